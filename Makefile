@@ -1,0 +1,51 @@
+# What a developer and a first-time user need; `make help` lists it.
+
+# python3 where it is new enough, else the oldest that is.
+PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
+BIN := .venv/bin
+STAMP := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help venv studio test lint format bench demo-model editor clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
+
+.venv:
+	@test -n "$(PYTHON)" || { echo "No Python 3.11 or newer was found. Install one, or name it: make PYTHON=/path/to/python" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+$(STAMP): pyproject.toml constraints.txt | .venv
+	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
+	@touch $@
+
+venv: $(STAMP) ## set up .venv with the pinned packages
+
+studio: $(STAMP) ## open the studio at http://127.0.0.1:7860
+	$(BIN)/pml studio
+
+lint: $(STAMP) ## ruff and mypy
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint ## lint, types and every test, the browser tests included
+	$(BIN)/pytest
+
+format: $(STAMP) ## format the Python files
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP) ## time to first token, cached against uncached, on 1.1B random weights
+	$(BIN)/pml bench ttft --model random:tinyllama-1.1b --dtype bf16 --cached 4096 --modules 8 --new 32
+
+demo-model: $(STAMP) ## train the bundled demo model again (hours on two cores)
+	$(BIN)/python -m training.train
+
+editor: ## build the editor bundle again (needs npm)
+	cd app/editor && npm ci && npm run build
+
+clean: ## remove .venv, caches and build outputs
+	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis app/editor/node_modules
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,1 @@
+"""The studio and the command line: everything a person sees. The engine knows nothing of this package."""
