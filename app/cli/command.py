@@ -1,0 +1,100 @@
+"""The root of `pml` and its one exit: every fault becomes a sentence on stderr and a status.
+
+Imports neither torch nor gradio, so that `pml --help` and `pml check` start at once; each command loads what
+it needs.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+import warnings
+from collections.abc import Sequence
+
+import click
+
+from app.cli.bench import bench
+from app.cli.cache import cache
+from app.cli.check import check
+from app.cli.documents import FaultyDocumentError, file_report, rendered
+from app.cli.layout import encode, layout
+from app.cli.models import models
+from app.cli.output import Console, print_json
+from app.cli.run import run
+from app.cli.studio import studio
+from engine.errors import StudioError
+
+INTERRUPTED = 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="prompt-cache-studio", prog_name="pml")
+def pml() -> None:
+    """Prompts as schemas of reusable modules, answered from attention states that were computed once.
+
+    A schema (PML, an XML dialect) defines modules; a prompt picks some of them and adds text. The keys and
+    values of the modules are computed once and kept on disk, so that the next prompt starts answering at
+    once.
+
+    \b
+    Start here:
+      pml studio                                  author and compare in the browser
+      pml check schema.pml                        find mistakes
+      pml run prompt.pml --schema schema.pml      answer, cached and uncached side by side
+
+    Exit status: 0 fine, 1 the input has errors or a check failed, 2 wrong usage, 130 interrupted.
+    """
+
+
+for command in (studio, check, run, layout, encode, cache, models, bench):
+    pml.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs `pml` and exits with its status.
+
+    Args:
+        arguments: The words after `pml`; those of the process by default.
+
+    Raises:
+        SystemExit: Always, with the status.
+    """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    sys.exit(_status(list(arguments)))
+
+
+def _status(arguments: list[str]) -> int:
+    console = Console()
+    _quiet_libraries()
+    try:
+        status = pml.main(args=arguments, prog_name="pml", standalone_mode=False, obj=console)
+        return status if isinstance(status, int) else 0
+    except click.UsageError as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("pml: interrupted", err=True)
+        return INTERRUPTED
+    except FaultyDocumentError as error:
+        if console.json:
+            report = file_report(error.name, error.kind, error.errors)
+            print_json({"error": str(error), "files": [report]})
+        click.echo(rendered(error.errors, error.source, error.name), err=True)
+        click.echo(f"pml: {error}", err=True)
+    except (StudioError, click.ClickException) as error:
+        console.fail(error.format_message() if isinstance(error, click.ClickException) else str(error))
+    except Exception as error:
+        console.fail(
+            f"unexpected {type(error).__name__}: {error}", hint="Run it with --debug for the traceback."
+        )
+    if console.debug:
+        traceback.print_exc()
+    return 1
+
+
+def _quiet_libraries() -> None:
+    """Sends the engine's warnings to stderr as sentences and keeps third-party advice out of the way."""
+    logging.basicConfig(level=logging.WARNING, format="pml: %(message)s", stream=sys.stderr)
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")

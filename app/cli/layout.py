@@ -1,0 +1,101 @@
+"""`pml layout` and `pml encode`: where a schema's modules lie, and computing their segments ahead of time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from app.cli.documents import read_schema
+from app.cli.options import ModelOptions, debug_option, engine_options, json_option, scope_option
+from app.cli.output import counted, milliseconds, print_json, progress_bar, size, table
+
+
+@click.command()
+@click.argument("schema_path", metavar="SCHEMA")
+@scope_option
+@engine_options
+@json_option
+@debug_option
+def layout(schema_path: str, scope: str, as_json: bool, **engine_choice: Any) -> None:
+    """Show the modules of SCHEMA with positions and sizes.
+
+    START is where a module begins when everything before it is imported; members of a union start at the same
+    position. TOKENS is the module's own text with its parameters; TOTAL includes what is nested in it.
+    """
+    document = read_schema(schema_path)
+    engine = ModelOptions(**engine_choice).open()
+    result = engine.layout(document.tree, scope=scope)
+    if as_json:
+        modules = [
+            {
+                "path": module.path,
+                "start": module.start,
+                "tokens": module.tokens,
+                "total_tokens": module.total_tokens,
+                "bytes": module.bytes,
+                "cached": module.cached,
+                "params": dict(module.params),
+            }
+            for module in result.modules
+        ]
+        print_json(
+            {
+                "schema": document.tree.name,
+                "model": engine.model.name,
+                "scope": scope,
+                "modules": modules,
+                "total_positions": result.total_positions,
+                "anonymous_tokens": result.anonymous_tokens,
+            }
+        )
+        return
+    rows = [
+        [
+            module.path,
+            str(module.start),
+            str(module.tokens),
+            str(module.total_tokens),
+            size(module.bytes),
+            "not yet" if module.cached == "none" else module.cached,
+        ]
+        for module in result.modules
+    ]
+    click.echo(table(["MODULE", "START", "TOKENS", "TOTAL", "SIZE", "CACHED"], rows))
+    click.echo(
+        f"\n{counted(result.total_positions, 'position')} at most, {result.anonymous_tokens} of them always "
+        f"there; the context window of {engine.model.name} has {engine.model.context_length}."
+    )
+
+
+@click.command()
+@click.argument("schema_path", metavar="SCHEMA")
+@scope_option
+@engine_options
+@json_option
+@debug_option
+def encode(schema_path: str, scope: str, as_json: bool, **engine_choice: Any) -> None:
+    """Compute and store every segment of SCHEMA.
+
+    What is stored already is left alone, so that after an edit only the edited module is computed.
+    Interrupting loses at most the module being computed.
+    """
+    document = read_schema(schema_path)
+    engine = ModelOptions(**engine_choice).open()
+    with progress_bar() as progress:
+        report = engine.encode(document.tree, scope=scope, progress=progress)
+    if as_json:
+        print_json(
+            {
+                "encoded": report.encoded,
+                "reused": report.reused,
+                "tokens": report.tokens,
+                "seconds": report.seconds,
+                "bytes": report.bytes,
+            }
+        )
+        return
+    click.echo(
+        f"Encoded {counted(report.encoded, 'segment')} ({counted(report.tokens, 'token')}, "
+        f"{size(report.bytes)}) in {milliseconds(report.seconds * 1000)}; {report.reused} were there already."
+    )

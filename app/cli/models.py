@@ -1,0 +1,60 @@
+"""`pml models`: which models can be used, and what the probe measured on one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from app.cli.options import ModelOptions, debug_option, engine_options, json_option
+from app.cli.output import print_json, size
+
+USABLE = """\
+--model takes
+  demo            the bundled model (default)
+  FOLDER          what save_pretrained wrote: config.json, *.safetensors, the tokenizer's files
+  OWNER/NAME      a Hugging Face id, fetched once into the hub's own cache
+  random:SHAPE    random weights, for timing: llama-100m, tinyllama-1.1b, llama2-7b
+
+Usable is every causal language model of transformers with one rotary embedding: Llama, Mistral, Qwen, Phi,
+GPT-NeoX and their like. Each is probed when it is loaded, and refused if segments do not reproduce it."""
+
+
+@click.command()
+@engine_options
+@json_option
+@debug_option
+def models(as_json: bool, **engine_choice: Any) -> None:
+    """Say which models can be used, and probe one.
+
+    The probe runs a dozen tokens through the model's own attention and through attention over segments, also
+    with a segment that was moved, and compares the logits. Without --model it probes the bundled model.
+    """
+    model = ModelOptions(**engine_choice).open().model
+    probe = model.probe
+    if as_json:
+        print_json(
+            {
+                "model": model.name,
+                "family": model.family,
+                "positions": f"rotary, {probe.rotary}",
+                "path": probe.path,
+                "relocatable": probe.relocatable,
+                "checks": dict(probe.checks),
+                "summary": probe.summary,
+                "context_length": model.context_length,
+                "bytes_per_token": model.bytes_per_token,
+                "device": model.device,
+                "dtype": model.dtype,
+                "fingerprint": model.fingerprint,
+            }
+        )
+        return
+    click.echo(f"{USABLE}\n")
+    click.echo(
+        f"{model.name}: {model.family}, {model.dtype} on {model.device}, a context window of "
+        f"{model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
+    )
+    click.echo(probe.summary)
+    for check, difference in probe.checks.items():
+        click.echo(f"  {check}: {difference:.1e}")

@@ -1,0 +1,140 @@
+"""Options that several commands share, each also a `PML_*` environment variable."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from app.cli.output import Console
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+BUNDLED = "demo"
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which model, where it runs, and where its segments are kept.
+
+    Attributes:
+        model: A name, or None where none was given.
+        device: `auto`, `cpu` or `cuda`.
+        dtype: `auto`, `fp32`, `bf16` or `fp16`.
+        cache_dir: The store's folder; None is the user's cache folder.
+    """
+
+    model: str | None
+    device: str
+    dtype: str
+    cache_dir: Path | None
+
+    @property
+    def name(self) -> str:
+        """The model's name, the bundled one by default."""
+        return self.model or BUNDLED
+
+    def open(self) -> Engine:
+        """Loads the model and opens the store.
+
+        Raises:
+            ModelError: The model cannot be loaded.
+            StoreError: The cache folder cannot be used.
+        """
+        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+        if not sys.stderr.isatty():
+            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        from engine import Engine
+
+        return Engine.open(self.name, device=self.device, dtype=self.dtype, cache_dir=self.cache_dir)
+
+
+_MODEL = click.option(
+    "--model",
+    envvar="PML_MODEL",
+    show_envvar=True,
+    metavar="NAME_OR_PATH",
+    help="A local folder, a Hugging Face id, or random:SHAPE (random weights, for timing). "
+    "Default: the bundled demo model.",
+)
+_DEVICE = click.option(
+    "--device",
+    type=click.Choice(["auto", "cpu", "cuda"]),
+    default="auto",
+    envvar="PML_DEVICE",
+    show_envvar=True,
+    show_default=True,
+    help="Where the model runs.",
+)
+_DTYPE = click.option(
+    "--dtype",
+    type=click.Choice(["auto", "fp32", "bf16", "fp16"]),
+    default="auto",
+    envvar="PML_DTYPE",
+    show_envvar=True,
+    show_default=True,
+    help="Number format of weights and segments.",
+)
+cache_dir_option = click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path),
+    envvar="PML_CACHE_DIR",
+    show_envvar=True,
+    metavar="DIR",
+    help="Where segments are kept. Default: the user's cache folder.",
+)
+scope_option = click.option(
+    "--scope",
+    type=click.Choice(["isolated", "anchored"]),
+    default="anchored",
+    show_default=True,
+    help="What a module sees while it is encoded: only itself, or also the text that always precedes it.",
+)
+
+
+def model_options(command: Command) -> Command:
+    """Adds `--model`, `--device` and `--dtype`."""
+    for option in (_DTYPE, _DEVICE, _MODEL):
+        command = option(command)
+    return command
+
+
+def engine_options(command: Command) -> Command:
+    """Adds the options of `ModelOptions`."""
+    return model_options(cache_dir_option(command))
+
+
+def _set_debug(context: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        context.ensure_object(Console).debug = True
+
+
+def _set_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
+    if value:
+        context.ensure_object(Console).json = True
+    return value
+
+
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    expose_value=False,
+    callback=_set_debug,
+    help="Print the traceback of an error.",
+)
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    is_eager=True,
+    callback=_set_json,
+    help="Print one JSON object and nothing else.",
+)

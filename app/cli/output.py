@@ -1,0 +1,120 @@
+"""How `pml` speaks: tables for people, one JSON object for programs, progress bars on a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import click
+
+Progress = Callable[[int, int, str], None]
+
+_BAR = "{desc} {bar} {n_fmt}/{total_fmt}"
+# Text of documents and models may hold escape sequences; a terminal must not obey them.
+_VISIBLE = {
+    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
+}
+
+
+@dataclass
+class Console:
+    """What the whole invocation shares: how to report a fault.
+
+    Attributes:
+        debug: Print tracebacks.
+        json: Standard output carries one JSON object, also for a fault.
+    """
+
+    debug: bool = False
+    json: bool = False
+
+    def fail(self, message: str, *, hint: str = "") -> None:
+        """Reports a fault that ends the command."""
+        if self.json:
+            print_json({"error": message})
+        click.echo(f"pml: {printable(message)}", err=True)
+        if hint and not self.debug:
+            click.echo(hint, err=True)
+
+
+def printable(text: str) -> str:
+    """Returns `text` with control characters replaced, line breaks and tabs kept."""
+    return text.translate(_VISIBLE)
+
+
+def print_json(value: Mapping[str, object]) -> None:
+    """Prints the one object of `--json`."""
+    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
+    """Lays out `rows` under `head`; the first `left` columns are flush left, the others flush right."""
+    cells = [list(head), *[[printable(cell) for cell in row] for row in rows]]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
+    lines = []
+    for row in cells:
+        padded = [
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(padded).rstrip())
+    return "\n".join(lines)
+
+
+def milliseconds(value: float) -> str:
+    """Returns a time in three significant digits: `0.42 ms`, `12.3 ms`, `1.25 s`."""
+    if value >= 1000:
+        return f"{value / 1000:.2f} s"
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"
+
+
+def size(count: int) -> str:
+    """Returns a number of bytes in words: `512 B`, `1.5 MiB`."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
+
+
+def counted(count: int, noun: str) -> str:
+    """Returns `1 module`, `2 modules`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _silent(_done: int, _total: int, _what: str) -> None:
+    """The progress of a command whose stderr nobody watches."""
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """Gives a function `(done, total, what)` that draws a bar on a terminal and does nothing in a pipe."""
+    if not sys.stderr.isatty():
+        yield _silent
+        return
+
+    from tqdm import tqdm
+
+    bar: Any = None
+
+    def report(done: int, total: int, what: str) -> None:
+        nonlocal bar
+        if bar is None:
+            bar = tqdm(file=sys.stderr, leave=False, dynamic_ncols=True, bar_format=_BAR)
+        bar.total, bar.n = total, done
+        bar.set_description_str(printable(what), refresh=False)
+        bar.refresh()
+        if done >= total:
+            bar.close()
+            bar = None
+
+    try:
+        yield report
+    finally:
+        if bar is not None:
+            bar.close()

@@ -1,0 +1,179 @@
+"""`pml run`: an answer from cached segments, the same answer without them, and what lies between the two."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from app.cli.documents import FaultyDocumentError, read_prompt, read_schema, require_sound
+from app.cli.options import ModelOptions, debug_option, engine_options, json_option, scope_option
+from app.cli.output import Progress, milliseconds, print_json, printable, progress_bar, table
+from engine.pml import bind
+
+if TYPE_CHECKING:
+    from engine import Event
+
+PLACEMENT = "compact"
+
+
+@dataclass
+class Outcome:
+    """What a run has brought so far.
+
+    Attributes:
+        answers: The finished sides, `cached` and `uncached`, as in `--json`.
+        comparison: What lies between them, as in `--json`; empty unless both ran.
+    """
+
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    comparison: dict[str, Any] = field(default_factory=dict)
+
+    def warnings(self) -> list[str]:
+        """What went wrong without keeping the answer from coming, each once."""
+        return list(dict.fromkeys(text for answer in self.answers.values() for text in answer["warnings"]))
+
+
+@click.command()
+@click.argument("prompt_path", metavar="PROMPT")
+@click.option(
+    "--schema", "schema_path", required=True, metavar="FILE", help="The schema that PROMPT imports from."
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["cached", "uncached", "both"]),
+    default="both",
+    show_default=True,
+    help="Answer from segments, without them, or one after the other.",
+)
+@click.option(
+    "--max-new-tokens",
+    type=click.IntRange(1, 1_000_000),
+    default=128,
+    show_default=True,
+    help="Longest answer, in tokens.",
+)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0.0, 10.0),
+    default=0.0,
+    show_default=True,
+    help="0 always takes the likeliest token; higher is more varied.",
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the sampling."
+)
+@scope_option
+@engine_options
+@json_option
+@debug_option
+def run(
+    prompt_path: str,
+    schema_path: str,
+    mode: str,
+    max_new_tokens: int,
+    temperature: float,
+    seed: int,
+    scope: str,
+    as_json: bool,
+    **engine_choice: Any,
+) -> None:
+    """Answer PROMPT, with and without the cache.
+
+    Both sides see the same tokens at the same positions. TTFT, the time to first token, runs from the moment
+    the prompt text is handed over; a module that is not stored yet is encoded inside it, as the timeline
+    shows. PROMPT may be - for standard input.
+    """
+    schema = read_schema(schema_path)
+    options = ModelOptions(**engine_choice)
+    begun = time.perf_counter()
+    prompt = read_prompt(prompt_path)
+    parse_ms = (time.perf_counter() - begun) * 1000
+    require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
+
+    engine = options.open()
+    from engine import PromptError, RunSettings
+
+    settings = RunSettings(max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, scope=scope)  # type: ignore[arg-type]
+    try:
+        with progress_bar() as progress:
+            events = engine.run(schema.tree, prompt.tree, settings, mode, parse_ms=parse_ms)  # type: ignore[arg-type]
+            outcome = _follow(events, progress, aloud=not as_json)
+    except PromptError as error:
+        raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
+    if as_json:
+        print_json(
+            {
+                "schema": schema.tree.name,
+                "model": engine.model.name,
+                "scope": scope,
+                "placement": PLACEMENT,
+                **outcome.answers,
+                **outcome.comparison,
+            }
+        )
+    else:
+        click.echo(_summary(outcome))
+    for warning in outcome.warnings():
+        click.echo(f"pml: {printable(warning)}", err=True)
+
+
+def _follow(events: Iterable[Event], progress: Progress, *, aloud: bool) -> Outcome:
+    """Consumes a run's events, printing the answers as they come."""
+    from engine import Compared, Delta, Finished, FirstToken, Working
+
+    outcome = Outcome()
+    for event in events:
+        match event:
+            case Working():
+                progress(event.done, event.total, event.what)
+            case FirstToken() if aloud:
+                click.secho(f"{event.side}, first token after {milliseconds(event.ttft_ms)}", bold=True)
+            case Delta() if aloud:
+                click.echo(printable(event.text), nl=False)
+            case Finished():
+                outcome.answers[event.side] = event.answer.to_json()
+                if aloud:
+                    click.echo("\n")
+            case Compared():
+                outcome.comparison = event.comparison.to_json()
+    return outcome
+
+
+def _summary(outcome: Outcome) -> str:
+    """Returns the figures of the sides next to each other."""
+    answers = outcome.answers
+    sides = [side for side in ("cached", "uncached") if side in answers]
+    figures = [
+        ["time to first token", *(milliseconds(answers[side]["ttft_ms"]) for side in sides)],
+        ["prompt tokens", *(str(answers[side]["tokens"]["prompt"]) for side in sides)],
+        ["from cache", *(str(answers[side]["tokens"]["from_cache"]) for side in sides)],
+        ["computed", *(str(answers[side]["tokens"]["computed"]) for side in sides)],
+        ["generated", *(str(answers[side]["tokens"]["generated"]) for side in sides)],
+        ["time per token after", *(_pace(answers[side]["tpot_ms"]) for side in sides)],
+    ]
+    lines = [table(["", *sides], figures), ""]
+    lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]
+    if outcome.comparison:
+        lines.append(_verdict(outcome.comparison))
+    return "\n".join(lines)
+
+
+def _pace(tpot_ms: float | None) -> str:
+    return milliseconds(tpot_ms) if tpot_ms else "-"
+
+
+def _timeline(parts: Mapping[str, float]) -> str:
+    return ", ".join(f"{part} {milliseconds(value)}" for part, value in parts.items())
+
+
+def _verdict(comparison: Mapping[str, Any]) -> str:
+    agrees = "agrees" if comparison["first_token_agrees"] else "differs"
+    same = "the texts are the same" if comparison["same_text"] else "the texts differ"
+    return (
+        f"{comparison['ttft_speedup']:.1f} times faster to the first token; it {agrees} "
+        f"(KL {comparison['kl_first_token']:.3g}); {same}."
+    )

@@ -1,0 +1,49 @@
+"""`pml studio`: the browser side of the product."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli.options import ModelOptions, debug_option, engine_options
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=7860,
+    show_default=True,
+    envvar="PML_PORT",
+    show_envvar=True,
+    help="Port on 127.0.0.1.",
+)
+@click.option("--no-browser", is_flag=True, help="Do not open a browser window.")
+@click.option(
+    "--schemas",
+    "schemas_dir",
+    type=click.Path(path_type=Path, exists=True, file_okay=False, readable=True),
+    metavar="DIR",
+    help="Offer the schemas of this folder too.",
+)
+@engine_options
+@debug_option
+def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choice: Any) -> None:
+    """Open the studio in the browser.
+
+    It listens on 127.0.0.1 only and asks no other host for anything. Ctrl-C ends it.
+    """
+    options = ModelOptions(**engine_choice)
+    from app.studio import launch
+
+    launch(
+        model=options.name,
+        device=options.device,
+        dtype=options.dtype,
+        cache_dir=options.cache_dir,
+        port=port,
+        open_browser=not no_browser,
+        schemas_dir=schemas_dir,
+    )

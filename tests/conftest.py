@@ -1,0 +1,23 @@
+"""Tests touch neither the network nor the caches and settings of the person who runs them."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+
+import pytest
+
+_HOME = tempfile.TemporaryDirectory(prefix="pml-tests-")
+
+for _name in [name for name in os.environ if name.startswith("PML_") and name != "PML_REQUIRE_BROWSER"]:
+    del os.environ[_name]
+os.environ |= {
+    "GRADIO_ANALYTICS_ENABLED": "False",
+    "HF_HUB_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "XDG_CACHE_HOME": _HOME.name,
+}
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    _HOME.cleanup()

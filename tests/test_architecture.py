@@ -1,0 +1,184 @@
+"""Rules that hold for the whole tree: who may know whom, how long a file may be, what no text may carry."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+GENERATED = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "node_modules"}
+TEXTS = {".py", ".md", ".toml", ".txt", ".json", ".pml", ".js", ".mjs", ".css", ".html", ".svg", ".yml", ""}
+CODE = ("engine", "app", "benchmarks", "training", "tests", "assets")
+
+MACHINE_PATH = re.compile(r"(?<![\w.}/])/(?:root|work|home/[a-z]\w*|Users/[A-Za-z]\w*)/")
+HOST = re.compile(r"https?://([^/\s\"'<>)]+)")
+
+
+def sources(*folders: str) -> list[Path]:
+    return sorted(
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*.py")
+        if not GENERATED & set(path.relative_to(ROOT).parts)
+    )
+
+
+def texts() -> list[Path]:
+    return sorted(
+        path
+        for path in ROOT.rglob("*")
+        if path.suffix in TEXTS
+        and not GENERATED & set(path.relative_to(ROOT).parts)
+        and not any(part.endswith(".egg-info") for part in path.parts)
+        and path.is_file()
+        and b"\0" not in path.read_bytes()[:4096]
+    )
+
+
+def imported(path: Path) -> set[str]:
+    """Returns the top-level packages that a file imports, anywhere in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            names.add((node.module or "").split(".")[0])
+    return names
+
+
+def in_new_process(code: str) -> dict[str, list[str]]:
+    """Runs `code` in a fresh interpreter that refuses every connection; returns the JSON it prints."""
+    guard = (
+        "import sys\n"
+        "def refuse(event, arguments):\n"
+        "    if event in ('socket.connect', 'socket.getaddrinfo'):\n"
+        "        raise SystemExit(f'{event} {arguments}')\n"
+        "sys.addaudithook(refuse)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", guard + code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_the_engine_imports_neither_the_app_nor_the_web() -> None:
+    found = {str(path.relative_to(ROOT)): imported(path) for path in sources("engine")}
+    assert len(found) > 10
+    forbidden = {
+        "app",
+        "benchmarks",
+        "training",
+        "gradio",
+        "plotly",
+        "click",
+        "tqdm",
+        "requests",
+        "httpx",
+        "urllib",
+        "socket",
+    }
+    assert {path: names & forbidden for path, names in found.items() if names & forbidden} == {}
+
+
+def test_the_language_knows_no_tensors() -> None:
+    found = {str(path.relative_to(ROOT)): imported(path) for path in sources("engine/pml")}
+    assert found
+    forbidden = {"torch", "transformers", "tokenizers", "safetensors", "numpy", "sqlite_utils"}
+    assert {path: names & forbidden for path, names in found.items() if names & forbidden} == {}
+
+
+def test_few_files_know_transformers() -> None:
+    knowing = {str(path.relative_to(ROOT)) for path in sources("engine") if "transformers" in imported(path)}
+    assert "engine/model.py" in knowing
+    assert knowing <= {"engine/model.py", "engine/attention.py", "engine/random_models.py"}
+
+
+def test_importing_the_whole_engine_loads_no_page_and_opens_no_connection() -> None:
+    names = [
+        str(path.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__")
+        for path in sources("engine")
+    ]
+    loaded = in_new_process(
+        f"import importlib, json\nfor name in {names!r}: importlib.import_module(name)\n"
+        "print(json.dumps({'top': sorted({name.split('.')[0] for name in sys.modules})}))"
+    )["top"]
+    assert "torch" in loaded
+    assert not {"app", "gradio", "plotly", "fastapi"} & set(loaded)
+
+
+@pytest.mark.parametrize(
+    "statement", ["import engine", "import engine.pml", "import engine.errors", "import app.cli"]
+)
+def test_what_the_command_line_starts_with_is_light(statement: str) -> None:
+    loaded = in_new_process(f"import json\n{statement}\nprint(json.dumps({{'names': sorted(sys.modules)}}))")[
+        "names"
+    ]
+    assert not {"torch", "transformers", "gradio", "safetensors", "plotly", "numpy"} & set(loaded)
+
+
+def test_no_file_is_long() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in sources(*CODE)
+    }
+    assert {path: length for path, length in lengths.items() if length >= 500} == {}
+
+
+def test_no_module_is_a_catch_all() -> None:
+    catch_alls = {"utils", "util", "helpers", "helper", "common", "misc"}
+    assert [path for path in sources(*CODE) if catch_alls & {path.stem, path.parent.name}] == []
+
+
+def test_texts_name_no_place_on_one_machine() -> None:
+    read = texts()
+    assert ROOT / "README.md" in read
+    assert ROOT / "pyproject.toml" in read
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in read
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if path != Path(__file__) and MACHINE_PATH.search(line)
+    ]
+    assert found == []
+
+
+def test_pinned_versions_name_no_registry() -> None:
+    pins = [
+        path
+        for path in texts()
+        if path.name in {"constraints.txt", "pyproject.toml", "package-lock.json", "Makefile"}
+    ]
+    assert ROOT / "constraints.txt" in pins
+    hosts = {
+        f"{path.relative_to(ROOT)}: {host}"
+        for path in pins
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if '"url"' not in line and '"funding"' not in line
+        for host in HOST.findall(line)
+    }
+    assert {entry for entry in hosts if not entry.endswith(("registry.npmjs.org", "127.0.0.1:7860"))} == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("see /work" + "/tree", True),
+        ("'/home" + "/ann/x'", True),
+        ("out/work/tree", False),
+        ("https://example.org/home/ann/x", False),
+    ],
+)
+def test_machine_paths_are_recognised(line: str, named: bool) -> None:
+    assert bool(MACHINE_PATH.search(line)) is named
