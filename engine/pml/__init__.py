@@ -1,0 +1,62 @@
+"""PML, the prompt markup language: parsing with exact places, diagnostics, binding, and the picker's edits.
+
+Nothing here knows a tokenizer or a model. Faults of a document are returned as diagnostics, never raised.
+"""
+
+from __future__ import annotations
+
+from engine.pml.binding import ArgumentText, Bound, NewText, Part, RoleClose, RoleOpen, SchemaText, bind
+from engine.pml.diagnostics import CATALOGUE, Diagnostic, LineIndex, Severity, Span, has_errors, make
+from engine.pml.names import NAME, RESERVED, ROLES
+from engine.pml.prompt import document_kind, parse_prompt
+from engine.pml.schema import parse_schema
+from engine.pml.tree import (
+    Argument,
+    Import,
+    Module,
+    Param,
+    Parsed,
+    Prompt,
+    Role,
+    RoleName,
+    Scaffold,
+    Schema,
+    Text,
+    Union,
+)
+
+__all__ = [
+    "CATALOGUE",
+    "NAME",
+    "RESERVED",
+    "ROLES",
+    "Argument",
+    "ArgumentText",
+    "Bound",
+    "Diagnostic",
+    "Import",
+    "LineIndex",
+    "Module",
+    "NewText",
+    "Param",
+    "Parsed",
+    "Part",
+    "Prompt",
+    "Role",
+    "RoleClose",
+    "RoleName",
+    "RoleOpen",
+    "Scaffold",
+    "Schema",
+    "SchemaText",
+    "Severity",
+    "Span",
+    "Text",
+    "Union",
+    "bind",
+    "document_kind",
+    "has_errors",
+    "make",
+    "parse_prompt",
+    "parse_schema",
+]

@@ -1,0 +1,221 @@
+"""A prompt bound to its schema: the flat sequence of parts in the order in which the model reads them.
+
+The rules of the order:
+
+1. The schema is walked in order. Its anonymous text and its roles are always part of the result.
+2. Places stay, contents are permuted: within one schema, role or module, the places of imported modules (a
+   union is one place) are filled with the imports in the order of the prompt. No module leaves its role.
+3. Text of the prompt right after an import follows that import's module; text before the first import
+   stands right before that import's module.
+4. What follows the last import directly under the prompt goes to the end. There, bare text joins the last
+   turn if that is a user turn and nothing follows it; after another turn it becomes a user turn of its own. A
+   role tag is a new turn. Without roles there are no turns, and the text just follows.
+5. Text nested in an import: after the nested import that it follows, before the first nested import, or at
+   the end of the module where it nests none.
+6. An import written directly under the prompt whose module lies deeper imports the modules round it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engine.pml.diagnostics import Diagnostic, Reporter, Span, has_errors, quote
+from engine.pml.resolution import Resolution, Resolver
+from engine.pml.tree import Module, Param, Prompt, Role, Schema, Text, Union
+
+
+@dataclass(frozen=True)
+class SchemaText:
+    """Text of the schema; `module` is the path of the module it stands in, empty for anonymous text."""
+
+    node: Text
+    module: str
+
+
+@dataclass(frozen=True)
+class ArgumentText:
+    """The place of a parameter: the argument if one is given, else the default, else nothing."""
+
+    param: Param
+    module: str
+    text: str
+    given: bool
+    span: Span | None
+
+
+@dataclass(frozen=True)
+class NewText:
+    """Text of the prompt."""
+
+    text: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class RoleOpen:
+    """The start of a turn; `new` where the prompt adds the turn."""
+
+    role: str
+    node: Role
+    new: bool
+
+
+@dataclass(frozen=True)
+class RoleClose:
+    """The end of a turn."""
+
+    role: str
+    node: Role
+    new: bool
+
+
+Part = SchemaText | ArgumentText | NewText | RoleOpen | RoleClose
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A prompt bound to a schema.
+
+    Attributes:
+        schema: The schema; the nodes in the parts are its own.
+        parts: In the order in which they are read.
+        imports: Paths of the imported modules in the order of the prompt, ancestors included.
+        diagnostics: In the order of the prompt's text, which their places refer to.
+    """
+
+    schema: Schema
+    parts: tuple[Part, ...]
+    imports: tuple[str, ...]
+    diagnostics: tuple[Diagnostic, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no error."""
+        return not has_errors(self.diagnostics)
+
+
+def bind(schema: Schema, prompt: Prompt) -> Bound:
+    """Bind a prompt to a schema by the rules of this module.
+
+    Args:
+        schema: The schema; its look-up tables are built at the first use and kept with it.
+        prompt: The prompt.
+
+    Returns:
+        The parts and the diagnostics. With errors the parts hold what could be bound.
+    """
+    report = Reporter(prompt.lines)
+    resolution = Resolver(schema, prompt, report).resolve()
+    _advise(schema, resolution, report)
+    parts = _add_tail(list(_Emitter(schema, resolution).parts()), resolution.tail)
+    return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish())
+
+
+def _advise(schema: Schema, resolution: Resolution, report: Reporter) -> None:
+    """Name the parameters that stay empty."""
+    for path, node in resolution.picks.items():
+        module = schema.module(path)
+        given = resolution.arguments.get(path, {})
+        for param in module.params() if module else ():
+            if param.default is None and param.name not in given:
+                message = (
+                    f'{quote(param.name)} of {quote(path)} stays empty; give an argument, {param.name}="…"'
+                )
+                report.add("W604", message, node.name_span, f'{param.name}="…"')
+
+
+class _Emitter:
+    """Walks the schema with the imports in their places; the tree's depth costs no stack."""
+
+    def __init__(self, schema: Schema, resolution: Resolution) -> None:
+        self._schema = schema
+        self._resolution = resolution
+        self._queues: dict[int, list[Module]] = {}
+        index = schema.index
+        for path in resolution.picks:
+            container = index.container_of[path]
+            self._queues.setdefault(id(container), []).append(index.by_path[path])
+        for queue in self._queues.values():
+            queue.reverse()
+
+    def parts(self) -> Iterator[Part]:
+        """The parts that come from the schema, with the prompt's text between them."""
+        picks = self._resolution.picks
+        pending: list[Part | _Content] = []
+        pending.extend(_Content(child, self._schema, "") for child in reversed(self._schema.children))
+        while pending:
+            item = pending.pop()
+            if not isinstance(item, _Content):
+                yield item
+                continue
+            node, path = item.node, item.path
+            if isinstance(node, Text):
+                yield SchemaText(node, path)
+            elif isinstance(node, Param):
+                yield self._argument(node, path)
+            elif isinstance(node, Role):
+                pending.append(RoleClose(node.role, node, False))
+                pending.extend(_Content(child, node, "") for child in reversed(node.children))
+                yield RoleOpen(node.role, node, False)
+            elif any(member.path in picks for member in _members(node)):
+                module = self._queues[id(item.container)].pop()
+                pending.extend(reversed(list(self._import(module))))
+
+    def _import(self, module: Module) -> Iterator[Part | _Content]:
+        resolution, path = self._resolution, module.path
+        yield from _new(resolution.before.get(path, ()))
+        for child in module.children:
+            yield _Content(child, module, path)
+        yield from _new(resolution.ending.get(path, ()))
+        yield from _new(resolution.after.get(path, ()))
+
+    def _argument(self, param: Param, path: str) -> ArgumentText:
+        given = self._resolution.arguments.get(path, {}).get(param.name)
+        if given is None:
+            return ArgumentText(param, path, param.default or "", False, None)
+        return ArgumentText(param, path, given.value, True, given.span)
+
+
+@dataclass(frozen=True, slots=True)
+class _Content:
+    """A child of the schema still to be walked."""
+
+    node: Text | Param | Module | Union | Role
+    container: Schema | Role | Module
+    path: str
+
+
+def _members(node: Module | Union) -> tuple[Module, ...]:
+    return node.members if isinstance(node, Union) else (node,)
+
+
+def _new(texts: list[Text] | tuple[Text, ...]) -> Iterator[NewText]:
+    for text in texts:
+        yield NewText(text.text, text.span)
+
+
+def _add_tail(parts: list[Part], tail: list[Text | Role]) -> list[Part]:
+    """Add what follows the last import, in turns where the conversation has turns."""
+    turns = any(isinstance(part, RoleClose) for part in parts)
+    for place, item in enumerate(tail):
+        if isinstance(item, Role):
+            turns = True
+            parts.append(RoleOpen(item.role, item, True))
+            parts.extend(
+                NewText(child.text, child.span) for child in item.children if isinstance(child, Text)
+            )
+            parts.append(RoleClose(item.role, item, True))
+            continue
+        ends_turn = isinstance(tail[place + 1], Role) if place + 1 < len(tail) else turns
+        text = NewText(item.text.removesuffix(" ") if ends_turn else item.text, item.span)
+        last = parts[-1] if parts else None
+        if isinstance(last, RoleClose) and last.role == "user":
+            parts.insert(len(parts) - 1, text)
+        elif turns:
+            text = NewText(text.text.removeprefix(" "), item.span)
+            turn = Role("user", (Text(text.text, item.span),), item.span)
+            parts.extend((RoleOpen("user", turn, True), text, RoleClose("user", turn, True)))
+        else:
+            parts.append(text)
+    return parts

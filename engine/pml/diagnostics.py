@@ -1,0 +1,254 @@
+"""Diagnostics of PML documents: spans, lines and columns, the catalogue of codes, and their terminal form.
+
+This module knows nothing about XML, schemas or prompts: the other modules of the package, and the engine for
+its own E5xx codes, hand in a code, a sentence and a span.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, Literal
+
+Severity = Literal["error", "warning", "info"]
+
+MAX_DIAGNOSTICS: Final = 1000
+"""A document reports at most this many faults; one more says how many are not shown."""
+
+CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
+    "E101": ("error", "The document is not UTF-8 text."),
+    "E102": ("error", "The document is larger than 5 MB."),
+    "E103": ("error", "A character that XML forbids: NUL, another control character, half a surrogate pair."),
+    "E104": ("error", "A tag is not finished: its `>` is missing."),
+    "E105": ("error", "An element is never closed."),
+    "E106": ("error", "A closing tag has no opening tag."),
+    "E107": ("error", 'An attribute is not written as `name="value"`.'),
+    "E108": ("error", "An attribute is given twice in one tag."),
+    "E109": ("error", "A character that has to be escaped: `<`, `&`, or `]]>` in text."),
+    "E110": ("error", "An entity other than XML's own five, or a character reference to no character."),
+    "E111": ("error", "A DOCTYPE or another `<!…>` declaration."),
+    "E112": ("error", "A processing instruction."),
+    "E113": ("error", "An XML declaration that is not first, or names another encoding than UTF-8."),
+    "E114": ("error", "A comment or CDATA section that is never closed, or `--` inside a comment."),
+    "E115": ("error", "Something stands outside the root element."),
+    "E116": ("error", "The document holds no element."),
+    "E117": ("error", "Elements are nested more than 256 deep."),
+    "E118": ("error", "A name with a prefix; only `xml:space` and `xml:lang` are known."),
+    "E119": ("error", "There are more faults than are shown."),
+    "E199": ("error", "Another fault of the XML, in the words of the XML parser."),
+    "E201": ("error", "The root element is not `schema`, or not `prompt`."),
+    "E202": ("error", "A required attribute is missing or empty."),
+    "E203": ("error", "An attribute that this element does not have."),
+    "E204": ("error", "An attribute has a value that it cannot have."),
+    "E205": ("error", "An element that PML does not have."),
+    "E206": ("error", "An element stands where it may not stand."),
+    "E207": ("error", "Text stands where there may be none."),
+    "E208": ("error", "A `src` that leaves the schema's folder, or that is not a relative path."),
+    "E209": ("error", "A `src` file that cannot be read: missing, no regular file, not UTF-8, over 5 MB."),
+    "E210": ("error", "A module with `src` that has content of its own."),
+    "E301": ("error", "A name that does not follow the rule for names."),
+    "E302": ("error", "Two sibling modules have one name."),
+    "E303": ("error", "A module has the name of a PML element."),
+    "E304": ("error", "Two parameters of a module have one name."),
+    "E305": ("error", "The `scaffold` of a union names no member of it."),
+    "E306": ("error", "A scaffold names a module that the schema does not have."),
+    "E401": ("error", "The prompt is written for another schema."),
+    "E402": ("error", "The prompt imports a module that the schema does not have."),
+    "E403": ("error", "An import is nested otherwise than in the schema."),
+    "E404": ("error", "A name directly under the prompt belongs to several nested modules."),
+    "E405": ("error", "A module is imported twice."),
+    "E406": ("error", "Two members of one union are imported."),
+    "E407": ("error", "An argument for a parameter that the module does not have."),
+    "E408": ("error", "An argument is given twice."),
+    "E409": ("error", "A role stands before the last import of the prompt."),
+    "E501": ("error", "An argument has more tokens than its parameter's length."),
+    "E502": ("error", "The prompt has more tokens than the model's context window."),
+    "E503": ("error", "The prompt has no tokens at all."),
+    "W601": ("warning", "A union has one member only."),
+    "W602": ("warning", "A union has no member."),
+    "W603": ("warning", "A module is empty."),
+    "W604": ("info", "An imported parameter has neither an argument nor a default."),
+    "W605": ("warning", "A module repeats the text of another."),
+    "W606": ("warning", "A scaffold that no prompt can use, or that names one module only."),
+}
+
+
+@dataclass(frozen=True)
+class Span:
+    """A piece of the source text, half open, counted in code points."""
+
+    start: int
+    end: int
+
+
+_LINE_END: Final = re.compile(r"\r\n|\n|\r")
+
+
+class LineIndex:
+    """Turns offsets into lines and columns, both from 1, columns in characters."""
+
+    def __init__(self, source: str = "") -> None:
+        self._starts = [0, *(match.end() for match in _LINE_END.finditer(source))]
+        self._length = len(source)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of an offset; an offset outside the text counts as its nearest end."""
+        offset = min(max(offset, 0), self._length)
+        line = bisect_right(self._starts, offset)
+        return line, offset - self._starts[line - 1] + 1
+
+    def line(self, offset: int) -> int:
+        """The line, from 1, in which an offset lies."""
+        return self.position(offset)[0]
+
+    def offset(self, line: int, column: int) -> int:
+        """The offset of a line and column; a place outside the text counts as its nearest one inside."""
+        start = self._starts[min(max(line, 1), len(self._starts)) - 1]
+        return min(start + max(column, 1) - 1, self._length)
+
+    def next_line(self, offset: int) -> int:
+        """The offset at which the line after the one of `offset` begins, or the length of the text."""
+        line = bisect_right(self._starts, offset)
+        return self._starts[line] if line < len(self._starts) else self._length
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One fault or piece of advice, with its place in the source text.
+
+    Attributes:
+        code: A key of `CATALOGUE`, such as `E302`.
+        severity: `error`, `warning` or `info`.
+        message: One sentence that names the value, the rule and the remedy.
+        span: The place, in code points.
+        hint: What to write instead, where one thing is likely; else empty.
+        line: First line, from 1.
+        column: First column, from 1, in characters.
+        end_line: Line of the end, which is exclusive.
+        end_column: Column of the end, which is exclusive.
+    """
+
+    code: str
+    severity: Severity
+    message: str
+    span: Span
+    hint: str = ""
+    line: int = 1
+    column: int = 1
+    end_line: int = 1
+    end_column: int = 1
+
+    def to_json(self) -> dict[str, object]:
+        """The diagnostic as `pml check --json` prints it."""
+        return {
+            "code": self.code,
+            "severity": self.severity,
+            "message": self.message,
+            "line": self.line,
+            "column": self.column,
+            "end_line": self.end_line,
+            "end_column": self.end_column,
+            "hint": self.hint,
+        }
+
+    def render(self, source: str, filename: str = "") -> str:
+        """The diagnostic for a terminal: its place, its sentence, the line, and a caret under the span."""
+        place = f"{filename}:{self.line}:{self.column}" if filename else f"{self.line}:{self.column}"
+        head = f"{place}: {self.severity} {self.code}: {self.message}"
+        lines = _LINE_END.split(source)
+        text = lines[self.line - 1] if self.line <= len(lines) else ""
+        last = self.end_column if self.end_line == self.line else len(text) + 1
+        width = max(last - self.column, 1)
+        shown, indent, width = _window(text, self.column - 1, width)
+        gutter = f"{self.line} | "
+        caret = " " * len(gutter) + indent + "^" * width
+        note = f"\n{' ' * len(gutter)}hint: {self.hint}" if self.hint else ""
+        return f"{head}\n{gutter}{shown}\n{caret}{note}"
+
+
+_WINDOW: Final = 120
+
+
+def _window(text: str, start: int, width: int) -> tuple[str, str, int]:
+    """Cut a long line round its span; control characters are shown as a replacement character."""
+    first = max(start - _WINDOW // 2, 0) if len(text) > _WINDOW else 0
+    piece = text[first : first + _WINDOW]
+    shown = "".join(
+        char if char == "\t" or char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in piece
+    )
+    before = shown[: start - first]
+    indent = "".join("\t" if char == "\t" else " " for char in before)
+    return shown, indent, min(width, max(len(shown) - len(before), 1))
+
+
+def make(
+    code: str,
+    message: str,
+    span: Span,
+    lines: LineIndex | str,
+    hint: str = "",
+    severity: Severity | None = None,
+) -> Diagnostic:
+    """Build a diagnostic: the severity comes from the catalogue, line and column from the source text.
+
+    Args:
+        code: A key of `CATALOGUE`.
+        message: The sentence to show.
+        span: The place in the source text, in code points.
+        lines: The line index of that text, or the text itself.
+        hint: What to write instead.
+        severity: Replaces the severity of the catalogue.
+
+    Raises:
+        KeyError: The code is not in the catalogue.
+    """
+    index = LineIndex(lines) if isinstance(lines, str) else lines
+    line, column = index.position(span.start)
+    end_line, end_column = index.position(max(span.end, span.start))
+    level = severity or CATALOGUE[code][0]
+    return Diagnostic(code, level, message, span, hint, line, column, end_line, end_column)
+
+
+def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Diagnostics in the order of the text; those of one place keep their order."""
+    return tuple(sorted(diagnostics, key=lambda found: found.span.start))
+
+
+def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
+    """Whether any of the diagnostics is an error."""
+    return any(found.severity == "error" for found in diagnostics)
+
+
+@dataclass
+class Reporter:
+    """Collects the diagnostics of one document."""
+
+    lines: LineIndex
+    found: list[Diagnostic] = field(default_factory=list)
+    hidden: int = 0
+
+    def add(self, code: str, message: str, span: Span, hint: str = "") -> None:
+        """Record one diagnostic, or only count it once `MAX_DIAGNOSTICS` are recorded."""
+        if len(self.found) >= MAX_DIAGNOSTICS:
+            self.hidden += 1
+            return
+        self.found.append(make(code, message, span, self.lines, hint))
+
+    def malformed(self) -> bool:
+        """Whether a fault of well-formedness (E1xx) has been recorded."""
+        return any(found.code.startswith("E1") for found in self.found)
+
+    def finish(self) -> tuple[Diagnostic, ...]:
+        """All diagnostics in the order of the text."""
+        result = sort_diagnostics(self.found)
+        if not self.hidden:
+            return result
+        more = f"{self.hidden} more faults are not shown; mend the ones above first"
+        return (*result, make("E119", more, result[-1].span, self.lines))
+
+
+def quote(value: str, limit: int = 60) -> str:
+    """A value as messages show it: quoted, escaped, and cut when it is long."""
+    return repr(value if len(value) <= limit else value[: limit - 1] + "…")

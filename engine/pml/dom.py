@@ -1,0 +1,55 @@
+"""Elements, attributes and characters as they stand in the source text, before they mean anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.pml.diagnostics import Span
+
+
+@dataclass(slots=True)
+class Attribute:
+    """An attribute: `span` covers name and value, `value_span` what is between the quotes."""
+
+    name: str
+    value: str
+    span: Span
+    value_span: Span
+
+
+@dataclass(slots=True)
+class Chars:
+    """Characters between two tags, decoded; a comment or CDATA section is a piece of its own."""
+
+    text: str
+    span: Span
+    kind: Literal["text", "cdata", "comment"] = "text"
+
+
+@dataclass(slots=True, eq=False)
+class Element:
+    """An element: `open_span` covers its start tag, `tag_span` the tag's name in it; `closed` is False without an end tag."""
+
+    tag: str
+    tag_span: Span
+    open_span: Span
+    span: Span
+    attributes: dict[str, Attribute] = field(default_factory=dict)
+    children: list[Element | Chars] = field(default_factory=list)
+    parent: Element | None = None
+    empty_tag: bool = False
+    closed: bool = True
+
+    def get(self, *names: str) -> Attribute | None:
+        """The first of these attributes that is there."""
+        for name in names:
+            if name in self.attributes:
+                return self.attributes[name]
+        return None
+
+    def inner(self) -> Span:
+        """What is between the start tag and the end tag; empty for `<a/>`."""
+        if not self.children:
+            return Span(self.open_span.end, self.open_span.end)
+        return Span(self.open_span.end, self.children[-1].span.end)

@@ -1,0 +1,84 @@
+"""Character references and XML's five entities, in text and in attribute values."""
+
+from __future__ import annotations
+
+import html.entities
+import re
+from typing import Final
+
+from engine.pml.diagnostics import Reporter, Span, quote
+
+_REFERENCE: Final = re.compile(
+    r"&(?:#x([0-9A-Fa-f]{1,8});|#([0-9]{1,8});|([A-Za-z_][A-Za-z0-9_.\-]*);|(#[0-9A-Za-z]*;)?)"
+)
+_FIVE: Final = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_LINE_END: Final = re.compile(r"\r\n?")
+_ATTRIBUTE_SPACE: Final = re.compile(r"\r\n|[\t\n\r]")
+
+
+def is_character(code: int) -> bool:
+    """Whether XML allows the character with this code point."""
+    return (
+        code in (0x9, 0xA, 0xD)
+        or 0x20 <= code <= 0xD7FF
+        or 0xE000 <= code <= 0xFFFD
+        or 0x10000 <= code <= 0x10FFFF
+    )
+
+
+def decode(raw: str, start: int, report: Reporter, attribute: bool = False) -> str:
+    """The characters that a raw piece of source stands for.
+
+    Line ends become `\\n`; in an attribute value, line ends and tabs become spaces, as XML has it.
+
+    Args:
+        raw: The piece of source.
+        start: Its offset, for the diagnostics.
+        report: Takes the faults; a faulty reference stays in the text as it is written.
+        attribute: Whether the piece is an attribute value.
+    """
+
+    def plain(piece: str) -> str:
+        if attribute:
+            return _ATTRIBUTE_SPACE.sub(" ", piece)
+        return _LINE_END.sub("\n", piece) if "\r" in piece else piece
+
+    if "&" not in raw:
+        return plain(raw)
+    pieces: list[str] = []
+    place = 0
+    for match in _REFERENCE.finditer(raw):
+        pieces.append(plain(raw[place : match.start()]))
+        pieces.append(_resolve(match, start, report))
+        place = match.end()
+    pieces.append(plain(raw[place:]))
+    return "".join(pieces)
+
+
+def _resolve(match: re.Match[str], start: int, report: Reporter) -> str:
+    span = Span(start + match.start(), start + match.end())
+    number = int(match[1], 16) if match[1] else int(match[2]) if match[2] else None
+    if number is not None:
+        if is_character(number):
+            return chr(number)
+        report.add("E110", f"{match[0]} stands for no character that XML allows; remove it", span)
+    elif match[3]:
+        if match[3] in _FIVE:
+            return _FIVE[match[3]]
+        character = html.entities.html5.get(match[3] + ";", "")
+        remedy = (
+            f"write the character itself, or &#{ord(character)};"
+            if len(character) == 1
+            else "write &amp; for '&'"
+        )
+        message = (
+            f"the entity {quote(match[0])} is unknown; PML has &lt; &gt; &amp; &quot; &apos; only: {remedy}"
+        )
+        report.add("E110", message, span, f"&#{ord(character)};" if len(character) == 1 else "")
+    elif match[4]:
+        report.add("E110", f"{quote(match[0])} is no character reference; write &#N; with a number", span)
+    else:
+        report.add(
+            "E109", "a plain '&' begins an entity; write &amp;", Span(span.start, span.start + 1), "&amp;"
+        )
+    return match[0]

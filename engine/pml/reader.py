@@ -1,0 +1,85 @@
+"""From bytes or text to a tree of elements: decoding, size, forbidden characters, and the verdict of lxml."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+import lxml.etree as ET
+
+from engine.pml.diagnostics import LineIndex, Reporter, Span
+from engine.pml.dom import Element
+from engine.pml.scanner import Scanner
+
+MAX_BYTES: Final = 5 * 1024 * 1024
+"""The largest document, and the largest `src` file, in bytes."""
+
+_FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+@dataclass(frozen=True)
+class Document:
+    """A document read: its text, its root element if it has one, and the reporter that holds its faults."""
+
+    text: str
+    root: Element | None
+    report: Reporter
+
+
+def read(source: str | bytes) -> Document:
+    """Read a document. Never raises: every fault is in the reporter."""
+    if _too_large(source):
+        report = Reporter(LineIndex())
+        message = "the document is larger than 5 MB; move long modules into files of their own with src"
+        report.add("E102", message, Span(0, 0))
+        return Document("", None, report)
+    text, undecoded = _decode(source) if isinstance(source, bytes) else (source, None)
+    report = Reporter(LineIndex(text))
+    if undecoded is not None:
+        report.add("E101", undecoded[1], undecoded[0])
+    for match in _FORBIDDEN.finditer(text):
+        code = ord(match[0])
+        report.add(
+            "E103", f"the character U+{code:04X} is not allowed in XML; remove it", Span(*match.span())
+        )
+    root = Scanner(text, report).scan()
+    if root is None and not report.found:
+        report.add("E116", "the document is empty; begin with a root element", Span(0, len(text)))
+    if root is not None and not report.malformed():
+        _second_opinion(text, report)
+    return Document(text, root, report)
+
+
+def _too_large(source: str | bytes) -> bool:
+    if isinstance(source, bytes) or len(source) > MAX_BYTES:
+        return len(source) > MAX_BYTES
+    if len(source) * 4 <= MAX_BYTES:
+        return False
+    return len(source.encode("utf-8", "surrogatepass")) > MAX_BYTES
+
+
+def _decode(data: bytes) -> tuple[str, tuple[Span, str] | None]:
+    """The text of the bytes, with the first fault of its encoding."""
+    body = data.removeprefix(b"\xef\xbb\xbf")
+    if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        text = body.decode("utf-16", "replace")
+        return text, (Span(0, 1), "the document is UTF-16; save it as UTF-8")
+    try:
+        return body.decode("utf-8"), None
+    except UnicodeDecodeError as error:
+        at = len(body[: error.start].decode("utf-8"))
+        message = f"byte 0x{body[error.start]:02X} is not UTF-8 ({error.reason}); save the document as UTF-8"
+        return body.decode("utf-8", "replace"), (Span(at, at + 1), message)
+
+
+def _second_opinion(text: str, report: Reporter) -> None:
+    """Let lxml judge a text in which the scanner found no fault; report what it finds."""
+    parser = ET.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        ET.fromstring(text.removeprefix("\ufeff").encode("utf-8"), parser)
+    except ET.XMLSyntaxError as error:
+        line, column = error.position
+        place = report.lines.offset(line or 1, column or 1)
+        message = f"the document is not well-formed XML: {error.msg or 'unknown fault'}"
+        report.add("E199", message, Span(place, min(place + 1, len(text))))

@@ -1,0 +1,256 @@
+"""Which modules of a schema a prompt imports, with which arguments, and where its own text belongs.
+
+`binding` turns the answer into the order in which the prompt is read; `edits` finds by it the elements to change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from engine.pml.diagnostics import Reporter, Span, quote
+from engine.pml.spelling import Speller
+from engine.pml.tree import Argument, Import, Module, Prompt, Role, Schema, Text
+
+
+@dataclass(frozen=True)
+class Site:
+    """An element of the prompt and the module that it means."""
+
+    path: str
+    node: Import
+
+
+@dataclass
+class Resolution:
+    """The imports of a prompt, resolved.
+
+    Attributes:
+        picks: The imported modules by path, ancestors first, in the order of the prompt; the value is the element
+            that imports it, which for an ancestor that is not written may be a deeper one.
+        arguments: The arguments by path and name; of an argument given twice, the first.
+        sites: Every element that means a module, also one that may not stand where it does.
+        before: Text of the prompt directly before a module, by its path.
+        after: Text of the prompt directly after a module, by its path.
+        ending: Text at the end of a module of which nothing nested is imported.
+        tail: What follows the last import of the prompt.
+    """
+
+    picks: dict[str, Import] = field(default_factory=dict)
+    arguments: dict[str, dict[str, Argument]] = field(default_factory=dict)
+    sites: list[Site] = field(default_factory=list)
+    before: dict[str, list[Text]] = field(default_factory=dict)
+    after: dict[str, list[Text]] = field(default_factory=dict)
+    ending: dict[str, list[Text]] = field(default_factory=dict)
+    tail: list[Text | Role] = field(default_factory=list)
+
+
+@dataclass
+class _Level:
+    """One import whose children are being read."""
+
+    children: Iterator[Import | Text]
+    path: str
+    leading: list[Text] = field(default_factory=list)
+    last: str | None = None
+
+
+class Resolver:
+    """Resolves one prompt against one schema."""
+
+    def __init__(self, schema: Schema, prompt: Prompt, report: Reporter) -> None:
+        self._schema = schema
+        self._prompt = prompt
+        self._report = report
+        self._speller = Speller()
+        self._written: dict[str, Import] = {}
+        self._chosen: dict[int, str] = {}
+        self._result = Resolution()
+
+    def resolve(self) -> Resolution:
+        """Resolve the prompt; its faults go to the reporter."""
+        self._check_schema()
+        top = self._prompt.children
+        imports = [place for place, child in enumerate(top) if isinstance(child, Import)]
+        split = imports[-1] + 1 if imports else 0
+        head: list[Import | Text] = []
+        for child in top[:split]:
+            if isinstance(child, Role):
+                self._role_too_early(child, top[split - 1])
+                self._result.tail.append(child)
+            else:
+                head.append(child)
+        self._walk(iter(head))
+        self._result.tail.extend(child for child in top[split:] if not isinstance(child, Import))
+        return self._result
+
+    def _walk(self, head: Iterator[Import | Text]) -> None:
+        levels = [_Level(head, "")]
+        while levels:
+            level = levels[-1]
+            child = next(level.children, None)
+            if child is None:
+                self._leave(levels.pop())
+            elif isinstance(child, Text):
+                self._text(level, child)
+            else:
+                inner = self._import(level, child)
+                if inner is not None:
+                    levels.append(inner)
+
+    def _leave(self, level: _Level) -> None:
+        if level.leading and level.path:
+            self._result.ending.setdefault(level.path, []).extend(level.leading)
+        elif level.leading:
+            self._result.tail[:0] = level.leading
+
+    def _text(self, level: _Level, text: Text) -> None:
+        if level.last is None:
+            level.leading.append(text)
+        else:
+            self._result.after.setdefault(level.last, []).append(text)
+
+    def _import(self, level: _Level, node: Import) -> _Level | None:
+        module = self._find(level.path, node)
+        if module is None:
+            return None
+        path = module.path
+        self._result.sites.append(Site(path, node))
+        if not self._pick(path, node):
+            return _Level(iter(node.children), path)
+        earlier = self._written.setdefault(path, node)
+        if earlier is not node:
+            line = self._report.lines.line(earlier.name_span.start)
+            message = f"module {quote(path)} is already imported at line {line}; remove one of the two"
+            self._report.add("E405", message, node.name_span)
+        self._arguments(module, node)
+        if level.last is None and level.leading:
+            self._result.before.setdefault(path, []).extend(level.leading)
+            level.leading = []
+        level.last = path
+        return _Level(iter(node.children), path)
+
+    # Names
+
+    def _find(self, parent: str, node: Import) -> Module | None:
+        """The module that an import means, or None after its fault is reported."""
+        index = self._schema.index
+        direct = index.members.get(parent, {}).get(node.name)
+        if direct is not None:
+            return direct
+        others = index.by_name.get(node.name, [])
+        if not others:
+            self._unknown(parent, node)
+            return None
+        if not parent:
+            if len(others) == 1:
+                return others[0]
+            places = " or ".join(quote(module.path) for module in others[:3])
+            message = f"the name {quote(node.name)} could be {places}; nest the import as in the schema"
+            self._report.add("E404", message, node.name_span, _nested(others[0].path))
+            return None
+        return self._misplaced(parent, node, others)
+
+    def _misplaced(self, parent: str, node: Import, others: list[Module]) -> Module | None:
+        inside = [module for module in others if module.path.startswith(parent + "/")]
+        module = (inside or others)[0]
+        above = self._schema.parent_of(module.path)
+        where = f"in {quote(above)}" if above else "at the top level of the schema"
+        remedy = f"write {_nested(module.path)} directly under the prompt"
+        message = f"module {quote(node.name)} stands {where}, not directly in {quote(parent)}; {remedy}"
+        self._report.add("E403", message, node.name_span, _nested(module.path))
+        return module if len(inside) == 1 or len(others) == 1 else None
+
+    def _unknown(self, parent: str, node: Import) -> None:
+        index = self._schema.index
+        near = self._speller.nearest(node.name, index.members.get(parent, {}))
+        near = near or self._speller.nearest(node.name, index.by_name)
+        name = self._schema.name
+        if near:
+            remedy = f"did you mean <{near}/>?"
+        elif index.by_path:
+            known = ", ".join(list(index.by_name)[:3])
+            remedy = f"it has {known}{' and others' if len(index.by_name) > 3 else ''}"
+        else:
+            remedy = "it defines none"
+        of = f"schema {quote(name)}" if name else "the schema"
+        self._report.add(
+            "E402", f"{of} has no module {quote(node.name)}; {remedy}", node.name_span, near or ""
+        )
+
+    def _check_schema(self) -> None:
+        given, name = self._prompt.schema, self._schema.name
+        if given is not None and name and given != name:
+            message = f"the prompt is for schema {quote(given)}, but the open schema is {quote(name)}; change one name"
+            self._report.add("E401", message, self._prompt.schema_span, name)
+
+    def _role_too_early(self, role: Role, last: object) -> None:
+        line = self._report.lines.line(last.name_span.start) if isinstance(last, Import) else 1
+        message = (
+            f"<{role.role}> stands before the last import (line {line}): a role of a prompt is a new turn at its end; "
+            "move it below the imports"
+        )
+        self._report.add("E409", message, Span(role.span.start, role.span.start + len(role.role) + 1))
+
+    # Picks
+
+    def _pick(self, path: str, node: Import) -> bool:
+        """Import a module and its ancestors; False where a union has another member already."""
+        missing: list[str] = []
+        current = path
+        while current and current not in self._result.picks:
+            missing.append(current)
+            current = current.rpartition("/")[0]
+        for new in reversed(missing):
+            union = self._schema.union_of(new)
+            if union is not None:
+                other = self._chosen.setdefault(id(union), new)
+                if other != new:
+                    self._clash(new, other, node)
+                    return False
+            self._result.picks[new] = node
+        return True
+
+    def _clash(self, path: str, other: str, node: Import) -> None:
+        lines = self._report.lines
+        here = lines.line(node.name_span.start)
+        there = lines.line(self._result.picks[other].name_span.start)
+        message = (
+            f"{quote(path)} (line {here}) and {quote(other)} (line {there}) are members of one union, "
+            "of which a prompt imports one; remove one of the two"
+        )
+        self._report.add("E406", message, node.name_span)
+
+    def _arguments(self, module: Module, node: Import) -> None:
+        params = {param.name for param in module.params()}
+        given = self._result.arguments.setdefault(module.path, {})
+        for argument in node.arguments:
+            if argument.name not in params:
+                self._unknown_argument(module, argument, params)
+            elif argument.name in given:
+                line = self._report.lines.line(given[argument.name].span.start)
+                message = f"the argument {quote(argument.name)} is already given at line {line}; keep one"
+                self._report.add("E408", message, argument.span)
+            else:
+                given[argument.name] = argument
+
+    def _unknown_argument(self, module: Module, argument: Argument, params: set[str]) -> None:
+        near = self._speller.nearest(argument.name, sorted(params))
+        if near:
+            remedy = f"did you mean {quote(near)}?"
+        else:
+            remedy = (
+                f"it has {', '.join(sorted(params))}"
+                if params
+                else "it has no parameter; remove the argument"
+            )
+        message = f"module {quote(module.path)} has no parameter {quote(argument.name)}; {remedy}"
+        self._report.add("E407", message, argument.span, near or "")
+
+
+def _nested(path: str) -> str:
+    """The import of a path as it is written, ancestors round it."""
+    *outer, last = path.split("/")
+    opened = "".join(f"<{name}>" for name in outer)
+    closed = "".join(f"</{name}>" for name in reversed(outer))
+    return f"{opened}<{last}/>{closed}"

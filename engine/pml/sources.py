@@ -1,0 +1,83 @@
+"""Reading the files that `src` names, without leaving the schema's folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.pml.diagnostics import quote
+from engine.pml.reader import MAX_BYTES
+
+
+@dataclass(frozen=True)
+class SourceFault:
+    """Why a `src` file could not be read: a code of the catalogue and a sentence."""
+
+    code: str
+    message: str
+
+
+def read_source(src: str, base: Path | None) -> str | SourceFault:
+    """The text of a `src` file, verbatim, or why it cannot be had.
+
+    Args:
+        src: The path as the schema writes it.
+        base: The schema's folder, or None where the schema is not in a file.
+    """
+    fault = _path_fault(src)
+    if fault is not None:
+        return SourceFault("E208", f"src {quote(src)} {fault}; name a file inside the schema's folder")
+    if base is None:
+        message = (
+            f"src {quote(src)} cannot be read: the schema lies in no folder; save it beside the file first"
+        )
+        return SourceFault("E209", message)
+    try:
+        root = base.resolve(strict=True)
+        target = (root / src).resolve(strict=True)
+        if not target.is_relative_to(root):
+            message = f"src {quote(src)} is a link out of the schema's folder; copy the file into it"
+            return SourceFault("E208", message)
+        return _read(target, src)
+    except OSError as error:
+        reason = (error.strerror or "it cannot be read").lower()
+    except RuntimeError:
+        reason = "its links go round in a circle"
+    return SourceFault("E209", f"src {quote(src)} cannot be read: {reason}; check its name")
+
+
+def _path_fault(src: str) -> str | None:
+    if not src.strip():
+        return "is empty"
+    if any(ord(char) < 0x20 or 0xD800 <= ord(char) <= 0xDFFF for char in src):
+        return "holds a character that no file name has"
+    if "\\" in src:
+        return "has a backslash (write / between folders)"
+    if src.startswith(("/", "~")) or src[1:2] == ":":
+        return "is an absolute path"
+    if ".." in src.split("/"):
+        return "goes up with '..'"
+    return None
+
+
+def _read(target: Path, src: str) -> str | SourceFault:
+    # The path is resolved, so its last part is no link; O_NONBLOCK keeps a pipe from blocking before it is refused.
+    flags = (
+        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    )
+    descriptor = os.open(target, flags)
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return SourceFault("E209", f"src {quote(src)} is not a regular file; name a text file")
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        return SourceFault("E209", f"src {quote(src)} is larger than 5 MB; split it over several modules")
+    try:
+        return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = data.removeprefix(b"\xef\xbb\xbf")[error.start]
+        message = f"src {quote(src)} is not UTF-8 text (byte 0x{byte:02X}); save it as UTF-8"
+        return SourceFault("E209", message)

@@ -1,0 +1,191 @@
+"""The white-space rules of PML: from the characters of an element to its text runs.
+
+A *text run* is the text between two elements; a comment does not end it. Runs and the parameters between them form
+one *paragraph*, up to the next other element. A paragraph is dedented as a whole. Text that begins on the line of
+the tag before it has no indentation to judge by, so nothing is removed from the lines after it.
+
+White space at either end of a run becomes one space, or nothing at the start and end of a container that trims
+(schema, role, prompt, argument). A run of white space alone is layout and is dropped, except between two
+parameters, where it becomes one space. With `xml:space="preserve"` everything stays.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from engine.pml.diagnostics import Span
+from engine.pml.dom import Chars, Element
+
+SPACE: Final = " \t\r\n"
+"""White space as XML has it; a no-break space is text."""
+
+_INLINE: Final = ("param", "parameter")
+
+
+@dataclass(slots=True)
+class Run:
+    """A text run, normalised; its span leaves out the white space at its ends."""
+
+    text: str
+    span: Span
+
+
+@dataclass(slots=True)
+class _Raw:
+    text: str
+    pieces: list[Chars]
+
+
+def preserves(element: Element, inherited: bool) -> bool:
+    """Whether white space is kept inside an element."""
+    mode = element.get("xml:space")
+    return inherited if mode is None else mode.value == "preserve"
+
+
+def contents(element: Element, source: str, preserve: bool, trim: bool) -> list[Run | Element]:
+    """The children of an element: its elements, and its text runs by the rules above.
+
+    Args:
+        element: The element.
+        source: The text of the document.
+        preserve: Whether white space is kept here.
+        trim: Whether white space at the very start and end of the element is dropped.
+    """
+    result: list[Run | Element] = []
+    paragraph: list[_Raw | Element] = []
+    first = True
+    for item in _raw_items(element, preserve):
+        if isinstance(item, Element) and item.tag not in _INLINE:
+            result.extend(_paragraph(paragraph, source, preserve, trim and first, False))
+            result.append(item)
+            paragraph, first = [], False
+        else:
+            paragraph.append(item)
+    result.extend(_paragraph(paragraph, source, preserve, trim and first, trim))
+    return result
+
+
+def normalise(text: str) -> str:
+    """What the text of an argument becomes: dedented, without white space at its ends."""
+    paragraph = [_Raw(text, [Chars(text, Span(0, len(text)))])]
+    return "".join(
+        item.text for item in _paragraph(paragraph, text, False, True, True) if isinstance(item, Run)
+    )
+
+
+def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
+    """Elements and joined text; what an unclosed parameter has swallowed counts as following it."""
+    pieces: list[Chars] = []
+    pending = list(reversed(element.children))
+    while pending:
+        child = pending.pop()
+        if isinstance(child, Chars):
+            pieces.append(child)
+            continue
+        if pieces:
+            yield _join(pieces, preserve)
+            pieces = []
+        yield child
+        if child.tag in _INLINE and not child.closed:
+            pending.extend(reversed(child.children))
+    if pieces:
+        yield _join(pieces, preserve)
+
+
+def _join(pieces: list[Chars], preserve: bool) -> _Raw:
+    """Join the pieces of a run. A comment on lines of its own takes its line end along."""
+    parts: list[str] = []
+    after_comment = False
+    blank_line = spaced = False
+    for piece in pieces:
+        if piece.kind == "comment":
+            after_comment = True
+            continue
+        part = piece.text
+        if after_comment and not preserve:
+            stripped = part.lstrip(" \t")
+            if blank_line and stripped.startswith("\n"):
+                part = stripped[1:]
+            elif spaced:
+                part = stripped
+        after_comment = False
+        if not part:
+            continue
+        parts.append(part)
+        last = part.rfind("\n")
+        blank_line = not part[last + 1 :].strip(SPACE) and (last >= 0 or blank_line)
+        spaced = part[-1] in " \t"
+    return _Raw("".join(parts), pieces)
+
+
+def _paragraph(
+    items: list[_Raw | Element] | list[_Raw], source: str, preserve: bool, trim_start: bool, trim_end: bool
+) -> Iterator[Run | Element]:
+    margin = "" if preserve else _margin(items)
+    last = len(items) - 1
+    for place, item in enumerate(items):
+        if isinstance(item, Element):
+            yield item
+            continue
+        if preserve:
+            if item.text:
+                yield Run(item.text, Span(item.pieces[0].span.start, item.pieces[-1].span.end))
+            continue
+        body = item.text.strip(SPACE)
+        if not body:
+            if item.text and 0 < place < last:
+                yield Run(" ", Span(item.pieces[0].span.start, item.pieces[-1].span.end))
+            continue
+        before = " " if item.text[0] in SPACE and not (trim_start and place == 0) else ""
+        after = " " if item.text[-1] in SPACE and not (trim_end and place == last) else ""
+        yield Run(before + _dedent(item.text, margin).strip(SPACE) + after, _trimmed(item.pieces, source))
+
+
+def _margin(items: list[_Raw | Element] | list[_Raw]) -> str:
+    """The indentation that all lines of a paragraph have in common."""
+    margin: str | None = None
+    last = len(items) - 1
+    for place, item in enumerate(items):
+        if isinstance(item, Element):
+            if place == 0:
+                return ""
+            continue
+        lines = item.text.split("\n")
+        if place == 0 and (lines[0].strip(SPACE) or (len(lines) == 1 and last > 0)):
+            return ""
+        for number, line in enumerate(lines[1:], start=2):
+            body = line.lstrip(" \t")
+            if not body and not (number == len(lines) and place < last):
+                continue
+            indent = line[: len(line) - len(body)]
+            margin = indent if margin is None else os.path.commonprefix((margin, indent))
+            if not margin:
+                return ""
+    return margin or ""
+
+
+def _dedent(text: str, margin: str) -> str:
+    """Take the margin off every line but the first; lines of white space alone become empty."""
+    if "\n" not in text:
+        return text
+    first, *rest = text.split("\n")
+    lines = [line.removeprefix(margin) if line.strip(SPACE) else "" for line in rest]
+    return "\n".join((first, *lines))
+
+
+def _trimmed(pieces: list[Chars], source: str) -> Span:
+    """The place of a run's text, without the comments and white space at its ends."""
+    filled = [piece for piece in pieces if piece.kind != "comment" and piece.text.strip(SPACE)]
+    if not filled:
+        return Span(pieces[0].span.start, pieces[-1].span.end)
+    head, tail = filled[0], filled[-1]
+    start, end = head.span.start, tail.span.end
+    if head.kind == "text":
+        raw = source[start : head.span.end]
+        start += len(raw) - len(raw.lstrip(SPACE))
+    if tail.kind == "text":
+        end = tail.span.start + len(source[tail.span.start : end].rstrip(SPACE))
+    return Span(start, end)
