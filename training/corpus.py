@@ -1,0 +1,180 @@
+"""Seeded training examples, and how they become rows of tokens with masks and positions.
+
+Every piece is tokenised alone, as the engine does it. A row holds several examples; each example is one context
+followed by branches (a question and its answer) that do not see each other. Three masks are drawn: plain (all of
+the context is causal), blocked (a module sees only the anonymous text and its parents' text before it, and nothing
+but new text sees an argument), and either with random gaps between the positions of pieces.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from tokenizers import Tokenizer
+
+from training.worlds.code import code
+from training.worlds.documents import documents
+from training.worlds.example import Example, Piece, question_pieces
+from training.worlds.learning import learning
+from training.worlds.travel import travel
+
+WORLDS: dict[str, tuple[Callable[[random.Random, int, int], Example], float]] = {
+    "travel": (travel, 0.45),
+    "documents": (documents, 0.25),
+    "learning": (learning, 0.15),
+    "code": (code, 0.15),
+}
+END = "<|im_end|>"
+CONTEXT_WEIGHT = 0.05
+MAX_POSITIONS = 4096
+
+
+def draw(r: random.Random, size: int, turns: int, world: str = "") -> Example:
+    """Draws one example; of a world by its share unless one is named."""
+    names = list(WORLDS)
+    name = world or r.choices(names, [WORLDS[n][1] for n in names])[0]
+    return WORLDS[name][0](r, size, turns)
+
+
+def texts(seed: int, count: int) -> Iterator[str]:
+    """Plain texts for the tokenizer."""
+    r = random.Random(seed)
+    for _ in range(count):
+        example = draw(r, r.randint(0, 3), 3)
+        yield from (p.text for p in example.pieces)
+        for turn in example.turns:
+            yield from (turn.question, turn.answer)
+
+
+def spaced(pieces: list[Piece]) -> list[Piece]:
+    """The pieces with a space between modules, as where a schema leaves white space between them."""
+    found: list[Piece] = []
+    for piece in pieces:
+        if found and found[-1].kind == piece.kind == "module" and found[-1].path != piece.path:
+            found.append(Piece(" ", "anonymous"))
+        found.append(piece)
+    return found
+
+
+@dataclass
+class Block:
+    """One tokenised example. `segments[i]` is the piece of token i, `sees[a][b]` whether piece a sees piece b."""
+
+    ids: list[int]
+    positions: list[int]
+    weights: list[float]
+    segments: list[int]
+    sees: list[list[bool]]
+
+
+def block(example: Example, tokenizer: Tokenizer, r: random.Random, blocked: float, gaps: float, limit: int) -> Block | None:
+    """Tokenises an example under a drawn mask; None where the context alone is longer than `limit`."""
+    ids, positions, weights, segments = [1], [0], [0.0], [0]
+    kinds: list[tuple[str, str]] = [("anonymous", "")]
+    isolate, gap = r.random() < blocked, r.random() < gaps
+    room = MAX_POSITIONS - 1200
+    position = r.randint(0, room) if gap and r.random() < 0.2 else 1
+    most = room // (2 * len(example.pieces)) if gap else 0
+    pieces = example.pieces if r.random() < 0.7 else spaced(example.pieces)
+    for piece in pieces:
+        tokens = tokenizer.encode(piece.text, add_special_tokens=False).ids
+        if most and piece.kind == "module" and position < room:
+            position += r.randint(0, r.randint(0, most))
+        kinds.append((piece.kind, piece.path))
+        ids += tokens
+        positions += range(position, position + len(tokens))
+        weights += [CONTEXT_WEIGHT] * len(tokens)
+        segments += [len(kinds) - 1] * len(tokens)
+        position += len(tokens)
+    if len(ids) > limit - 40 or position > MAX_POSITIONS - 300:
+        return None
+    context = len(kinds)
+    for turn in example.turns:
+        question = [i for t in question_pieces(example, turn.question) for i in tokenizer.encode(t, add_special_tokens=False).ids]
+        answer = tokenizer.encode(turn.answer + END, add_special_tokens=False).ids
+        if len(ids) + len(question) + len(answer) > limit:
+            continue
+        kinds.append(("branch", ""))
+        ids += question + answer
+        positions += range(position, position + len(question) + len(answer))
+        weights += [0.0] * len(question) + [1.0] * len(answer)
+        segments += [len(kinds) - 1] * (len(question) + len(answer))
+    if len(kinds) == context:
+        return None
+    return Block(ids, positions, weights, segments, [[_sees(kinds, a, b, isolate) for b in range(len(kinds))] for a in range(len(kinds))])
+
+
+def _sees(kinds: list[tuple[str, str]], a: int, b: int, isolate: bool) -> bool:
+    (kind, path), (other, other_path) = kinds[a], kinds[b]
+    if a == b:
+        return True
+    if other == "branch":
+        return False
+    if kind in ("branch", "argument") or not isolate:
+        return True
+    if other == "anonymous":
+        return True
+    if other == "argument" or kind == "anonymous":
+        return False
+    return path == other_path or path.startswith(other_path + "/")
+
+
+@dataclass
+class Batch:
+    """Rows of tokens. Shapes: ids, positions, weights [B, L]; mask bool [B, 1, L, L], true where a row may look."""
+
+    ids: torch.Tensor
+    positions: torch.Tensor
+    weights: torch.Tensor
+    mask: torch.Tensor
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A step of the curriculum: row length, rows, weights of example sizes 0..3, shares of blocked masks and gaps."""
+
+    length: int
+    rows: int
+    sizes: tuple[float, float, float, float]
+    turns: tuple[int, int]
+    blocked: float
+    gaps: float
+
+
+def batch(stage: Stage, tokenizer: Tokenizer, r: random.Random) -> Batch:
+    """Draws and packs one batch."""
+    rows: list[list[Block]] = [[] for _ in range(stage.rows)]
+    used = [0] * stage.rows
+    misses = 0
+    while misses < 6:
+        size = r.choices(range(4), stage.sizes)[0]
+        made = block(draw(r, size, r.randint(*stage.turns)), tokenizer, r, stage.blocked, stage.gaps, stage.length)
+        if made is None:
+            continue
+        fitting = [i for i in range(stage.rows) if used[i] + len(made.ids) <= stage.length]
+        if not fitting:
+            misses += 1
+            continue
+        row = max(fitting, key=lambda i: used[i])
+        rows[row].append(made)
+        used[row] += len(made.ids)
+    ids = torch.zeros(stage.rows, stage.length, dtype=torch.long)
+    positions, weights = torch.zeros_like(ids), torch.zeros(stage.rows, stage.length)
+    mask = torch.zeros(stage.rows, 1, stage.length, stage.length, dtype=torch.bool)
+    causal = torch.ones(stage.length, stage.length, dtype=torch.bool).tril()
+    for index, blocks in enumerate(rows):
+        start = 0
+        for made in blocks:
+            end = start + len(made.ids)
+            ids[index, start:end] = torch.tensor(made.ids)
+            positions[index, start:end] = torch.tensor(made.positions)
+            weights[index, start:end] = torch.tensor(made.weights)
+            segment = torch.tensor(made.segments)
+            mask[index, 0, start:end, start:end] = torch.tensor(made.sees)[segment][:, segment]
+            start = end
+    mask &= causal
+    mask |= torch.eye(stage.length, dtype=torch.bool)
+    return Batch(ids, positions, weights, mask)

@@ -1,0 +1,1 @@
+"""Seeded grammars the demo model learns from: travel, documents, learning plans and code."""

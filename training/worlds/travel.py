@@ -1,0 +1,290 @@
+"""Trips: a plan module with a duration, a place described at length, and questions about it."""
+
+from __future__ import annotations
+
+import random
+
+from training.worlds.example import Example, Piece, Turn, capital, joined, mixed, paragraph
+from training.worlds.words import (
+    ADJECTIVES,
+    COUNTRIES,
+    MONTHS,
+    NOUNS,
+    PLURALS,
+    REAL_PLACES,
+    REAL_REGIONS,
+    filler,
+    invented,
+)
+
+# topic as the text names it: (nouns its places are called by, other words a question may use)
+TOPICS: dict[str, tuple[str, str]] = {
+    "sights": ("Palace Castle Fountain Square Bridge Tower Gate Arch Statue Fort Temple Column Cathedral", "landmarks|main sights"),
+    "surf spots": ("Point Reef Bay Break Beach Bar", "surfing|surf|waves|surf beaches"),
+    "beaches": ("Beach Bay Cove Sands Shore Lagoon", "swimming|the sea|beach time"),
+    "museums": ("Museum Gallery Collection House Archive", "museum visits|art|history"),
+    "markets": ("Market Bazaar Arcade Hall Street", "shopping|shops|market halls"),
+    "temples": ("Temple Shrine Sanctuary Pagoda Church Mosque Basilica", "shrines|churches|religious places"),
+    "parks": ("Park Garden Gardens Grove Wood Meadow", "gardens|green places|nature"),
+    "viewpoints": ("Hill Terrace Tower Lookout Rock Rise Peak", "views|lookouts|photographs"),
+    "walks": ("Trail Path Loop Promenade Walk Steps", "walking|hiking|hikes"),
+    "dive sites": ("Reef Wall Wreck Lagoon Caves Channel", "diving|snorkelling"),
+    "night spots": ("Bar Club Alley Cellar Theatre Lounge", "nightlife|going out|bars"),
+    "wildlife spots": ("Reserve Island Valley Marsh Pan River Cliffs", "animals|wildlife|birds"),
+}
+TOPIC_FRAMES = (
+    "The best {k} are {l}.|For {k}, go to {l}.|Its {k} include {l}.|Among the {k}, {l} stand out.|The best-known {k} are {l}.|"
+    "People who ask for {k} are sent to {l}.|The {k} that locals name first are {l}.|Of all the {k}, nobody should miss {l}.|"
+    "When it comes to {k}, think of {l}.|The list of {k} begins with {l}.|As for {k}, there are {l}."
+).split("|")
+DISH_FRAMES = (
+    "At the table, try {l}.|Local dishes are {l}.|The dishes to try are {l}.|Eat {l}.|Hungry visitors order {l}.|"
+    "The kitchen is known for {l}.|Cooks are proud of {l}.|Do not leave without tasting {l}."
+).split("|")
+AREA_FRAMES = "Good areas to stay are {l}.|Stay in {o}.|Most visitors sleep in {o}.|The best areas for a hotel are {l}.|Rooms are easy to find in {o}.".split("|")
+SEASON_FRAMES = (
+    "The best time to visit is {s}.|The best season is {s}.|It is at its finest in {s}.|Go in {s} if you can.|"
+    "Most people advise a visit in {s}.|The weather is kindest in {s}."
+).split("|")
+MOVE_FRAMES = "The easiest way to get around is by {m}.|Getting around is easiest by {m}.|People get around by {m}.|To get around, go by {m}.".split("|")
+OPENERS = (
+    "{D}, the {a} {n} of {c}, is a place of {p}.|{D} is a {a} {n} in {c}.|Welcome to {d}, the {a} {n} of {c}.|"
+    "{D}, in {c}, is {a} and {a}.|My choice is {d}, the {a} {n} of {c}.|{D}, known for its {a} {p}, lies in {c}.|"
+    "Few places are as {a} as {d}.|I have always wanted to see {d}.|{D} is where {a} {p} meet {a} {p}.|"
+    "The destination is {d}, and its {n} is {a}.|{D} beckons with its {a} {p}.|{D}, a {a} {n}, waits for {p}."
+).split("|")
+MENTIONS = (
+    "In {d}, {p} are never far from the {n}.|{D} has a {a} {n} and {a} {p}.|Whoever comes to {d} finds a {a} {n}.|"
+    "{D} rewards those who take their time.|There is no {n} like that of {d}.|The {p} of {d} are {a}.|Life in {d} is {a} and {a}."
+).split("|")
+COOKING = "grilled fried baked stewed smoked roasted spiced pickled steamed sweet cold fresh stuffed salted".split()
+FOODS = (
+    "noodles dumplings figs olives rice lentils plums curry sardines tuna prawns lamb beef goat beans bread soup stew pancakes pastries "
+    "pie cakes cheese crab octopus squid pork chicken duck potatoes maize mushrooms peppers dates honey yoghurt ice-cream tea coffee"
+).split()
+REAL_DISHES = "ramen soba sushi tempura pizza gnocchi gelato paella empanadas couscous tagine ceviche tacos kebabs pho kimchi laksa".split()
+SEASONS = "spring summer autumn winter".split() + [f"{e} {s}" for e in ("early", "late") for s in "spring summer autumn winter".split()]
+VEHICLES = "tram metro train ferry bus bicycle boat taxi camel jeep canoe funicular".split() + ["on-demand taxi", "night bus", "water taxi", "cable car"]
+NUMBERS = "two three four five six seven".split()
+SYSTEM = (
+    "You are a travel planner.|You are a seasoned travel planner who answers in short plans.|You are a travel planner known all over the "
+    "world. You read the notes of the traveller and answer from them.|You plan trips. Use the notes, and name the place.|"
+    "You are a careful guide who plans trips day by day."
+).split("|")
+TRIP_BEFORE = (
+    "I am planning a trip that should last for|I want to be away for|The journey will last for|We will travel for|The trip takes|"
+    "I am getting ready for a journey, and I have|I would like to travel for|My holiday should last for|I can get away from work for"
+).split("|")
+TRIP_AFTER = (
+    "in total.|and not a day longer.|from the first day to the last.|altogether.|, so make good use of the time.|of holiday.|"
+    "counting the day of arrival.|, no more and no less.|in all."
+).split("|")
+FAR = (
+    "I am yearning to tread on foreign soil.|This time I want to go overseas.|I want to leave my own country and see the world.|"
+    "My passport is ready, for the trip goes abroad.|Foreign soil it is."
+).split("|")
+NEAR = (
+    "My eyes are set on my own country, on the city of|I would rather stay in my own country and see|This time we stay at home and visit|"
+    "No passport is needed, for I want to see|A domestic trip is all I need, to"
+).split("|")
+ACKNOWLEDGEMENTS = (
+    "I would love to help. I have read the notes about the place.|I have read your notes carefully. What would you like to know?|"
+    "Thank you, I have read about the trip and the place.|I know the place now. Ask me for a plan.|With pleasure. What shall I plan?"
+).split("|")
+PLAN_QUESTIONS = "Make a plan.|Plan my trip.|Give me a plan day by day.|What should I do each day?|Please write a plan for the trip.|Plan every day for me.".split("|")
+TOPIC_QUESTIONS = (
+    "Highlight the {k}.|Please highlight the {k}.|Make a plan that highlights the {k}.|Plan my trip with the {k}.|I like {k}. Make a plan.|"
+    "Give me a plan and highlight the {k}.|Plan the days around {k}."
+).split("|")
+LIST_QUESTIONS = "What are the best {k}?|Which {k} should I see?|Name the {k}.|List the {k}.|Tell me about the {k}.".split("|")
+DISH_QUESTIONS = "What should I eat?|Which dishes should I try?|What is there to eat?|Tell me about the food.|Which food is good there?".split("|")
+AREA_QUESTIONS = "Where should I stay?|Which area is good for a hotel?|Where can I sleep?|In which area should I stay?".split("|")
+SEASON_QUESTIONS = "When should I go?|What is the best time to visit?|Which season is best?|When is the weather good?".split("|")
+MOVE_QUESTIONS = "How do I get around?|How should I get around there?|What is the best way to get around?".split("|")
+TRIP_QUESTIONS = "Where am I going, and for how long?|How long is my trip?|Sum up my trip in one sentence.|What trip am I planning?".split("|")
+
+
+def fill(r: random.Random, text: str, place: str = "") -> str:
+    """Fills the slots of a frame about a place."""
+    text = text.replace("{D}", capital(place)).replace("{d}", place)
+    for slot, table in (("{a}", ADJECTIVES), ("{n}", NOUNS), ("{p}", PLURALS), ("{c}", COUNTRIES)):
+        while slot in text:
+            text = text.replace(slot, r.choice(table), 1)
+    return text
+
+
+def destination(r: random.Random) -> str:
+    """A place to go to, real or invented, with an article at times."""
+    kind = r.random()
+    if kind < 0.3:
+        return r.choice(REAL_PLACES)
+    if kind < 0.38:
+        return "the " + r.choice(REAL_REGIONS)
+    if kind < 0.46:
+        return f"the {invented(r)} {r.choice(['Islands', 'Coast', 'Desert', 'Valley', 'Forest', 'Mountains', 'Delta'])}"
+    return f"{invented(r)} {invented(r)}" if kind < 0.58 else invented(r)
+
+
+def spot(r: random.Random, nouns: list[str]) -> str:
+    """The name of a place within a destination."""
+    noun, name, kind = r.choice(nouns), invented(r), r.randrange(12)
+    if kind < 4:
+        return f"{name} {noun}"
+    if kind < 6:
+        return f"the {name} {noun}"
+    if kind == 6:
+        return f"the {noun} of {name}"
+    if kind == 7:
+        return f"the {r.choice(ADJECTIVES).capitalize()} {noun}"
+    if kind == 8:
+        return f"{name}-{invented(r).lower()} {noun}"
+    if kind == 9:
+        return f"the {noun} of the {r.choice(PLURALS).capitalize()}"
+    if kind == 10:
+        return name if r.random() < 0.5 else f"the {name}"
+    return f"{r.choice(NOUNS).capitalize()} {noun}"
+
+
+def dish(r: random.Random) -> str:
+    """Something to eat."""
+    kind = r.randrange(6)
+    if kind == 0:
+        return r.choice(REAL_DISHES)
+    if kind == 1:
+        return f"{invented(r).lower()} {r.choice(FOODS)}"
+    if kind == 2:
+        return f"{r.choice(FOODS)} with {r.choice(FOODS)}"
+    if kind == 3:
+        return invented(r).lower()
+    return f"{r.choice(COOKING)} {r.choice(FOODS)}"
+
+
+def distinct(r: random.Random, make: object, count: int) -> list[str]:
+    """`count` different results of a generator."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        found[make(r)] = None  # type: ignore[operator]
+    return list(found)
+
+
+def duration(r: random.Random) -> tuple[str, int]:
+    """How long, as it is written, and in days."""
+    kind = r.random()
+    if kind < 0.72:
+        days = r.choice([2, 3, 3, 4, 4, 5, 5, 6, 7])
+        return f"{days} days", days
+    if kind < 0.8:
+        return r.choice([("a weekend", 2), ("one week", 7), ("a week", 7), ("1 week", 7)])
+    if kind < 0.86:
+        return r.choice([("1 day", 1), ("one day", 1), ("a day", 1)])
+    index = r.randrange(len(NUMBERS))
+    return f"{NUMBERS[index]} days", index + 2
+
+
+def plan(days: int, length: str, place: str, stops: list[str], dishes: list[str], note: str) -> str:
+    """The plan that answers a question."""
+    lines = [f"Here is your plan for {length} in {place}{note}."]
+    for day in range(1, days + 1):
+        verb = "start at" if day == 1 else "finish at" if day == days else "go on to"
+        stop = f"{verb} {stops[day - 1]}" if day <= len(stops) else f"take a free day in {place}"
+        lines.append(f"Day {day}: {stop}.")
+    if dishes:
+        lines.append(f"Try {joined(dishes)}.")
+    return "\n".join(lines)
+
+
+def travel(r: random.Random, size: int, turns: int) -> Example:
+    """A trip with `turns` questions; `size` 0..3 says how much is written about the place."""
+    example = Example("travel")
+    place, (length, days) = destination(r), duration(r)
+    example.subject, example.argument = place, length
+    near = r.random() < 0.15
+    others = r.sample([k for k in TOPICS if k != "sights"], [r.randint(0, 1), r.randint(1, 2), r.randint(1, 4), r.randint(2, 5)][size])
+    items: dict[str, list[str]] = {
+        k: distinct(r, lambda x, k=k: spot(x, TOPICS[k][0].split()), r.choice([2, 3, 3, 4])) for k in ["sights", *others]
+    }
+    if size == 0 and others and r.random() < 0.5:
+        items.pop("sights")
+    dishes = distinct(r, dish, r.choice([2, 2, 3])) if r.random() < 0.8 else []
+    areas = distinct(r, invented, 2) if r.random() < (0.3, 0.5, 0.8, 0.9)[size] else []
+    season = (r.choice(SEASONS) if r.random() < 0.6 else r.choice(MONTHS)) if r.random() < (0.3, 0.5, 0.8, 0.9)[size] else ""
+    vehicle = r.choice(VEHICLES) if r.random() < (0.2, 0.4, 0.7, 0.8)[size] else ""
+
+    facts = [r.choice(TOPIC_FRAMES).format(k=k, l=joined(v)) for k, v in items.items()]
+    if dishes:
+        facts.append(r.choice(DISH_FRAMES).format(l=joined(dishes)))
+    if areas:
+        facts.append(r.choice(AREA_FRAMES).format(l=joined(areas), o=joined(areas, "or")))
+    if season:
+        facts.append(r.choice(SEASON_FRAMES).format(s=season))
+    if vehicle:
+        facts.append(r.choice(MOVE_FRAMES).format(m=vehicle))
+    r.shuffle(facts)
+
+    def prose() -> str:
+        return fill(r, r.choice(MENTIONS), place) if r.random() < 0.2 and not near else filler(r)
+
+    def padding(most: int) -> list[str]:
+        return [filler(r) for _ in range(r.randint(0, most))]
+
+    most = (0, 2, 8, 16)[size]
+    body = mixed(r, facts, prose, r.randint(most // 2, most))
+    if size or r.random() < 0.3:
+        example.role("system")
+        example.anonymous(paragraph(r, [r.choice(SYSTEM), *padding((0, 0, 1, 2)[size])]))
+        example.close()
+    example.role("user")
+    before = paragraph(r, [*padding((0, 1, 4, 9)[size]), r.choice(TRIP_BEFORE)])
+    if r.random() < 0.4:
+        example.anonymous(paragraph(r, ["Here is what I want.", *padding((0, 0, 1, 2)[size])]) + " ")
+    example.module(before, "trip")
+    example.argument_of(length, "trip")
+    after = paragraph(r, [r.choice(TRIP_AFTER), *padding((0, 1, 4, 9)[size])])
+    example.pieces.append(Piece((after if after.startswith(",") else f" {after}") + " ", "module", "trip"))
+    if near:
+        example.module(paragraph(r, [*padding(most // 4), r.choice(NEAR)]), "trip/near")
+        example.argument_of(place, "trip/near")
+        example.module(paragraph(r, ["." if r.random() < 0.5 else "this time.", *body]), "trip/near")
+    else:
+        if r.random() < 0.7:
+            example.module(paragraph(r, [r.choice(FAR), *padding(most // 4)]), "trip/far")
+        example.module(paragraph(r, [fill(r, r.choice(OPENERS), place), *body]), "trip/far/place")
+    if r.random() < 0.25:
+        example.open_user = True
+    else:
+        example.close()
+        if r.random() < 0.85:
+            example.role("assistant")
+            example.anonymous(r.choice(ACKNOWLEDGEMENTS))
+            example.close()
+
+    sights = items.get("sights", [])
+    for _ in range(turns):
+        kind = r.random()
+        topic = r.choice(list(items)) if r.random() < 0.88 else r.choice(list(TOPICS))
+        words = [topic, topic, *TOPICS[topic][1].split("|")]
+        if kind < 0.5:
+            if topic in items:
+                stops = items[topic] + (sights if topic != "sights" else [])
+                question = r.choice(TOPIC_QUESTIONS).format(k=r.choice(words))
+                if topic == "sights" and r.random() < 0.6:
+                    question = r.choice(PLAN_QUESTIONS)
+                answer = plan(days, length, place, stops, dishes, f" with the {topic}")
+            else:
+                question = r.choice(TOPIC_QUESTIONS).format(k=topic)
+                answer = f"The notes on {place} name no {topic}."
+        elif kind < 0.64:
+            question = r.choice(LIST_QUESTIONS).format(k=topic)
+            answer = f"The {topic} of {place} are {joined(items[topic])}." if topic in items else f"The notes on {place} name no {topic}."
+        elif kind < 0.74 and dishes:
+            question, answer, topic = r.choice(DISH_QUESTIONS), f"In {place}, try {joined(dishes)}.", "dishes"
+        elif kind < 0.81 and areas:
+            question, answer, topic = r.choice(AREA_QUESTIONS), f"In {place}, stay in {joined(areas, 'or')}.", "areas"
+        elif kind < 0.88 and season:
+            question, answer, topic = r.choice(SEASON_QUESTIONS), f"The best time for {place} is {season}.", "season"
+        elif kind < 0.92 and vehicle:
+            question, answer, topic = r.choice(MOVE_QUESTIONS), f"In {place}, get around by {vehicle}.", "transport"
+        else:
+            question, answer, topic = r.choice(TRIP_QUESTIONS), f"You will spend {length} in {place}.", "trip"
+        example.turns.append(Turn(question, answer, topic))
+    return example
