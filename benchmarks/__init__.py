@@ -1,0 +1,1 @@
+"""What the project's figures are measured with: ratios inside one run, both sides taking turns."""

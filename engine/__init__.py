@@ -1,0 +1,71 @@
+"""The engine: PML in, answers out, from segments that were computed once.
+
+Never imports the app. Names are loaded when they are first used, so that `engine.pml` stays free of torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import ModelError, PromptError, StoreError, StudioError
+
+if TYPE_CHECKING:
+    from engine.engine import EncodeReport, Engine
+    from engine.generate import (
+        Answer,
+        Compared,
+        Comparison,
+        Delta,
+        Event,
+        Finished,
+        FirstToken,
+        RunSettings,
+        Working,
+    )
+    from engine.model import Model, Probe
+    from engine.overview import Layout, ModuleLayout, Plan
+    from engine.store import Store, StoreStats
+
+_HOMES = {
+    "engine.engine": ("EncodeReport", "Engine"),
+    "engine.generate": (
+        *("Answer", "Compared", "Comparison", "Delta", "Event", "Finished", "FirstToken"),
+        *("RunSettings", "Working"),
+    ),
+    "engine.model": ("Model", "Probe"),
+    "engine.overview": ("Layout", "ModuleLayout", "Plan"),
+    "engine.store": ("Store", "StoreStats"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Answer",
+    "Compared",
+    "Comparison",
+    "Delta",
+    "EncodeReport",
+    "Engine",
+    "Event",
+    "Finished",
+    "FirstToken",
+    "Layout",
+    "Model",
+    "ModelError",
+    "ModuleLayout",
+    "Plan",
+    "Probe",
+    "PromptError",
+    "RunSettings",
+    "Store",
+    "StoreError",
+    "StoreStats",
+    "StudioError",
+    "Working",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)

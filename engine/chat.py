@@ -1,0 +1,138 @@
+"""Role tags → the text that the tokenizer's own chat template puts around each turn.
+
+The template is rendered once per sequence of roles, with a marker in place of each turn's content, and
+cut at the markers. A tokenizer without a template gets plain headings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from engine.errors import StudioError
+
+_HEADINGS = {"system": "System: ", "user": "User: ", "assistant": "Assistant:"}
+
+
+class ChatError(StudioError):
+    """The model's chat template refuses a sequence of roles."""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """The text around the turns of one conversation.
+
+    Attributes:
+        opens: before each turn's content.
+        closes: after each turn's content.
+        generation: after the last close, inviting the assistant to speak.
+    """
+
+    opens: tuple[str, ...]
+    closes: tuple[str, ...]
+    generation: str
+
+
+class ChatFormat:
+    """The chat template of one tokenizer.
+
+    Args:
+        tokenizer: of transformers.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._known: dict[tuple[str, ...], Turns] = {}
+        starts = list(tokenizer("", add_special_tokens=True)["input_ids"])
+        bos = tokenizer.bos_token_id
+        template = bool(getattr(tokenizer, "chat_template", None))
+        self.has_template = template
+        begins = template and bos is not None and self._first_turn().startswith(tokenizer.bos_token)
+        self.bos: int | None = bos if begins or (bos is not None and starts[:1] == [bos]) else None
+
+    def turns(self, roles: Sequence[str]) -> Turns:
+        """Returns the text around turns of these roles, without the token that begins a text.
+
+        Raises:
+            ChatError: the template refuses the sequence, or rewrites contents so that it cannot be cut.
+        """
+        key = tuple(roles)
+        if key not in self._known:
+            self._known[key] = self._render(key) if self.has_template else _plain(key)
+        return self._known[key]
+
+    def token_ids(self, text: str) -> list[int]:
+        """Tokenizes text of the template, where the spelling of a special token means that token."""
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+
+    def _first_turn(self) -> str:
+        try:
+            return self._apply(("user",), generation=False)
+        except ChatError:
+            return ""
+
+    def _apply(self, roles: tuple[str, ...], *, generation: bool) -> str:
+        messages = [{"role": role, "content": _marker(i)} for i, role in enumerate(roles)]
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=generation
+                )
+            )
+        except Exception as error:  # templates raise whatever their author liked
+            raise ChatError(
+                f"the model's chat template refuses the turns {' → '.join(roles)}: {error}. "
+                "Use roles that it knows, in an order that it takes."
+            ) from error
+
+    def _render(self, roles: tuple[str, ...]) -> Turns:
+        whole = self._whole(roles)
+        between = self._cut(whole, roles)
+        if self.bos is not None:
+            between[0] = between[0].removeprefix(self._tokenizer.bos_token)
+        opens, closes = [between[0]], []
+        for i in range(len(roles) - 1):
+            close = self._close_alone(roles[: i + 1])
+            close = close if between[i + 1].startswith(close) else ""
+            closes.append(close)
+            opens.append(between[i + 1].removeprefix(close))
+        closes.append(between[-1])
+        invited = self._apply(roles, generation=True)
+        generation = invited.removeprefix(whole) if invited.startswith(whole) else ""
+        return Turns(tuple(opens), tuple(closes), generation)
+
+    def _whole(self, roles: tuple[str, ...]) -> str:
+        try:
+            return self._apply(roles, generation=False)
+        except ChatError:
+            if "user" in roles:
+                raise
+            # Some templates want a user turn; what stands before it is the same without it.
+            return self._apply((*roles, "user"), generation=False).split(_marker(len(roles)))[0]
+
+    def _close_alone(self, roles: tuple[str, ...]) -> str:
+        try:
+            return self._apply(roles, generation=False).rsplit(_marker(len(roles) - 1), 1)[-1]
+        except ChatError:
+            return ""
+
+    def _cut(self, whole: str, roles: tuple[str, ...]) -> list[str]:
+        parts, rest = [], whole
+        for i in range(len(roles)):
+            before, found, rest = rest.partition(_marker(i))
+            if not found:
+                raise ChatError(
+                    f"the model's chat template drops or moves turn {i + 1} of {' → '.join(roles)}. "
+                    "Use another order of roles."
+                )
+            parts.append(before)
+        return [*parts, rest]
+
+
+def _marker(index: int) -> str:
+    return f"turn{index}marker"
+
+
+def _plain(roles: tuple[str, ...]) -> Turns:
+    return Turns(tuple(_HEADINGS[role] for role in roles), ("\n\n",) * len(roles), _HEADINGS["assistant"])

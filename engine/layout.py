@@ -1,0 +1,219 @@
+"""Schema + tokenizer → token ids and positions. Pure integers: no tensors, no files.
+
+A *run* is the text of one module (or of the anonymous module) between two places where other modules may
+stand. It is what a segment is computed from. A run's *context* is the earlier text that every prompt with
+this run contains: for the scope `anchored`, the anonymous text before it and its ancestors' text before
+it; for `isolated`, only earlier text of the same module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.chat import ChatFormat
+from engine.pml import Module, Param, Role, Schema, Text, Union
+
+Scope = Literal["isolated", "anchored"]
+SCOPES: tuple[Scope, ...] = ("isolated", "anchored")
+Mark = Literal["open", "close", "text"]
+Tokenize = Callable[[str], list[int]]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Consecutive tokens of one module.
+
+    Attributes:
+        index: its place among the schema's runs, in document order.
+        path: of the module, "" for the anonymous one.
+        token_ids: with a parameter's slot filled by its stand-in tokens.
+        cacheable: False for `cache="false"` and for what the end of the conversation decides.
+    """
+
+    index: int
+    path: str
+    token_ids: tuple[int, ...]
+    cacheable: bool
+
+    @property
+    def tokens(self) -> int:
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Where a node of the schema stands: tokens `lo..hi` of a run."""
+
+    run: int
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True)
+class ModuleExtent:
+    """Positions and size of one module under the schema's own positions (paper, section 3.3).
+
+    Attributes:
+        start: its first position; members of a union start at the same one.
+        tokens: of its own text, slots included.
+        total_tokens: with nested modules, and the longest member of each union.
+        params: length of each parameter, in tokens.
+    """
+
+    path: str
+    start: int
+    tokens: int
+    total_tokens: int
+    params: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SchemaLayout:
+    """All tokens of a schema.
+
+    Attributes:
+        schema: the tree that the layout was made from; `where` is keyed by its very nodes.
+        runs: in document order.
+        modules: in document order.
+        total_positions: of the whole schema.
+        roles: of the schema's turns, in order.
+    """
+
+    schema: Schema
+    runs: tuple[Run, ...]
+    modules: tuple[ModuleExtent, ...]
+    total_positions: int
+    roles: tuple[str, ...]
+    where: dict[tuple[int, Mark], Extent] = field(repr=False)
+
+    def extent(self, node: object, mark: Mark = "text") -> Extent | None:
+        return self.where.get((id(node), mark))
+
+    @property
+    def anonymous_tokens(self) -> int:
+        return sum(run.tokens for run in self.runs if not run.path)
+
+    def context(self, run: Run, scope: Scope) -> tuple[Run, ...]:
+        """Returns the earlier runs that `run` sees while it is encoded, in document order."""
+        ancestors = _ancestors(run.path)
+        seen = ancestors | {""} if scope == "anchored" else {run.path}
+        return tuple(r for r in self.runs[: run.index] if r.path in seen and r.cacheable)
+
+
+def _ancestors(path: str) -> set[str]:
+    """The path itself and every path above it: a/b/c → {a, a/b, a/b/c}."""
+    parts = path.split("/") if path else []
+    return {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
+
+
+def lay_out(schema: Schema, tokenize: Tokenize, chat: ChatFormat, stand_in: int) -> SchemaLayout:
+    """Tokenizes a schema, each of its texts by itself, and gives every node its place.
+
+    Args:
+        schema: a tree without errors.
+        tokenize: text → token ids, special tokens' spellings taken as plain text.
+        chat: what stands around turns.
+        stand_in: the token that fills a parameter's slot.
+
+    Raises:
+        ChatError: the chat template refuses the schema's roles.
+    """
+    return _Builder(schema, tokenize, chat, stand_in).build()
+
+
+class _Builder:
+    def __init__(self, schema: Schema, tokenize: Tokenize, chat: ChatFormat, stand_in: int) -> None:
+        self.schema, self.tokenize, self.chat, self.stand_in = schema, tokenize, chat, stand_in
+        self.roles = tuple(c.role for c in schema.children if isinstance(c, Role))
+        self.runs: list[Run] = []
+        self.where: dict[tuple[int, Mark], Extent] = {}
+        self.modules: dict[str, ModuleExtent] = {}
+        self.pending: list[int] = []
+        self.owner: tuple[str, bool] = ("", True)
+        self.position = 0
+
+    def build(self) -> SchemaLayout:
+        if self.chat.bos is not None:
+            self.pending.append(self.chat.bos)
+        turns = self.chat.turns(self.roles) if self.roles else None
+        turn = 0
+        for child in self.schema.children:
+            if isinstance(child, Role) and turns is not None:
+                last = turn == len(self.roles) - 1
+                self._add(child, self.chat.token_ids(turns.opens[turn]), "open")
+                for inner in child.children:
+                    self._place(inner)
+                if last:  # what ends the last turn depends on what the prompt adds
+                    self._flush()
+                    self._enter("", cacheable=False)
+                self._add(child, self.chat.token_ids(turns.closes[turn]), "close")
+                if last:
+                    self._enter("")
+                turn += 1
+            elif not isinstance(child, Role):
+                self._place(child)
+        self._flush()
+        order = [module.path for module in self.schema.modules()]
+        return SchemaLayout(
+            self.schema,
+            tuple(self.runs),
+            tuple(self.modules[path] for path in order),
+            self.position,
+            self.roles,
+            self.where,
+        )
+
+    def _place(self, node: Text | Param | Module | Union) -> None:
+        """Places one node and all below it (the parser bounds how deeply documents nest)."""
+        if isinstance(node, Text):
+            self._add(node, self.tokenize(node.text), "text")
+        elif isinstance(node, Param):
+            self._add(node, slot_ids(node, self.tokenize, self.stand_in), "text")
+        elif isinstance(node, Union):
+            self._place_union(node)
+        else:
+            self._place_module(node)
+
+    def _place_union(self, union: Union) -> None:
+        start = longest = self.position
+        for member in union.members:
+            self.position = start
+            self._place(member)
+            longest = max(longest, self.position)
+        self.position = longest
+
+    def _place_module(self, module: Module) -> None:
+        outer = self.owner
+        self._enter(module.path, cacheable=module.cache and outer[1])
+        start, first_run = self.position, len(self.runs)
+        for child in module.children:
+            self._place(child)
+        self._flush()
+        own = sum(run.tokens for run in self.runs[first_run:] if run.path == module.path)
+        params = {child.name: child.length for child in module.children if isinstance(child, Param)}
+        self.modules[module.path] = ModuleExtent(module.path, start, own, self.position - start, params)
+        self._enter(*outer)
+
+    def _enter(self, path: str, cacheable: bool = True) -> None:
+        self._flush()
+        self.owner = (path, cacheable)
+
+    def _add(self, node: object, ids: list[int], mark: Mark) -> None:
+        lo = len(self.pending)
+        self.pending.extend(ids)
+        self.where[id(node), mark] = Extent(len(self.runs), lo, len(self.pending))
+        self.position += len(ids)
+
+    def _flush(self) -> None:
+        if self.pending:
+            path, cacheable = self.owner
+            self.runs.append(Run(len(self.runs), path, tuple(self.pending), cacheable))
+            self.pending = []
+
+
+def slot_ids(param: Param, tokenize: Tokenize, stand_in: int) -> list[int]:
+    """The `length` tokens that stand for an argument while its module is encoded."""
+    ids = tokenize(param.scaffold)[: param.length] if param.scaffold else []
+    return ids + [stand_in] * (param.length - len(ids))

@@ -1,0 +1,223 @@
+"""Bound prompt + layout → which tokens come from segments, which are computed, and at what positions.
+
+Compact placement: what a prompt leaves out takes no positions, so the positions of a prompt are 0..n-1
+without a gap, and the cached and the uncached side read the very same tokens at the same positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.chat import ChatFormat
+from engine.errors import PromptError
+from engine.layout import Run, SchemaLayout, Tokenize
+from engine.pml import (
+    ArgumentText,
+    Bound,
+    Diagnostic,
+    Prompt,
+    RoleClose,
+    RoleOpen,
+    SchemaText,
+    Span,
+    make,
+)
+
+Kind = Literal["anonymous", "module", "argument", "text"]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive tokens of the prompt that have one origin.
+
+    Attributes:
+        kind: anonymous or module text of the schema, an argument, or new text of the prompt.
+        path: of the module; for an argument "module:parameter"; "" else.
+        start: position of the first token.
+        token_ids: the tokens.
+        run: the schema's run that they belong to, where they may be read from its segment.
+        lo: their place in that run.
+    """
+
+    kind: Kind
+    path: str
+    start: int
+    token_ids: tuple[int, ...]
+    run: Run | None = None
+    lo: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def cached(self) -> bool:
+        return self.run is not None and self.run.cacheable
+
+
+@dataclass(frozen=True)
+class PromptPlan:
+    """Every token of a prompt in order, cut into pieces. Positions run from 0 without a gap."""
+
+    pieces: tuple[Piece, ...]
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [token for piece in self.pieces for token in piece.token_ids]
+
+    @property
+    def new_tokens(self) -> list[int]:
+        return [token for piece in self.pieces if not piece.cached for token in piece.token_ids]
+
+    @property
+    def new_positions(self) -> list[int]:
+        return [p.start + i for p in self.pieces if not p.cached for i in range(p.tokens)]
+
+    @property
+    def runs(self) -> tuple[Run, ...]:
+        """The runs whose segments are read, each once, in document order."""
+        found = {p.run.index: p.run for p in self.pieces if p.cached and p.run is not None}
+        return tuple(found[index] for index in sorted(found))
+
+    @property
+    def total_tokens(self) -> int:
+        return sum(piece.tokens for piece in self.pieces)
+
+    @property
+    def cached_tokens(self) -> int:
+        return sum(piece.tokens for piece in self.pieces if piece.cached)
+
+
+def make_plan(
+    layout: SchemaLayout, bound: Bound, tokenize: Tokenize, chat: ChatFormat, prompt: Prompt
+) -> PromptPlan:
+    """Lays a bound prompt out along the positions.
+
+    Args:
+        layout: of the schema that the prompt is bound to.
+        bound: without errors.
+        tokenize: text → token ids.
+        chat: what stands around turns.
+        prompt: what was bound, for the places of diagnostics.
+
+    Raises:
+        PromptError: an argument is longer than its parameter, the chat template treats the schema's turns
+            otherwise once the prompt's follow, or the prompt has no tokens.
+        ChatError: the chat template refuses the sequence of roles.
+    """
+    return _Planner(layout, tokenize, chat, prompt).plan(bound)
+
+
+class _Planner:
+    def __init__(self, layout: SchemaLayout, tokenize: Tokenize, chat: ChatFormat, prompt: Prompt) -> None:
+        self.layout, self.tokenize, self.chat = layout, tokenize, chat
+        self.prompt = prompt
+        self.pieces: list[Piece] = []
+        self.faults: list[Diagnostic] = []
+        self.position = 0
+
+    def plan(self, bound: Bound) -> PromptPlan:
+        roles = [part.role for part in bound.parts if isinstance(part, RoleOpen)]
+        turns = self.chat.turns(roles) if roles else None
+        if turns is not None and self.layout.roles:
+            alone, kept = self.chat.turns(self.layout.roles), len(self.layout.roles)
+            if (alone.opens, alone.closes[:-1]) != (turns.opens[:kept], turns.closes[: kept - 1]):
+                self._fault(
+                    "E504",
+                    "the model's chat template writes the schema's turns differently once the prompt's follow",
+                    None,
+                    "write the question as text inside the schema's last turn, or use another model",
+                )
+        if self.chat.bos is not None and not self._begins_with_bos():
+            self._new("text", "", [self.chat.bos])
+        opened = -1
+        self._lead_in(bound)
+        for part in bound.parts:
+            if isinstance(part, RoleOpen):
+                opened += 1
+                text = turns.opens[opened] if turns else ""
+                self._mark(part, "open", text)
+            elif isinstance(part, RoleClose):
+                self._mark(part, "close", turns.closes[opened] if turns else "")
+            elif isinstance(part, SchemaText):
+                self._schema_text(part)
+            elif isinstance(part, ArgumentText):
+                self._argument(part)
+            else:
+                self._new("text", "", self.tokenize(part.text))
+        if turns is not None:
+            self._new("text", "", self.chat.token_ids(turns.generation))
+        self._recompute_last()
+        if self.faults:
+            raise PromptError(tuple(self.faults))
+        return PromptPlan(tuple(self.pieces))
+
+    def _begins_with_bos(self) -> bool:
+        first = self.layout.runs[:1]
+        return bool(first) and first[0].path == "" and first[0].token_ids[:1] == (self.chat.bos,)
+
+    def _lead_in(self, bound: Bound) -> None:
+        """Emits the token that begins a text, which belongs to the schema's first run but to no node."""
+        if self.chat.bos is not None and self._begins_with_bos():
+            self._cached_slice(self.layout.runs[0], 0, 1)
+
+    def _mark(self, part: RoleOpen | RoleClose, mark: Literal["open", "close"], text: str) -> None:
+        extent = None if part.new else self.layout.extent(part.node, mark)
+        run = self.layout.runs[extent.run] if extent and extent.hi > extent.lo else None
+        if run is not None and extent is not None and run.cacheable:
+            self._cached_slice(run, extent.lo, extent.hi)
+        else:
+            self._new("text" if part.new else "anonymous", "", self.chat.token_ids(text))
+
+    def _schema_text(self, part: SchemaText) -> None:
+        extent = self.layout.extent(part.node)
+        if extent is None or extent.lo == extent.hi:
+            return
+        self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+
+    def _argument(self, part: ArgumentText) -> None:
+        ids = self.tokenize(part.text)
+        name, length = part.param.name, part.param.length
+        if len(ids) > length:
+            what = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
+            self._fault(
+                "E501",
+                f"{what} is {len(ids)} tokens long; the schema reserves {length}",
+                part.span,
+                f"shorten it to {length} tokens, or raise the parameter's len to {len(ids)}",
+            )
+        self._new("argument", f"{part.module}:{name}", ids)
+
+    def _cached_slice(self, run: Run, lo: int, hi: int) -> None:
+        last = self.pieces[-1] if self.pieces else None
+        ids = run.token_ids[lo:hi]
+        if last is not None and last.run is run and last.lo + last.tokens == lo:
+            self.pieces[-1] = Piece(last.kind, last.path, last.start, last.token_ids + ids, run, last.lo)
+        else:
+            kind: Kind = "module" if run.path else "anonymous"
+            self.pieces.append(Piece(kind, run.path, self.position, ids, run, lo))
+        self.position += len(ids)
+
+    def _new(self, kind: Kind, path: str, ids: list[int]) -> None:
+        if ids:
+            self.pieces.append(Piece(kind, path, self.position, tuple(ids)))
+            self.position += len(ids)
+
+    def _recompute_last(self) -> None:
+        """The first token of the answer follows from the prompt's last, so that one is always computed."""
+        if not self.pieces:
+            self._fault("E503", "the prompt has no tokens", None, "import a module or write some text")
+            return
+        last = self.pieces[-1]
+        if last.cached:
+            self.pieces.pop()
+            if last.tokens > 1:
+                self.pieces.append(
+                    Piece(last.kind, last.path, last.start, last.token_ids[:-1], last.run, last.lo)
+                )
+            start = last.start + last.tokens - 1
+            self.pieces.append(Piece(last.kind, last.path, start, last.token_ids[-1:]))
+
+    def _fault(self, code: str, message: str, span: Span | None, hint: str) -> None:
+        self.faults.append(make(code, message, span or self.prompt.span, self.prompt.lines, hint))

@@ -1,0 +1,91 @@
+"""Models of a known shape with random weights, so that a large one can be timed without a download."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from engine.errors import ModelError
+
+PREFIX = "random:"
+_SEED = 0
+_CONTEXT = 16384
+
+_SHAPES: dict[str, tuple[torch.dtype, dict[str, int]]] = {
+    "llama-100m": (
+        torch.float32,
+        {
+            "hidden_size": 768,
+            "num_hidden_layers": 12,
+            "num_attention_heads": 12,
+            "num_key_value_heads": 12,
+            "intermediate_size": 2048,
+            "vocab_size": 8192,
+        },
+    ),
+    "tinyllama-1.1b": (
+        torch.bfloat16,
+        {
+            "hidden_size": 2048,
+            "num_hidden_layers": 22,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "intermediate_size": 5632,
+            "vocab_size": 32000,
+        },
+    ),
+    "llama2-7b": (
+        torch.bfloat16,
+        {
+            "hidden_size": 4096,
+            "num_hidden_layers": 32,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 32,
+            "intermediate_size": 11008,
+            "vocab_size": 32000,
+        },
+    ),
+}
+
+
+def build(name: str, dtype: torch.dtype | None) -> tuple[Any, Any, str]:
+    """Builds `random:SHAPE`: the network, a byte-level tokenizer, and the fingerprint.
+
+    Raises:
+        ModelError: the shape is unknown.
+    """
+    shape = name.removeprefix(PREFIX)
+    if shape not in _SHAPES:
+        raise ModelError(f"random shape {shape!r} is unknown; use one of {', '.join(sorted(_SHAPES))}.")
+    own_dtype, sizes = _SHAPES[shape]
+    config = LlamaConfig(
+        **sizes, max_position_embeddings=_CONTEXT, tie_word_embeddings=False, attn_implementation="eager"
+    )
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype or own_dtype)
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(_SEED)
+            network = LlamaForCausalLM(config).eval()
+    finally:
+        torch.set_default_dtype(before)
+    identity = json.dumps([name, sizes, _SEED, str(network.dtype)])
+    return network, byte_tokenizer(), hashlib.sha256(identity.encode()).hexdigest()[:32]
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """Returns a tokenizer with one token per byte, `<s>`, `</s>` and `<unk>`."""
+    specials = ["<s>", "</s>", "<unk>"]
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocabulary = {token: index for index, token in enumerate([*specials, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
+    )

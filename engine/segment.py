@@ -1,0 +1,75 @@
+"""Segments, the only thing that is ever stored, and placements, where a prompt puts them.
+
+A segment holds the keys and values of one run of tokens at *local* positions 0..n-1. It never moves:
+a placement says where its tokens stand in a prompt, and attention rotates the query instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+FORMAT_VERSION = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Segment:
+    """Keys and values of one run of tokens, encoded under one scope.
+
+    Attributes:
+        key: the digest that names the segment (`segment_key`).
+        token_ids: the tokens, compared with the wanted ones at every hit.
+        keys: [layers, kv_heads, tokens, head_dim], rotated for local positions 0..n-1.
+        values: the same shape.
+    """
+
+    key: str
+    token_ids: tuple[int, ...]
+    keys: Tensor
+    values: Tensor
+
+    @property
+    def tokens(self) -> int:
+        return len(self.token_ids)
+
+    @property
+    def nbytes(self) -> int:
+        return self.keys.nbytes + self.values.nbytes
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Tokens `lo..hi` of a segment, standing in the prompt from position `start` on."""
+
+    segment: Segment
+    lo: int
+    hi: int
+    start: int
+
+    @property
+    def shift(self) -> int:
+        """Position in the prompt minus local position: the angle by which queries turn back."""
+        return self.start - self.lo
+
+    @property
+    def tokens(self) -> int:
+        return self.hi - self.lo
+
+
+def segment_key(fingerprint: str, dtype: str, token_ids: Sequence[int], context_ids: Sequence[int]) -> str:
+    """Returns the content address of a segment.
+
+    Args:
+        fingerprint: of the model (weights, config, rotary parameters, tokenizer).
+        dtype: of the stored keys and values.
+        token_ids: the tokens of the segment.
+        context_ids: the tokens that were visible before it while it was encoded.
+    """
+    digest = hashlib.sha256(f"{FORMAT_VERSION}|{fingerprint}|{dtype}|{len(context_ids)}|".encode())
+    digest.update(array("q", context_ids).tobytes())
+    digest.update(array("q", token_ids).tobytes())
+    return digest.hexdigest()[:40]
