@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,15 +31,7 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
     with _open(cache_dir) as store:
         found = store.stats()
     if as_json:
-        print_json(
-            {
-                "segments": found.segments,
-                "bytes": found.bytes,
-                "hits": found.hits,
-                "misses": found.misses,
-                "corrupt": found.corrupt,
-            }
-        )
+        print_json(found.to_json())
         return
     asked = found.hits + found.misses
     rate = f" ({found.hits / asked:.0%})" if asked else ""
@@ -64,18 +57,12 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
 
 
 @cache.command()
-@click.option("--yes", is_flag=True, help="Do not ask.")
 @cache_dir_option
 @json_option
 @debug_option
-def clear(yes: bool, cache_dir: Path | None, as_json: bool) -> None:
-    """Delete all stored segments; they are computed again when needed."""
+def clear(cache_dir: Path | None, as_json: bool) -> None:
+    """Delete all stored segments; what is needed again is computed again."""
     with _open(cache_dir) as store:
-        held = store.stats()
-        if held.segments and not yes and not as_json:
-            click.confirm(
-                f"Delete {counted(held.segments, 'segment')} ({size(held.bytes)})?", abort=True, err=True
-            )
         removed = store.clear()
     if as_json:
         print_json({"removed": removed})
@@ -94,7 +81,19 @@ def _open(cache_dir: Path | None) -> Iterator[Store]:
         store.close()
 
 
-def _as_table(segments: list[dict[str, Any]]) -> str:
-    columns = list(segments[0])
-    cells = [[str(segment[column]) for column in columns] for segment in segments]
-    return table([column.upper() for column in columns], cells)
+def _as_table(segments: Iterable[Mapping[str, Any]]) -> str:
+    rows = [
+        [
+            segment["schema"] or "-",
+            segment["path"] or "(anonymous)",
+            segment["scope"],
+            segment["model"],
+            str(segment["tokens"]),
+            size(segment["bytes"]),
+            str(segment["hits"]),
+            datetime.fromtimestamp(segment["last_used"]).strftime("%Y-%m-%d %H:%M"),
+        ]
+        for segment in segments
+    ]
+    head = ["SCHEMA", "MODULE", "SCOPE", "MODEL", "TOKENS", "SIZE", "HITS", "LAST USED"]
+    return table(head, rows, left=4)

@@ -76,21 +76,27 @@ def _status(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         click.echo("pml: interrupted", err=True)
         return INTERRUPTED
-    except FaultyDocumentError as error:
+    except Exception as error:
+        _report(error, console)
+        if console.debug:
+            traceback.print_exception(error)
+        return 1
+
+
+def _report(error: Exception, console: Console) -> None:
+    if isinstance(error, FaultyDocumentError):
         if console.json:
             report = file_report(error.name, error.kind, error.errors)
             print_json({"error": str(error), "files": [report]})
         click.echo(rendered(error.errors, error.source, error.name), err=True)
         click.echo(f"pml: {error}", err=True)
-    except (StudioError, click.ClickException) as error:
-        console.fail(error.format_message() if isinstance(error, click.ClickException) else str(error))
-    except Exception as error:
-        console.fail(
-            f"unexpected {type(error).__name__}: {error}", hint="Run it with --debug for the traceback."
-        )
-    if console.debug:
-        traceback.print_exc()
-    return 1
+    elif isinstance(error, StudioError):
+        console.fail(str(error))
+    elif isinstance(error, click.ClickException):
+        console.fail(error.format_message())
+    else:
+        what = f"unexpected {type(error).__name__}: {error}"
+        console.fail(what, hint="Run it with --debug for the traceback.")
 
 
 def _quiet_libraries() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.cli.documents import read_schema
 from app.cli.options import ModelOptions, debug_option, engine_options, json_option, scope_option
 from app.cli.output import counted, milliseconds, print_json, progress_bar, size, table
+
+if TYPE_CHECKING:
+    from engine.layout import Scope
 
 
 @click.command()
@@ -17,7 +20,7 @@ from app.cli.output import counted, milliseconds, print_json, progress_bar, size
 @engine_options
 @json_option
 @debug_option
-def layout(schema_path: str, scope: str, as_json: bool, **engine_choice: Any) -> None:
+def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) -> None:
     """Show the modules of SCHEMA with positions and sizes.
 
     START is where a module begins when everything before it is imported; members of a union start at the same
@@ -74,7 +77,7 @@ def layout(schema_path: str, scope: str, as_json: bool, **engine_choice: Any) ->
 @engine_options
 @json_option
 @debug_option
-def encode(schema_path: str, scope: str, as_json: bool, **engine_choice: Any) -> None:
+def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) -> None:
     """Compute and store every segment of SCHEMA.
 
     What is stored already is left alone, so that after an edit only the edited module is computed.

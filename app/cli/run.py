@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -16,7 +16,9 @@ from engine.pml import bind
 
 if TYPE_CHECKING:
     from engine import Event
+    from engine.layout import Scope
 
+Mode = Literal["cached", "uncached", "both"]
 PLACEMENT = "compact"
 
 
@@ -73,11 +75,11 @@ class Outcome:
 def run(
     prompt_path: str,
     schema_path: str,
-    mode: str,
+    mode: Mode,
     max_new_tokens: int,
     temperature: float,
     seed: int,
-    scope: str,
+    scope: Scope,
     as_json: bool,
     **engine_choice: Any,
 ) -> None:
@@ -97,10 +99,10 @@ def run(
     engine = options.open()
     from engine import PromptError, RunSettings
 
-    settings = RunSettings(max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, scope=scope)  # type: ignore[arg-type]
+    settings = RunSettings(max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, scope=scope)
     try:
         with progress_bar() as progress:
-            events = engine.run(schema.tree, prompt.tree, settings, mode, parse_ms=parse_ms)  # type: ignore[arg-type]
+            events = engine.run(schema.tree, prompt.tree, settings, mode, parse_ms=parse_ms)
             outcome = _follow(events, progress, aloud=not as_json)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error

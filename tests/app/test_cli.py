@@ -1,0 +1,356 @@
+"""The command line without a model: help, usage, checking documents, faults in words, statuses."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+
+from app.cli.command import main, pml
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = """<schema name="trip">
+  <system>You plan trips.</system>
+  <user>
+    <module name="plan">I am away for <param name="duration" len="5"/>.
+      <union> <module name="tokyo">Tokyo.</module> <module name="rome">Rome.</module> </union>
+    </module>
+  </user>
+</schema>
+"""
+PROMPT = (
+    '<prompt schema="trip">\n  <plan duration="3 days"> <tokyo/> </plan>\n  Where should I eat?\n</prompt>\n'
+)
+
+Pml = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture
+def run_pml(capsys: pytest.CaptureFixture[str]) -> Pml:
+    def call(*arguments: str | Path) -> SimpleNamespace:
+        with pytest.raises(SystemExit) as left:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        return SimpleNamespace(status=left.value.code, out=captured.out, err=captured.err)
+
+    return call
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "trip.pml"
+    path.write_text(SCHEMA, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def prompt(tmp_path: Path) -> Path:
+    path = tmp_path / "trip.prompt.pml"
+    path.write_text(PROMPT, encoding="utf-8")
+    return path
+
+
+def commands(
+    group: click.Group, path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    for name, command in group.commands.items():
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        yield (*path, name), command
+
+
+ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in commands(pml)]
+
+
+def test_every_promised_command_is_there() -> None:
+    assert {" ".join(path) for path, _ in commands(pml)} == {
+        "studio",
+        "check",
+        "run",
+        "layout",
+        "encode",
+        "cache",
+        "cache stats",
+        "cache list",
+        "cache clear",
+        "models",
+        "bench",
+        "bench ttft",
+    }
+
+
+@pytest.mark.parametrize(("path", "command"), ALL)
+def test_help_explains_the_command_and_each_option(
+    path: tuple[str, ...], command: click.Command, run_pml: Pml
+) -> None:
+    result = run_pml(*path, "--help")
+    assert result.status == 0
+    assert result.out.startswith(f"Usage: pml {' '.join(path)}")
+    assert [o.name for o in command.params if isinstance(o, click.Option) and not o.help] == []
+
+
+def test_version(run_pml: Pml) -> None:
+    result = run_pml("--version")
+    assert (result.status, result.out) == (0, "pml, version 0.1.0\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["check"],
+        ["run", "prompt.pml"],
+        ["run", "p.pml", "--schema", "s.pml", "--mode", "fast"],
+        ["run", "p.pml", "--schema", "s.pml", "--max-new-tokens", "0"],
+        ["run", "p.pml", "--schema", "s.pml", "--temperature", "-1"],
+        ["layout", "s.pml", "--dtype", "int3"],
+        ["bench", "ttft", "--cached", "4", "--modules", "8"],
+        ["studio", "--port", "0"],
+    ],
+)
+def test_wrong_usage_is_status_2(arguments: list[str], run_pml: Pml) -> None:
+    result = run_pml(*arguments)
+    assert result.status == 2
+    assert result.out == ""
+    assert "Error:" in result.err
+
+
+def test_sound_files_pass(schema: Path, prompt: Path, run_pml: Pml) -> None:
+    result = run_pml("check", schema, prompt, "--schema", schema)
+    assert result.status == 0
+    assert result.err == ""
+    assert result.out.splitlines() == [f"{schema}: schema, ok", f"{prompt}: prompt, ok"]
+
+
+def test_a_prompt_alone_is_said_to_be_unbound(prompt: Path, run_pml: Pml) -> None:
+    result = run_pml("check", prompt)
+    assert result.status == 0
+    assert "not bound to a schema" in result.out
+
+
+def test_a_mistake_is_shown_with_its_line_and_a_caret(schema: Path, run_pml: Pml) -> None:
+    schema.write_text(SCHEMA.replace('name="rome"', 'name="tokyo"'), encoding="utf-8")
+    result = run_pml("check", schema)
+    assert result.status == 1
+    assert f"{schema}:5:" in result.out
+    assert '<module name="tokyo">Rome.' in result.out
+    assert "^" in result.out
+    assert result.out.splitlines()[-1] == f"{schema}: schema, 1 error"
+
+
+def test_json_has_the_place_of_every_fault(schema: Path, prompt: Path, run_pml: Pml) -> None:
+    prompt.write_text(PROMPT.replace("<tokyo/>", "<tokio/>"), encoding="utf-8")
+    result = run_pml("check", schema, prompt, "--schema", schema, "--json")
+    assert result.status == 1
+    first, second = json.loads(result.out)["files"]
+    assert first == {"path": str(schema), "kind": "schema", "ok": True, "diagnostics": []}
+    assert (second["path"], second["kind"], second["ok"]) == (str(prompt), "prompt", False)
+    (fault,) = [found for found in second["diagnostics"] if found["severity"] == "error"]
+    assert set(fault) == {"code", "severity", "message", "line", "column", "end_line", "end_column", "hint"}
+    assert fault["line"] == 2
+    assert "tokio" in fault["message"]
+    assert "tokyo" in fault["message"] + fault["hint"]
+
+
+def test_a_faulty_schema_stops_a_run_before_the_model_loads(schema: Path, prompt: Path, run_pml: Pml) -> None:
+    schema.write_text(SCHEMA.replace("</union>", ""), encoding="utf-8")
+    result = run_pml("run", prompt, "--schema", schema, "--model", "no/such/model/anywhere")
+    assert result.status == 1
+    assert result.out == ""
+    assert f"{schema}:" in result.err
+    assert "nothing was computed" in result.err
+
+
+def test_a_prompt_that_does_not_fit_stops_a_run_before_the_model_loads(
+    schema: Path, prompt: Path, run_pml: Pml
+) -> None:
+    prompt.write_text(PROMPT.replace("<tokyo/>", "<tokyo/><rome/>"), encoding="utf-8")
+    result = run_pml("run", prompt, "--schema", schema, "--model", "no/such/model/anywhere", "--json")
+    assert result.status == 1
+    report = json.loads(result.out)
+    assert report["files"][0]["path"] == str(prompt)
+    assert report["files"][0]["diagnostics"][0]["code"].startswith("E4")
+    assert "^" in result.err
+
+
+def test_standard_input(prompt: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"<prompt>hello</prompt>")))
+    result = run_pml("check", "-", "--json")
+    assert result.status == 0
+    assert json.loads(result.out)["files"][0]["kind"] == "prompt"
+
+
+def _missing(folder: Path) -> Path:
+    return folder / "missing.pml"
+
+
+def _folder(folder: Path) -> Path:
+    return folder
+
+
+def _huge(folder: Path) -> Path:
+    path = folder / "huge.pml"
+    path.write_bytes(b" " * 5_000_001)
+    return path
+
+
+def _latin(folder: Path) -> Path:
+    path = folder / "latin.pml"
+    path.write_bytes(b"<schema>\n  caf\xe9</schema>")
+    return path
+
+
+FAULTY_FILES = [
+    (_missing, "no such file"),
+    (_folder, "is a folder"),
+    (_huge, "larger than 5 MB"),
+    (_latin, "not UTF-8: byte 0xe9 in line 2"),
+]
+
+
+@pytest.mark.parametrize(("make", "words"), FAULTY_FILES)
+def test_a_file_that_cannot_be_read_gets_its_sentence(
+    make: Callable[[Path], Path], words: str, tmp_path: Path, run_pml: Pml
+) -> None:
+    path = make(tmp_path)
+    checked = run_pml("check", path)
+    assert checked.status == 1
+    assert words in checked.err
+    listed = json.loads(run_pml("check", path, "--json").out)["files"][0]
+    assert listed["ok"] is False
+    assert words in listed["error"]
+    stopped = run_pml("layout", path)
+    assert stopped.status == 1
+    assert words in stopped.err
+    assert len(stopped.err.splitlines()) <= 2
+
+
+def test_a_file_that_may_not_be_read(schema: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    result = run_pml("check", schema)
+    assert (result.status, result.err) == (1, f"{schema} may not be read. Check its permissions.\n")
+
+
+def test_interrupting_is_status_130(schema: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("app.cli.check.read_text", interrupt)
+    result = run_pml("check", schema)
+    assert (result.status, result.err.strip()) == (130, "pml: interrupted")
+
+
+def test_tracebacks_come_with_debug_only(schema: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("the sky fell")
+
+    monkeypatch.setattr("app.cli.check.read_text", fail)
+    plain, debug = run_pml("check", schema), run_pml("check", schema, "--debug")
+    assert plain.status == debug.status == 1
+    assert plain.err.splitlines()[0] == "pml: unexpected RuntimeError: the sky fell"
+    assert "--debug" in plain.err
+    assert "Traceback" not in plain.err
+    assert "Traceback" in debug.err
+
+
+def test_checking_loads_no_tensors(schema: Path, prompt: Path) -> None:
+    code = (
+        "import sys\nfrom app.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit as left:\n    assert left.code == 0, left.code\n"
+        "heavy = {'torch', 'transformers', 'gradio', 'numpy', 'safetensors'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    for arguments in (["--help"], ["check", str(schema), str(prompt), "--schema", str(schema)]):
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stderr
+
+
+def test_python_m_app_is_the_same_command() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "app", "--version"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "pml, version 0.1.0\n")
+
+
+REPORT = {
+    "results": [
+        {"name": "uncached", "params": {}, "samples_ms": [90.0, 110.0], "median_ms": 100.0},
+        {"name": "cached", "params": {}, "samples_ms": [1.9, 2.1], "median_ms": 2.0},
+    ],
+    "machine": {"cpu": "a processor", "threads": 2},
+}
+
+
+@pytest.fixture
+def measured(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Stands in for the measurement; holds what it was asked for."""
+    asked: dict[str, Any] = {}
+
+    def measure(model: str, **how: Any) -> dict[str, Any]:
+        asked.update(how, model=model)
+        return REPORT
+
+    module = ModuleType("benchmarks.ttft")
+    module.__dict__["run"] = measure
+    package = ModuleType("benchmarks")
+    package.__dict__["ttft"] = module
+    monkeypatch.setitem(sys.modules, "benchmarks", package)
+    monkeypatch.setitem(sys.modules, "benchmarks.ttft", module)
+    return asked
+
+
+def test_bench_asks_for_what_was_said(measured: dict[str, Any], run_pml: Pml) -> None:
+    options = "--model random:llama-100m --dtype fp32 --cached 64 --modules 4 --new 8 --repeats 2 --json"
+    result = run_pml("bench", "ttft", *options.split())
+    assert result.status == 0
+    assert json.loads(result.out) == REPORT
+    assert measured == {
+        "model": "random:llama-100m",
+        "device": "auto",
+        "dtype": "fp32",
+        "cached": 64,
+        "modules": 4,
+        "new": 8,
+        "repeats": 2,
+        "progress": None,
+    }
+
+
+def test_bench_shows_medians_against_the_uncached_side(measured: dict[str, Any], run_pml: Pml) -> None:
+    lines = run_pml("bench", "ttft").out.splitlines()
+    assert lines[1].split() == ["uncached", "100", "ms", "90.0", "ms", "to", "110", "ms", "1.0"]
+    assert lines[2].split() == ["cached", "2.0", "ms", "1.9", "ms", "to", "2.1", "ms", "50.0"]
+    assert lines[-1] == "cpu a processor, threads 2"
+
+
+def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: dict[str, Any] = {}
+    module = ModuleType("app.studio")
+    module.__dict__["launch"] = lambda **how: asked.update(how)
+    monkeypatch.setitem(sys.modules, "app.studio", module)
+    monkeypatch.setenv("PML_MODEL", "random:llama-100m")
+    monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
+    result = run_pml("studio", "--port", "7999", "--no-browser", "--schemas", tmp_path)
+    assert result.status == 0, result.err
+    assert asked == {
+        "model": "random:llama-100m",
+        "device": "auto",
+        "dtype": "auto",
+        "cache_dir": tmp_path / "cache",
+        "port": 7999,
+        "open_browser": False,
+        "schemas_dir": tmp_path,
+    }

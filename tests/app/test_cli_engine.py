@@ -1,0 +1,339 @@
+"""The command line with a model: a tiny one with random weights, loaded like any other folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.cli.command import main
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = """<schema name="trip">
+  You plan trips.
+  <module name="plan">I am away for <param name="duration" len="12"/>.
+    <union>
+      <module name="tokyo">Tokyo has gardens.</module>
+      <module name="rome">Rome has ruins.</module>
+    </union>
+  </module>
+</schema>
+"""
+PROMPT = '<prompt schema="trip"><plan duration="3 days"><tokyo/></plan>Where should I eat?</prompt>\n'
+SIDE = {
+    "text",
+    "token_ids",
+    "ttft_ms",
+    "tpot_ms",
+    "timeline_ms",
+    "tokens",
+    "segments",
+}
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Llama of 20 thousand parameters with one token per byte, as `save_pretrained` writes it."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    from engine.random_models import byte_tokenizer
+
+    folder = tmp_path_factory.mktemp("tiny-model")
+    config = LlamaConfig(
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=64,
+        vocab_size=259,
+        max_position_embeddings=32768,
+        eos_token_id=1,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        LlamaForCausalLM(config).save_pretrained(folder)
+    byte_tokenizer().save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def place(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a schema and a prompt; the environment names the model and an empty store."""
+    (tmp_path / "trip.pml").write_text(SCHEMA, encoding="utf-8")
+    (tmp_path / "prompt.pml").write_text(PROMPT, encoding="utf-8")
+    monkeypatch.setenv("PML_MODEL", str(tiny_model))
+    monkeypatch.setenv("PML_DEVICE", "cpu")
+    monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def run_pml(place: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
+    def call(*arguments: str) -> SimpleNamespace:
+        with pytest.raises(SystemExit) as left:
+            main(list(arguments))
+        captured = capsys.readouterr()
+        return SimpleNamespace(status=left.value.code, out=captured.out, err=captured.err)
+
+    return call
+
+
+@pytest.fixture
+def answer(run_pml: Callable[..., SimpleNamespace]) -> Callable[..., dict[str, Any]]:
+    """Runs the prompt with `--json` and returns the object."""
+
+    def call(*options: str) -> dict[str, Any]:
+        result = run_pml(
+            "run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "6", "--json", *options
+        )
+        assert result.status == 0, result.err
+        report: dict[str, Any] = json.loads(result.out)
+        return report
+
+    return call
+
+
+def in_a_process(*arguments: str) -> SimpleNamespace:
+    done = subprocess.run(
+        [sys.executable, "-m", "app", *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    return SimpleNamespace(status=done.returncode, out=done.stdout, err=done.stderr)
+
+
+def test_a_run_reports_both_sides(answer: Callable[..., dict[str, Any]], tiny_model: Path) -> None:
+    report = answer()
+    assert report["schema"] == "trip"
+    assert report["model"] == str(tiny_model)
+    assert (report["scope"], report["placement"]) == ("anchored", "compact")
+    assert {"ttft_speedup", "first_token_agrees", "kl_first_token", "same_text"} <= set(report)
+    for side in ("cached", "uncached"):
+        assert set(report[side]) >= SIDE
+        counts = report[side]["tokens"]
+        assert counts["from_cache"] + counts["computed"] == counts["prompt"]
+        assert counts["generated"] == len(report[side]["token_ids"]) <= 6
+        assert sum(report[side]["timeline_ms"].values()) == pytest.approx(report[side]["ttft_ms"])
+    cached, uncached = report["cached"], report["uncached"]
+    assert cached["tokens"]["prompt"] == uncached["tokens"]["prompt"]
+    assert cached["tokens"]["from_cache"] > 30
+    assert uncached["tokens"]["from_cache"] == 0
+    assert {use["path"] for use in cached["segments"]} == {"", "plan", "plan/tokyo"}
+    assert {use["outcome"] for use in cached["segments"]} == {"miss"}
+    assert "encode" in cached["timeline_ms"]
+
+
+@pytest.mark.parametrize(("mode", "sides"), [("cached", {"cached"}), ("uncached", {"uncached"})])
+def test_one_side_alone(mode: str, sides: set[str], answer: Callable[..., dict[str, Any]]) -> None:
+    report = answer("--mode", mode)
+    assert {"cached", "uncached"} & set(report) == sides
+    assert "ttft_speedup" not in report
+
+
+def test_sampling_follows_the_seed(answer: Callable[..., dict[str, Any]]) -> None:
+    hot = ("--mode", "uncached", "--temperature", "2", "--seed")
+    ids = [answer(*hot, seed)["uncached"]["token_ids"] for seed in ("1", "1", "2")]
+    assert ids[0] == ids[1] != ids[2]
+
+
+def test_a_run_for_people(run_pml: Callable[..., SimpleNamespace]) -> None:
+    result = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4")
+    assert result.status == 0, result.err
+    lines = result.out.splitlines()
+    for words in ("time to first token", "prompt tokens", "from cache", "computed", "generated"):
+        assert sum(line.startswith(words) for line in lines) == 1, words
+    assert [line.split(",")[0] for line in lines if "first token after" in line] == ["cached", "uncached"]
+    assert "times faster to the first token" in lines[-1]
+    assert "KL" in lines[-1]
+
+
+def test_segments_outlive_the_process(place: Path) -> None:
+    command = ["run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "6", "--json"]
+    first, second = in_a_process(*command), in_a_process(*command)
+    assert (first.status, second.status) == (0, 0), first.err + second.err
+    before, after = json.loads(first.out), json.loads(second.out)
+    assert {use["outcome"] for use in before["cached"]["segments"]} == {"miss"}
+    assert {(use["outcome"], use["tier"]) for use in after["cached"]["segments"]} == {("hit", "disk")}
+    assert "encode" not in after["cached"]["timeline_ms"]
+    assert after["cached"]["token_ids"] == before["cached"]["token_ids"]
+    assert after["kl_first_token"] == pytest.approx(before["kl_first_token"], abs=1e-6)
+
+
+def test_a_run_opens_no_connection(place: Path) -> None:
+    code = (
+        "import sys\n"
+        "def refuse(event, arguments):\n"
+        "    if event in ('socket.connect', 'socket.getaddrinfo'):\n"
+        "        raise SystemExit(f'{event} {arguments}')\n"
+        "sys.addaudithook(refuse)\n"
+        "from app.cli import main\n"
+        "main(['run', 'prompt.pml', '--schema', 'trip.pml', '--max-new-tokens', '2'])\n"
+    )
+    offline = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=offline | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_ends_a_run_with_status_130(place: Path) -> None:
+    with subprocess.Popen(
+        [
+            *(sys.executable, "-u", "-m", "app", "run", "prompt.pml", "--schema", "trip.pml"),
+            *("--mode", "uncached", "--max-new-tokens", "30000", "--temperature", "3"),
+        ],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert "first token after" in process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+        assert process.wait(60) == 130
+        assert process.stderr.read().strip() == "pml: interrupted"
+
+
+def test_encode_leaves_alone_what_is_stored(run_pml: Callable[..., SimpleNamespace], place: Path) -> None:
+    first = json.loads(run_pml("encode", "trip.pml", "--json").out)
+    again = json.loads(run_pml("encode", "trip.pml", "--json").out)
+    assert set(first) == {"encoded", "reused", "tokens", "seconds", "bytes"}
+    assert first["encoded"] > 0
+    assert first["reused"] == 0
+    assert (again["encoded"], again["reused"], again["tokens"]) == (0, first["encoded"], 0)
+
+    (place / "trip.pml").write_text(SCHEMA.replace("Rome has ruins.", "Rome has hills."), encoding="utf-8")
+    edited = json.loads(run_pml("encode", "trip.pml", "--json").out)
+    assert (edited["encoded"], edited["reused"]) == (1, first["encoded"] - 1)
+    assert "Encoded 0 segments" in run_pml("encode", "trip.pml").out
+
+
+def test_layout_tells_sizes_and_what_is_stored(run_pml: Callable[..., SimpleNamespace]) -> None:
+    before = json.loads(run_pml("layout", "trip.pml", "--json").out)
+    assert [module["path"] for module in before["modules"]] == ["plan", "plan/tokyo", "plan/rome"]
+    plan, tokyo, rome = before["modules"]
+    assert tokyo["start"] == rome["start"] > plan["start"]
+    assert plan["params"] == {"duration": 12}
+    assert plan["total_tokens"] == plan["tokens"] + max(tokyo["tokens"], rome["tokens"])
+    assert before["total_positions"] >= plan["start"] + plan["total_tokens"]
+    assert {module["cached"] for module in before["modules"]} == {"none"}
+    run_pml("encode", "trip.pml")
+    after = json.loads(run_pml("layout", "trip.pml", "--json").out)
+    assert {module["cached"] for module in after["modules"]} == {"disk"}
+    isolated = json.loads(run_pml("layout", "trip.pml", "--scope", "isolated", "--json").out)
+    assert {module["cached"] for module in isolated["modules"]} == {"none"}
+    text = run_pml("layout", "trip.pml").out
+    assert text.splitlines()[0].split() == ["MODULE", "START", "TOKENS", "TOTAL", "SIZE", "CACHED"]
+    assert "plan/tokyo" in text
+
+
+def test_the_store_is_listed_counted_and_cleared(
+    run_pml: Callable[..., SimpleNamespace], answer: Callable[..., dict[str, Any]]
+) -> None:
+    assert "Nothing is stored yet" in run_pml("cache", "list").out
+    answer("--mode", "cached")
+    answer("--mode", "cached")
+    stats = json.loads(run_pml("cache", "stats", "--json").out)
+    assert set(stats) == {"segments", "bytes", "hits", "misses", "corrupt"}
+    assert stats["segments"] == stats["misses"] == stats["hits"] > 0
+    assert stats["corrupt"] == 0
+    listed = json.loads(run_pml("cache", "list", "--json").out)["segments"]
+    assert len(listed) == stats["segments"]
+    assert sum(segment["bytes"] for segment in listed) == stats["bytes"]
+    table = run_pml("cache", "list").out
+    assert "plan/tokyo" in table
+    assert "(anonymous)" in table
+    assert "(50%)" in run_pml("cache", "stats").out
+    assert json.loads(run_pml("cache", "clear", "--json").out) == {"removed": stats["segments"]}
+    assert json.loads(run_pml("cache", "stats", "--json").out)["segments"] == 0
+    assert {use["outcome"] for use in answer("--mode", "cached")["cached"]["segments"]} == {"miss"}
+
+
+def test_models_shows_what_the_probe_measured(
+    run_pml: Callable[..., SimpleNamespace], tiny_model: Path
+) -> None:
+    report = json.loads(run_pml("models", "--json").out)
+    assert (report["model"], report["family"]) == (str(tiny_model), "llama")
+    assert (report["path"], report["relocatable"]) == ("segments", True)
+    assert report["checks"]
+    assert max(report["checks"].values()) < 1e-3
+    text = run_pml("models").out
+    assert str(tiny_model) in text
+    assert "random:SHAPE" in text
+
+
+def test_an_argument_over_its_length_names_both_numbers(
+    run_pml: Callable[..., SimpleNamespace], place: Path
+) -> None:
+    long = PROMPT.replace("3 days", "three weeks in spring")
+    (place / "prompt.pml").write_text("\n" + long, encoding="utf-8")
+    result = run_pml("run", "prompt.pml", "--schema", "trip.pml")
+    assert result.status == 1
+    assert "E501" in result.err
+    assert "21 tokens" in result.err
+    assert "12" in result.err
+    assert "prompt.pml:2:" in result.err
+    assert "^" in result.err
+    checked = run_pml("check", "prompt.pml", "--schema", "trip.pml", "--json")
+    assert checked.status == 1
+    (fault,) = json.loads(checked.out)["files"][0]["diagnostics"]
+    assert (fault["code"], fault["line"]) == ("E501", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--model", "./nowhere"], "no folder"),
+        (["--model", "random:gpt-9"], "random shape"),
+        (["--device", "cuda"], "no GPU"),
+    ],
+)
+def test_a_model_that_cannot_be_used_gets_its_sentence(
+    options: list[str],
+    words: str,
+    run_pml: Callable[..., SimpleNamespace],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    result = run_pml("run", "prompt.pml", "--schema", "trip.pml", *options)
+    assert result.status == 1
+    assert result.out == ""
+    assert words in result.err
+    assert result.err.startswith("pml: ")
+    assert len(result.err.splitlines()) <= 2
+
+
+def test_a_folder_that_is_no_model(run_pml: Callable[..., SimpleNamespace], place: Path) -> None:
+    result = run_pml("models", "--model", str(place), "--json")
+    assert result.status == 1
+    assert "holds no model" in json.loads(result.out)["error"]
+
+
+def test_a_cache_folder_that_cannot_be_used(run_pml: Callable[..., SimpleNamespace]) -> None:
+    for command in (["cache", "stats"], ["encode", "trip.pml"]):
+        result = run_pml(*command, "--cache-dir", "trip.pml")
+        assert result.status == 1
+        assert "cache folder" in result.err
+        assert "--cache-dir" in result.err

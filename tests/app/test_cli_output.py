@@ -1,0 +1,79 @@
+"""Tables, sizes, times and progress, apart from any command."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from app.cli.output import Console, counted, milliseconds, print_json, printable, progress_bar, size, table
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.4249, "0.42 ms"), (9.06, "9.1 ms"), (123.4, "123 ms"), (999.4, "999 ms"), (1250, "1.25 s")],
+)
+def test_times_have_three_digits(value: float, text: str) -> None:
+    assert milliseconds(value) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (5 << 20, "5.0 MiB"), (3 << 30, "3.0 GiB")],
+)
+def test_sizes_in_words(count: int, text: str) -> None:
+    assert size(count) == text
+
+
+def test_numbers_agree_with_their_noun() -> None:
+    assert [counted(number, "module") for number in (0, 1, 2)] == ["0 modules", "1 module", "2 modules"]
+
+
+def test_tables_align_names_left_and_numbers_right() -> None:
+    assert table(["MODULE", "TOKENS"], [["a", "5"], ["long-name", "1200"]]) == (
+        "MODULE     TOKENS\na               5\nlong-name    1200"
+    )
+
+
+def test_a_terminal_never_sees_escape_sequences() -> None:
+    assert printable("a\x1b[2Jb\x9bc\x07\n\tü") == "a\ufffd[2Jb\ufffdc\ufffd\n\tü"
+    assert "\x1b" not in table(["M"], [["\x1b[31m"]])
+
+
+def test_json_keeps_every_script_readable(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({"text": "東京"})
+    out = capsys.readouterr().out
+    assert "東京" in out
+    assert json.loads(out) == {"text": "東京"}
+
+
+def test_a_fault_is_an_object_where_a_program_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    Console(json=True).fail("the folder is gone")
+    captured = capsys.readouterr()
+    assert json.loads(captured.out) == {"error": "the folder is gone"}
+    assert captured.err == "pml: the folder is gone\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_shows_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    with progress_bar() as progress:
+        progress(1, 3, "encoding travel/tokyo")
+        progress(3, 3, "encoding travel/rome")
+    assert "encoding travel/tokyo" in terminal.getvalue()
+    assert "3/3" in terminal.getvalue()
+
+
+def test_progress_is_silent_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
+    pipe = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", pipe)
+    with progress_bar() as progress:
+        progress(1, 3, "encoding travel/tokyo")
+    assert pipe.getvalue() == ""
