@@ -1,0 +1,6 @@
+<prompt schema="documents">
+  <torlin/>
+  <ridgeway/>
+  <harlow-bridge/>
+  <user>Who designed the Harlow Bridge?</user>
+</prompt>
