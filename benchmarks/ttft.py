@@ -14,6 +14,7 @@ hurts all alike. Times run from token ids to the first token id.
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
 import statistics
@@ -66,7 +67,7 @@ def run(
     """
     if min(cached, modules, new, repeats) < 1 or cached < modules:
         raise StudioError(
-            "--cached, --modules, --new and --repeats must be at least 1, and --cached ≥ --modules."
+            "--cached, --modules, --new and --repeats must be at least 1, and --cached at least --modules."
         )
     say = progress or (lambda _: None)
     say(f"loading {model}")
@@ -139,7 +140,7 @@ class _Bench:
         total = self.cached + self.new
         self.tokens: list[int] = torch.randint(0, vocabulary, (total,), generator=generator).tolist()
         borders = [self.cached * i // self.modules for i in range(self.modules + 1)]
-        self.spans = list(zip(borders[:-1], borders[1:], strict=True))
+        self.spans = list(itertools.pairwise(borders))
         self.segments: list[Segment] = []
         for index, (lo, hi) in enumerate(self.spans):
             self.say(f"encoding module {index + 1} of {self.modules}")

@@ -39,6 +39,7 @@ class Rotary:
 
     @property
     def dim(self) -> int:
+        """Channels of a head that are rotated."""
         return 2 * self.inverse_frequency.numel()
 
     def angles(self, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -49,7 +50,7 @@ class Rotary:
         return doubled.cos().float(), doubled.sin().float()
 
     def turn(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """Rotates the first `dim` channels of x [..., head_dim]; cosine and sine broadcast to x[..., :dim]."""
+        """Rotates the first `dim` channels of x [..., head_dim]; cosine and sine broadcast to those."""
         part = x[..., : self.dim].float()
         if self.interleaved:
             swapped = torch.stack([-part[..., 1::2], part[..., 0::2]], -1).flatten(-2)
@@ -121,6 +122,7 @@ class KeyValues:
 
     @property
     def cached_tokens(self) -> int:
+        """Tokens of all placements."""
         return sum(p.tokens for p in self.placements)
 
     @property
@@ -157,7 +159,7 @@ class KeyValues:
         return self._tail[0, layer, :, :end], self._tail[1, layer, :, :end]
 
     def fold(self) -> None:
-        """Copies all placed segments into the tail, turned to their place: one contiguous run to decode over."""
+        """Copies all placed segments into the tail, turned to their place: one run to decode over."""
         if len(self.placements) <= FOLD_ABOVE or self._tail is None:
             return
         cached, old = self.cached_tokens, self._tail[:, :, :, : self.length]
@@ -274,9 +276,8 @@ def _attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,
+    _mask: Tensor | None,
     scaling: float | None = None,
-    dropout: float = 0.0,
     kv: KeyValues | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:

@@ -77,6 +77,7 @@ class Answer:
     first_logits: Tensor | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the object that `pml run --json` prints for a side."""
         names = [f for f in self.__dataclass_fields__ if f not in ("first_logits", "segments")]
         values = {name: getattr(self, name) for name in names}
         values["token_ids"] = list(self.token_ids)
@@ -101,6 +102,7 @@ class Comparison:
     same_text: bool
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the fields by name."""
         return asdict(self)
 
 
@@ -169,6 +171,7 @@ class Stopwatch:
 
     @property
     def total(self) -> float:
+        """Milliseconds of all parts."""
         return sum(self.parts.values())
 
 

@@ -39,6 +39,7 @@ class Run:
 
     @property
     def tokens(self) -> int:
+        """How many tokens it has."""
         return len(self.token_ids)
 
 
@@ -89,10 +90,12 @@ class SchemaLayout:
     where: dict[tuple[int, Mark], Extent] = field(repr=False)
 
     def extent(self, node: object, mark: Mark = "text") -> Extent | None:
+        """Where a node stands; None for a node that is not of this schema."""
         return self.where.get((id(node), mark))
 
     @property
     def anonymous_tokens(self) -> int:
+        """Tokens of the anonymous module."""
         return sum(run.tokens for run in self.runs if not run.path)
 
     def context(self, run: Run, scope: Scope) -> tuple[Run, ...]:

@@ -57,13 +57,15 @@ class Probe:
 
     @property
     def summary(self) -> str:
+        """The result in a sentence."""
         worst = max(self.checks.values(), default=0.0)
         return (
-            f"Attention over segments reproduces this model (greatest difference {worst:.1e} of the spread of "
-            f"its logits); segments may stand anywhere ({self.rotary} rotary embedding)."
+            f"Attention over segments reproduces this model (greatest difference {worst:.1e} of the "
+            f"spread of its logits); segments may stand anywhere ({self.rotary} rotary embedding)."
         )
 
     def to_json(self) -> dict[str, object]:
+        """Returns the fields by name, and the summary."""
         return {
             "path": self.path,
             "relocatable": self.relocatable,
@@ -120,15 +122,18 @@ class Model:
 
     @property
     def torch_dtype(self) -> torch.dtype:
+        """Of the weights, and so of keys and values."""
         dtype: torch.dtype = self.network.dtype
         return dtype
 
     @property
     def dtype(self) -> str:
+        """Its short name: fp32, bf16 or fp16."""
         return next(name for name, dtype in DTYPES.items() if dtype == self.torch_dtype)
 
     @property
     def device(self) -> str:
+        """Where the model runs."""
         return str(self.network.device)
 
     @property
@@ -223,8 +228,9 @@ def probe(model: Model) -> Probe:
     if len(frequencies) != 1:
         found = "no rotary embedding" if not frequencies else "several rotary embeddings"
         raise ModelError(
-            f"model {model.name!r} ({model.family}) has {found}, so its segments could not be moved from place "
-            "to place. Use a model with one rotary embedding (Llama, Qwen, Mistral, Phi, GPT-NeoX, …)."
+            f"model {model.name!r} ({model.family}) has {found}, so its segments could not be moved "
+            "from place to place. Use a model with one rotary embedding (Llama, Qwen, Mistral, Phi, "
+            "GPT-NeoX, …)."
         )
     with torch.inference_mode(), _own_attention(network):
         own = network(
@@ -245,21 +251,21 @@ def probe(model: Model) -> Probe:
             checks = _probe_style(model, tokens, own, difference)
         except (TypeError, AttributeError, RuntimeError, IndexError, AssertionError) as error:
             raise ModelError(
-                f"model {model.name!r} ({model.family}) does not take part in transformers' attention interface "
-                f"as segments need it ({error}). Use a model of another family."
+                f"model {model.name!r} ({model.family}) does not take part in transformers' attention "
+                f"interface as segments need it ({error}). Use a model of another family."
             ) from error
         if max(checks.values()) <= tolerance:
             return Probe("segments", True, "interleaved" if interleaved else "half", checks)
     worst = max(checks, key=lambda name: checks[name])
     raise ModelError(
-        f"model {model.name!r} ({model.family}) is not reproduced by attention over segments: check {worst!r} "
-        f"differs by {checks[worst]:.2g} of the spread of its logits (allowed {tolerance:g}). "
+        f"model {model.name!r} ({model.family}) is not reproduced by attention over segments: check "
+        f"{worst!r} differs by {checks[worst]:.2g} of the spread of its logits (allowed {tolerance:g}). "
         "Use a model of another family."
     )
 
 
 def _probe_style(model: Model, tokens: list[int], own: Tensor, difference: Any) -> dict[str, float]:
-    """Compares with the model's own logits: one pass, a segment in its place, and a segment that was moved."""
+    """Compares with the model's own logits: one pass, a segment in its place, and one that was moved."""
     n, cut = len(tokens), 7
     whole = model.key_values((), n)
     plain = model.forward(tokens, range(n), whole, keep=n)
@@ -406,12 +412,13 @@ def _download(name: str) -> Path:
 
 
 def _read(name: str, folder: Path, device: torch.device, dtype: torch.dtype | None) -> tuple[Any, Any]:
-    transformers_logging.set_verbosity_error()
-    transformers_logging.disable_progress_bar()
+    quiet: Any = transformers_logging
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
     if not any(folder.glob("*.safetensors")):
         raise ModelError(
-            f"model {name!r} has no *.safetensors in {folder}. Other weight formats can run code when they are "
-            "read and are not opened; convert them with save_pretrained."
+            f"model {name!r} has no *.safetensors in {folder}. Other weight formats can run code when they "
+            "are read and are not opened; convert them with save_pretrained."
         )
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -421,7 +428,7 @@ def _read(name: str, folder: Path, device: torch.device, dtype: torch.dtype | No
             )
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
         own = getattr(config, "dtype", None) or torch.float32
-        network = AutoModelForCausalLM.from_pretrained(
+        network: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=dtype or own,
             use_safetensors=True,

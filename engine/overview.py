@@ -1,4 +1,4 @@
-"""What a schema or a prompt looks like along the positions, for people and pages: no tensors, no computing."""
+"""What a schema or a prompt looks like along the positions, for people and pages. No tensors."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ class ModuleLayout:
     params: dict[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the fields by name."""
         return asdict(self)
 
 
@@ -47,6 +48,7 @@ class Layout:
     anonymous_tokens: int
 
     def to_json(self) -> dict[str, Any]:
+        """Returns the object that `pml layout --json` prints."""
         return {
             "modules": [module.to_json() for module in self.modules],
             "total_positions": self.total_positions,
@@ -64,6 +66,7 @@ class Plan:
 
     @property
     def new_tokens(self) -> int:
+        """Tokens that must be computed."""
         return self.total_tokens - self.cached_tokens
 
     def strip(self) -> list[dict[str, Any]]:

@@ -49,10 +49,12 @@ class Piece:
 
     @property
     def tokens(self) -> int:
+        """How many tokens it has."""
         return len(self.token_ids)
 
     @property
     def cached(self) -> bool:
+        """Whether it is read from a segment."""
         return self.run is not None and self.run.cacheable
 
 
@@ -64,14 +66,17 @@ class PromptPlan:
 
     @property
     def token_ids(self) -> list[int]:
+        """All tokens of the prompt."""
         return [token for piece in self.pieces for token in piece.token_ids]
 
     @property
     def new_tokens(self) -> list[int]:
+        """The tokens that are computed."""
         return [token for piece in self.pieces if not piece.cached for token in piece.token_ids]
 
     @property
     def new_positions(self) -> list[int]:
+        """Their positions, ascending."""
         return [p.start + i for p in self.pieces if not p.cached for i in range(p.tokens)]
 
     @property
@@ -82,10 +87,12 @@ class PromptPlan:
 
     @property
     def total_tokens(self) -> int:
+        """Length of the prompt."""
         return sum(piece.tokens for piece in self.pieces)
 
     @property
     def cached_tokens(self) -> int:
+        """How many tokens are read from segments."""
         return sum(piece.tokens for piece in self.pieces if piece.cached)
 
 
@@ -125,14 +132,14 @@ class _Planner:
             if (alone.opens, alone.closes[:-1]) != (turns.opens[:kept], turns.closes[: kept - 1]):
                 self._fault(
                     "E504",
-                    "the model's chat template writes the schema's turns differently once the prompt's follow",
+                    "the model's chat template writes the schema's turns differently before the prompt's",
                     None,
                     "write the question as text inside the schema's last turn, or use another model",
                 )
         if self.chat.bos is not None and not self._begins_with_bos():
             self._new("text", "", [self.chat.bos])
         opened = -1
-        self._lead_in(bound)
+        self._lead_in()
         for part in bound.parts:
             if isinstance(part, RoleOpen):
                 opened += 1
@@ -157,7 +164,7 @@ class _Planner:
         first = self.layout.runs[:1]
         return bool(first) and first[0].path == "" and first[0].token_ids[:1] == (self.chat.bos,)
 
-    def _lead_in(self, bound: Bound) -> None:
+    def _lead_in(self) -> None:
         """Emits the token that begins a text, which belongs to the schema's first run but to no node."""
         if self.chat.bos is not None and self._begins_with_bos():
             self._cached_slice(self.layout.runs[0], 0, 1)

@@ -63,22 +63,22 @@ def build(name: str, dtype: torch.dtype | None) -> tuple[Any, Any, str]:
     if shape not in _SHAPES:
         raise ModelError(f"random shape {shape!r} is unknown; use one of {', '.join(sorted(_SHAPES))}.")
     own_dtype, sizes = _SHAPES[shape]
-    config = LlamaConfig(
-        **sizes, max_position_embeddings=_CONTEXT, tie_word_embeddings=False, attn_implementation="eager"
-    )
+    settings: dict[str, Any] = {**sizes, "max_position_embeddings": _CONTEXT, "tie_word_embeddings": False}
+    config: Any = LlamaConfig(**settings)
+    config._attn_implementation = "eager"
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype or own_dtype)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(_SEED)
-            network = LlamaForCausalLM(config).eval()
+            network: Any = LlamaForCausalLM(config)
     finally:
         torch.set_default_dtype(before)
     identity = json.dumps([name, sizes, _SEED, str(network.dtype)])
-    return network, byte_tokenizer(), hashlib.sha256(identity.encode()).hexdigest()[:32]
+    return network.eval(), byte_tokenizer(), hashlib.sha256(identity.encode()).hexdigest()[:32]
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
+def byte_tokenizer() -> Any:
     """Returns a tokenizer with one token per byte, `<s>`, `</s>` and `<unk>`."""
     specials = ["<s>", "</s>", "<unk>"]
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -86,6 +86,5 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer = Tokenizer(models.BPE(vocab=vocabulary, merges=[], unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>"
-    )
+    fast: Any = PreTrainedTokenizerFast
+    return fast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")

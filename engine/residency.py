@@ -29,6 +29,7 @@ class Residency:
 
     @property
     def bytes(self) -> int:
+        """Bytes that are held now."""
         return self._bytes
 
     def get(self, key: str) -> Segment | None:

@@ -34,10 +34,12 @@ class Segment:
 
     @property
     def tokens(self) -> int:
+        """How many tokens it has."""
         return len(self.token_ids)
 
     @property
     def nbytes(self) -> int:
+        """Bytes of its keys and values."""
         return self.keys.nbytes + self.values.nbytes
 
 
@@ -57,6 +59,7 @@ class Placement:
 
     @property
     def tokens(self) -> int:
+        """How many tokens it places."""
         return self.hi - self.lo
 
 

@@ -54,6 +54,7 @@ class StoreStats:
     corrupt: int
 
     def to_json(self) -> dict[str, int]:
+        """Returns the fields by name."""
         return asdict(self)
 
 
@@ -125,8 +126,8 @@ class Store:
             if connection is not None:
                 connection.close()
             raise StoreError(
-                f"the cache folder {str(folder)!r} cannot be used: {error}. Choose another one with --cache-dir, "
-                "or make this one writable."
+                f"the cache folder {str(folder)!r} cannot be used: {error}. Choose another one with "
+                "--cache-dir, or make this one writable."
             ) from error
         return cls(folder, database)
 
@@ -184,7 +185,7 @@ class Store:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            os.replace(temporary, path)
+            temporary.replace(path)
             self._enter(segment, origin, name, len(data), xxhash.xxh3_128_hexdigest(data))
         except (OSError, sqlite3.Error) as error:
             temporary.unlink(missing_ok=True)
@@ -270,8 +271,9 @@ class Store:
         with self._index() as connection:
             connection.execute("begin immediate")
             connection.execute(
-                "insert or replace into segments (key, file, bytes, digest, tokens, token_ids, dtype, fingerprint,"
-                " model, scope, created, last_used, hits) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
+                "insert or replace into segments (key, file, bytes, digest, tokens, token_ids, dtype,"
+                " fingerprint, model, scope, created, last_used, hits)"
+                " values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0)",
                 row,
             )
             connection.execute(
@@ -308,7 +310,7 @@ class Store:
             self._verified.discard(key)
         try:
             aside.mkdir(exist_ok=True)
-            os.replace(path, aside / path.name)
+            path.replace(aside / path.name)
         except OSError as error:
             log.info("segment %s could not be set aside: %s", key, error)
 
@@ -322,7 +324,7 @@ class Store:
 
 
 def _create_tables(database: sqlite_utils.Database) -> None:
-    database["segments"].create(
+    database.table("segments").create(
         {
             "key": str,
             "file": str,
@@ -341,10 +343,10 @@ def _create_tables(database: sqlite_utils.Database) -> None:
         pk="key",
         if_not_exists=True,
     )
-    database["labels"].create(
+    database.table("labels").create(
         {"key": str, "schema": str, "path": str}, pk=("key", "schema", "path"), if_not_exists=True
     )
-    database["counters"].create({"name": str, "value": int}, pk="name", if_not_exists=True)
+    database.table("counters").create({"name": str, "value": int}, pk="name", if_not_exists=True)
 
 
 def _require_version(folder: Path, database: sqlite_utils.Database) -> None:
@@ -352,8 +354,8 @@ def _require_version(folder: Path, database: sqlite_utils.Database) -> None:
     found = int(database.conn.execute("pragma user_version").fetchone()[0])
     if found > FORMAT_VERSION:
         raise StoreError(
-            f"the cache folder {str(folder)!r} was written by a newer version (format {found}, this one knows "
-            f"{FORMAT_VERSION}). Upgrade, or choose another folder with --cache-dir."
+            f"the cache folder {str(folder)!r} was written by a newer version (format {found}, this one "
+            f"knows {FORMAT_VERSION}). Upgrade, or choose another folder with --cache-dir."
         )
     if found < FORMAT_VERSION:
         database.conn.execute(f"pragma user_version = {FORMAT_VERSION}")

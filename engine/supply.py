@@ -36,10 +36,12 @@ class Supplied:
 
     @property
     def hits(self) -> list[str]:
+        """Keys that were found."""
         return [key for key, use in zip(self.keys, self.uses, strict=True) if use.outcome == "hit"]
 
     @property
     def misses(self) -> list[str]:
+        """Keys that had to be computed."""
         return [key for key, use in zip(self.keys, self.uses, strict=True) if use.outcome == "miss"]
 
 

@@ -111,7 +111,7 @@ def test_cached_logits_equal_one_masked_pass(family: str, scope, tmp_path: Path)
     engine = Engine(tiny_model(family, chat=False), Store.open(tmp_path))
     reference = tiny_network(family)
     schema = tree(parse_schema(PLAIN))
-    # Anchored runs see the anonymous text, so only the first module stands directly behind its anchor.
+    # Anchored runs see the anonymous text, so only a first module stands right behind its anchor.
     imports = (
         ("<a/>", "<d/>") if scope == "anchored" else ("<a/><b/>", "<b/><c/>", "<d/><a/>", "<a/><b/><d/>")
     )
