@@ -1,0 +1,135 @@
+// The PML editor: CodeMirror 6 with what the studio's page needs, and nothing that knows the server.
+import {
+  EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, hoverTooltip, keymap, lineNumbers,
+} from "@codemirror/view"
+import { Annotation, ChangeSet, EditorState, Prec } from "@codemirror/state"
+import { defaultKeymap, history, historyKeymap, indentWithTab, isolateHistory } from "@codemirror/commands"
+import { autoCloseTags, xmlLanguage } from "@codemirror/lang-xml"
+import { bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit } from "@codemirror/language"
+import { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint"
+import { closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete"
+import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search"
+import { EMPTY_WORDS, completion } from "./completion.js"
+import { typeOverClosingTags } from "./closing.js"
+import { look } from "./theme.js"
+
+const restored = Annotation.define()
+
+/** The one smallest edit that turns `before` into `after`: it keeps the cursor, folds and scroll position where they are. */
+export function smallestChange(before, after) {
+  const shorter = Math.min(before.length, after.length)
+  let head = 0
+  while (head < shorter && before.charCodeAt(head) === after.charCodeAt(head)) head++
+  let tail = 0
+  while (tail < shorter - head && before.charCodeAt(before.length - 1 - tail) === after.charCodeAt(after.length - 1 - tail)) tail++
+  return { from: head, to: before.length - tail, insert: after.slice(head, after.length - tail) }
+}
+
+function moduleHelp(words) {
+  return hoverTooltip((view, pos) => {
+    const line = view.state.doc.lineAt(pos)
+    for (const match of line.text.matchAll(/<\/?([A-Za-z_][\w.\-]*)/g)) {
+      const from = line.from + match.index, to = from + match[0].length
+      const help = words().help[match[1]]
+      if (pos < from || pos > to || !help) continue
+      return { pos: from, end: to, above: true, create: () => {
+        const dom = document.createElement("div")
+        dom.className = "cm-help"
+        dom.textContent = help
+        return { dom }
+      } }
+    }
+    return null
+  }, { hoverTime: 350 })
+}
+
+function rendered(diagnostic) {
+  return () => {
+    const node = document.createElement("span")
+    node.append(`${diagnostic.code}: ${diagnostic.message}`)
+    if (diagnostic.hint) {
+      const hint = document.createElement("span")
+      hint.className = "cm-hint"
+      hint.textContent = diagnostic.hint
+      node.append(hint)
+    }
+    return node
+  }
+}
+
+/**
+ * An editor in `host`. `onChange()` is called after every change but `load`; `onLeave()` when the focus goes;
+ * `keys` maps CodeMirror key names to functions.
+ */
+export function createEditor(host, { label, keys = {}, onChange = () => {}, onLeave = () => {} }) {
+  let words = EMPTY_WORDS
+  const marks = new Set()
+
+  const follow = EditorView.updateListener.of(update => {
+    if (!update.docChanged) return
+    for (const mark of marks) mark.since = mark.since.compose(update.changes)
+    if (!update.transactions.some(transaction => transaction.annotation(restored))) onChange()
+  })
+  const pageKeys = Object.entries(keys).map(([key, action]) => ({ key, preventDefault: true, run: () => { action(); return true } }))
+
+  const extensions = [
+    lineNumbers(), foldGutter(), lintGutter(), highlightSpecialChars(), history(), drawSelection(), indentOnInput(),
+    indentUnit.of("  "), bracketMatching(), closeBrackets(), highlightActiveLine(), highlightActiveLineGutter(),
+    highlightSelectionMatches(), search({ top: true }), EditorView.lineWrapping,
+    EditorState.languageData.of(() => [{ closeBrackets: { brackets: ['"'] } }]),
+    typeOverClosingTags, xmlLanguage, autoCloseTags, look, completion(() => words), moduleHelp(() => words),
+    EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", autocapitalize: "off" }),
+    Prec.highest(keymap.of(pageKeys)),
+    keymap.of([
+      ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap,
+      ...lintKeymap, indentWithTab,
+    ]),
+    EditorView.domEventHandlers({ blur: () => { onLeave() } }),
+    follow,
+  ]
+  const fresh = text => EditorState.create({ doc: text, extensions })
+  const view = new EditorView({ parent: host, state: fresh("") })
+  const text = () => view.state.doc.toString()
+
+  return {
+    view,
+    text,
+    /** The first text of a page: not an edit, so there is nothing to undo. */
+    load(value) { view.setState(fresh(value)) },
+    /** Another text in place of this one, as one step of undo; `quiet` for text that is already saved. */
+    replace(value, { quiet = false } = {}) {
+      if (value === text()) return
+      const annotations = [isolateHistory.of("full"), ...(quiet ? [restored.of(true)] : [])]
+      view.dispatch({ changes: smallestChange(text(), value), annotations, userEvent: "input.replace" })
+    },
+    /** Remember the text as it is now, to `apply` an edit of it later over whatever was typed meanwhile. */
+    mark() {
+      const mark = { text: text(), since: ChangeSet.empty(view.state.doc.length) }
+      marks.add(mark)
+      return mark
+    },
+    apply(mark, value) {
+      marks.delete(mark)
+      if (value == null || value === mark.text) return
+      const changes = ChangeSet.of(smallestChange(mark.text, value), mark.text.length).map(mark.since)
+      view.dispatch({ changes, annotations: isolateHistory.of("full"), userEvent: "input.pick" })
+    },
+    setWords(next) { words = next },
+    setDiagnostics(diagnostics) {
+      const length = view.state.doc.length
+      view.dispatch(setDiagnostics(view.state, diagnostics.map(diagnostic => ({
+        from: Math.min(diagnostic.from, length),
+        to: Math.min(Math.max(diagnostic.to, diagnostic.from + 1), length),
+        severity: diagnostic.severity,
+        message: diagnostic.message,
+        renderMessage: rendered(diagnostic),
+      }))))
+    },
+    reveal(from, to = from) {
+      const length = view.state.doc.length
+      const selection = { anchor: Math.min(from, length), head: Math.min(to, length) }
+      view.dispatch({ selection, effects: EditorView.scrollIntoView(selection.anchor, { y: "center" }) })
+      view.focus()
+    },
+  }
+}

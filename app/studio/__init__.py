@@ -1,0 +1,127 @@
+"""The studio: a page on 127.0.0.1 where a person writes a schema, picks modules, and sees what caching does."""
+
+from __future__ import annotations
+
+import os
+import socket
+import webbrowser
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from engine import Engine
+from engine.errors import StudioError
+
+if TYPE_CHECKING:
+    import gradio
+
+__all__ = ["Studio", "launch"]
+
+HOST = "127.0.0.1"
+HOST_NAMES = frozenset({"127.0.0.1", "localhost"})
+APPLICATION = "prompt-cache-studio"
+
+
+@dataclass(frozen=True)
+class Studio:
+    """A running studio.
+
+    Attributes:
+        url: where the page is.
+    """
+
+    url: str
+    _page: gradio.Blocks
+
+    def close(self) -> None:
+        """Stop serving the page."""
+        self._page.close(verbose=False)
+
+
+def launch(
+    *,
+    model: str = "demo",
+    device: str = "auto",
+    dtype: str = "auto",
+    cache_dir: Path | None = None,
+    port: int = 7860,
+    open_browser: bool = True,
+    schemas_dir: Path | None = None,
+    data_dir: Path | None = None,
+    block: bool = True,
+) -> Studio:
+    """Open the studio on this machine only.
+
+    Args:
+        model: as for `Engine.open`.
+        port: 0 takes any free port.
+        schemas_dir: a folder of the user's documents to open from and save to.
+        data_dir: where drafts are kept; by default the user's data folder.
+        block: wait until the studio is stopped.
+
+    Raises:
+        StudioError: the port is in use, or a folder cannot be used.
+        ModelError: the model cannot be loaded.
+        StoreError: the segment store cannot be opened.
+    """
+    os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
+    import platformdirs
+    from starlette.middleware import Middleware
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
+
+    from app.studio import page as pages
+    from app.studio.author import Author
+    from app.studio.drafts import Drafts
+    from app.studio.guard import Guard
+    from app.studio.samples import Library
+
+    chosen = free_port(port)
+    if schemas_dir is not None and not schemas_dir.is_dir():
+        raise StudioError(f"The schemas folder {str(schemas_dir)!r} is not a folder. Name another with --schemas.")
+    drafts = Drafts(data_dir or Path(platformdirs.user_data_dir(APPLICATION)))
+    engine = Engine.open(model, device=device, dtype=dtype, cache_dir=cache_dir)
+
+    assets = pages.assets_folder()
+    path = pages.assets_path(assets)
+    page = pages.build(Author.of(engine, drafts, Library(schemas_dir)))
+    _, url, _ = page.queue(default_concurrency_limit=4).launch(
+        server_name=HOST,
+        server_port=chosen,
+        share=False,
+        quiet=True,
+        prevent_thread_lock=True,
+        ssr_mode=False,
+        run_history=False,
+        footer_links=[],
+        show_error=True,
+        head=pages.head(path),
+        theme=pages.theme(),
+        app_kwargs={
+            "routes": [Mount(path, StaticFiles(directory=assets))],
+            "middleware": [Middleware(Guard, hosts=HOST_NAMES)],
+        },
+    )
+    studio = Studio(url.rstrip("/"), page)
+    if open_browser:
+        webbrowser.open(studio.url)
+    if block:
+        page.block_thread()
+    return studio
+
+
+def free_port(port: int) -> int:
+    """The port itself if nobody listens on it, or any free one for 0.
+
+    Raises:
+        StudioError: the port is in use or not allowed.
+    """
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            raise StudioError(
+                f"Port {port} on {HOST} cannot be used: {error}. Choose another with --port, or stop what uses it."
+            ) from error
+        return int(probe.getsockname()[1])

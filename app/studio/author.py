@@ -1,0 +1,372 @@
+"""What the Author page asks of the server: one method per question, each from one JSON object to another."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import plotly.graph_objects as go
+from engine import Engine, RunSettings
+from engine.errors import PromptError, StudioError
+from engine.pml import Diagnostic, Schema, document_kind, parse_prompt
+
+from app.studio import documents
+from app.studio.chart import ttft_chart
+from app.studio.documents import Documents, diagnostics_json, digest, first_error
+from app.studio.drafts import Drafts, StaleDraftError, Workspace
+from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
+from app.studio.samples import FIRST_SAMPLE, Library
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+SCOPES = ("anchored", "isolated")
+
+
+@dataclass(frozen=True)
+class Author:
+    """The server side of the Author page."""
+
+    engine: Engine
+    documents: Documents
+    drafts: Drafts
+    library: Library
+    runs: Runs
+    _tokenizing: threading.Lock
+
+    @classmethod
+    def of(cls, engine: Engine, drafts: Drafts, library: Library) -> Author:
+        """An author page over these parts."""
+        return cls(engine, Documents(), drafts, library, Runs(engine), threading.Lock())
+
+    def endpoints(self) -> list[Callable[[Json], Json]]:
+        """The questions the page may ask, as functions for the page's JavaScript."""
+        return [
+            endpoint(method)
+            for method in (
+                self.open_workspace,
+                self.check,
+                self.measure,
+                self.edit_prompt,
+                self.count_tokens,
+                self.save_draft,
+                self.open_sample,
+                self.open_file,
+                self.open_text,
+                self.save_file,
+                self.shelf,
+                self.open_shelved,
+                self.show_run,
+                self.stop_run,
+            )
+        ]
+
+    # Documents
+
+    def open_workspace(self, _request: Json) -> Json:
+        """Everything a page needs to start: the draft, or the first sample where there is none."""
+        workspace = self.drafts.load()
+        if workspace is None:
+            workspace = self.drafts.replace(self.library.sample(FIRST_SAMPLE))
+        return {
+            "workspace": asdict(workspace),
+            "model": self.model_json(),
+            "samples": self.library.gallery(),
+            "files": self.library.files(),
+            "scopes": list(SCOPES),
+            "limits": {"max_new_tokens": MAX_NEW_TOKENS, "repeats": MAX_REPEATS},
+            "runs": [run.to_json() for run in self.runs.history],
+        }
+
+    def check(self, request: Json) -> Json:
+        """Faults of both documents, the picks, and the module tree if it is not the one the page `known`s."""
+        schema, prompt = text_of(request, "schema"), text_of(request, "prompt")
+        base = self.library.base_of(text_of(request, "origin"))
+        fallback = request.get("fallback")
+        checked = self.documents.check(
+            schema, prompt, fallback=fallback if isinstance(fallback, str) else None, base=base
+        )
+        tree = checked.basis.tree
+        basis: Json = {"digest": digest(checked.basis.source), "stale": checked.stale, "name": tree.name if tree else ""}
+        if basis["digest"] != request.get("known"):
+            basis["tree"] = documents.tree_json(tree) if tree else []
+            basis["words"] = documents.words_json(tree)
+        return {
+            "schema": {
+                "diagnostics": diagnostics_json(checked.schema.diagnostics, schema),
+                "ok": checked.schema.ok,
+                "modules": len(checked.schema.tree.modules()) if checked.schema.tree else 0,
+            },
+            "prompt": {"diagnostics": diagnostics_json((*checked.prompt.diagnostics, *checked.bound), prompt)},
+            "basis": basis,
+            "picks": documents.picks_json(tree, prompt) if tree else {"paths": [], "arguments": {}},
+        }
+
+    def measure(self, request: Json) -> Json:
+        """Token counts: of every module, of the prompt along its positions, and faults that need a tokenizer."""
+        schema, prompt = text_of(request, "schema"), text_of(request, "prompt")
+        parsed = self.documents.schema(schema, self.library.base_of(text_of(request, "origin")))
+        parsed_prompt = parse_prompt(prompt)
+        if parsed.tree is None or not parsed.ok:
+            return {"sizes": {}, "strip": None, "diagnostics": {"schema": [], "prompt": []}}
+        settings = settings_of(request.get("settings"))
+        with self._tokenizing:
+            layout = self.engine.layout(parsed.tree, scope=settings.scope)
+            in_schema = self.engine.check(parsed.tree)
+            in_prompt: tuple[Diagnostic, ...] = ()
+            strip: Json | None = None
+            if parsed_prompt.tree is not None and parsed_prompt.ok:
+                of_both = self.engine.check(parsed.tree, parsed_prompt.tree)
+                in_prompt = tuple(d for d in of_both if d not in in_schema)
+                if first_error(of_both) is None:
+                    strip = self._strip(parsed.tree, prompt, settings)
+        return {
+            "sizes": {
+                module.path: {
+                    "tokens": module.tokens,
+                    "total": module.total_tokens,
+                    "bytes": module.bytes,
+                    "cached": module.cached,
+                }
+                for module in layout.modules
+            },
+            "positions": layout.total_positions,
+            "strip": strip,
+            "diagnostics": {
+                "schema": diagnostics_json(in_schema, schema),
+                "prompt": diagnostics_json(in_prompt, prompt),
+            },
+        }
+
+    def _strip(self, schema: Schema, prompt: str, settings: RunSettings) -> Json | None:
+        tree = parse_prompt(prompt).tree
+        if tree is None:
+            return None
+        try:
+            plan = self.engine.plan(schema, tree, settings)
+        except PromptError:
+            return None
+        return {
+            "pieces": plan.strip(),
+            "total": plan.total_tokens,
+            "cached": plan.cached_tokens,
+            "new": plan.new_tokens,
+        }
+
+    def edit_prompt(self, request: Json) -> Json:
+        """The prompt after one change in the picker."""
+        parsed = self.documents.schema(
+            text_of(request, "schema"), self.library.base_of(text_of(request, "origin"))
+        )
+        edit = request.get("edit")
+        if parsed.tree is None or not isinstance(edit, dict) or parsed.tree.module(str(edit.get("path"))) is None:
+            raise StudioError("The schema has no such module any more. The picker is being brought up to date.")
+        return {"prompt": documents.edited_prompt(parsed.tree, text_of(request, "prompt"), edit)}
+
+    def count_tokens(self, request: Json) -> Json:
+        """How many tokens a text has."""
+        text = text_of(request, "text")
+        with self._tokenizing:
+            return {"tokens": self.engine.count_tokens(text) if text else 0}
+
+    # Drafts and files
+
+    def save_draft(self, request: Json) -> Json:
+        """Keep the page's texts; answers `conflict` where another tab was faster."""
+        sent = workspace_of(request)
+        try:
+            kept = self.drafts.save(sent, base=int(request.get("base", 0)), force=bool(request.get("force")))
+        except StaleDraftError as stale:
+            return {"conflict": asdict(stale.current), "message": str(stale)}
+        return {"revision": kept.revision, "saved": kept.saved}
+
+    def open_sample(self, request: Json) -> Json:
+        """A sample instead of the open workspace, which goes to the shelf."""
+        return self._opened(self.library.sample(text_of(request, "name"), int(request.get("prompt", 0))), request)
+
+    def open_file(self, request: Json) -> Json:
+        """A document of the user's folder instead of the open schema or prompt."""
+        name = text_of(request, "name")
+        return self._opened_text(self.library.read(name), name, f"file:{name}", request)
+
+    def open_text(self, request: Json) -> Json:
+        """A document that the browser has read, instead of the open schema or prompt."""
+        return self._opened_text(text_of(request, "text"), text_of(request, "name"), "", request)
+
+    def save_file(self, request: Json) -> Json:
+        """Write the schema back to the file of the user's folder that it came from."""
+        kind, _, name = text_of(request, "origin").partition(":")
+        if kind != "file":
+            return {"saved": ""}
+        self.library.write(name, text_of(request, "schema"))
+        return {"saved": name}
+
+    def shelf(self, _request: Json) -> Json:
+        """Earlier workspaces, latest first."""
+        return {
+            "shelf": [
+                {"key": key, "name": kept.name, "saved": kept.saved, "schema": kept.schema[:400], "prompt": kept.prompt[:400]}
+                for key, kept in self.drafts.shelf()
+            ]
+        }
+
+    def open_shelved(self, request: Json) -> Json:
+        """An earlier workspace instead of the open one."""
+        return self._opened(self.drafts.shelved(text_of(request, "key")), request)
+
+    def _opened(self, workspace: Workspace, request: Json) -> Json:
+        self._keep_page(request)
+        return {"workspace": asdict(self.drafts.replace(workspace))}
+
+    def _opened_text(self, text: str, name: str, origin: str, request: Json) -> Json:
+        kind = document_kind(text)
+        if kind is None:
+            raise StudioError(f"{name!r} is neither a schema nor a prompt. Open a file that starts with <schema> or <prompt>.")
+        page = self._keep_page(request)
+        if kind == "prompt":
+            opened = Workspace(page.name, page.schema, text, page.origin, page.settings)
+        else:
+            opened = Workspace(name, text, page.prompt, origin, page.settings)
+        return {"workspace": asdict(self.drafts.replace(opened)), "kind": kind}
+
+    def _keep_page(self, request: Json) -> Workspace:
+        page = request.get("page")
+        if not isinstance(page, dict):
+            raise StudioError("The page did not send its texts, so nothing was opened. Reload the page and try again.")
+        kept = workspace_of(page)
+        self.drafts.save(kept, base=int(page.get("base", 0)), force=True)
+        return kept
+
+    # Runs
+
+    def run(self, request: Json) -> Iterator[tuple[str, go.Figure | None]]:
+        """Frames of one run as JSON; the last comes with the chart."""
+        key = text_of(request, "key")
+        try:
+            wanted = self._request_of(request, key)
+        except StudioError as error:
+            yield json.dumps({"key": key, "state": "refused", "message": str(error)}), None
+            return
+        run: Run | None = None
+        for run in self.runs.stream(wanted):
+            yield json.dumps(run.to_json()), None
+        if run is not None and run.number:
+            yield json.dumps(run.to_json()), self.chart()
+
+    def _request_of(self, request: Json, key: str) -> RunRequest:
+        schema, prompt = text_of(request, "schema"), text_of(request, "prompt")
+        checked = self.documents.check(schema, prompt, base=self.library.base_of(text_of(request, "origin")))
+        fault = first_error(checked.schema.diagnostics) or first_error((*checked.prompt.diagnostics, *checked.bound))
+        if fault is not None:
+            raise PromptError((fault,))
+        if checked.schema.tree is None:
+            raise StudioError("There is no schema yet. Write one, or open a sample from the gallery.")
+        settings = settings_of(request.get("settings"))
+        return RunRequest(checked.schema.tree, prompt, settings, repeats_of(request.get("settings")), key)
+
+    def chart(self) -> go.Figure:
+        """The chart of this session's runs."""
+        return ttft_chart(self.runs.history)
+
+    def show_run(self, request: Json) -> Json:
+        """One earlier run of this session, as its last frame."""
+        run = self.runs.find(int(request.get("number", 0)))
+        if run is None:
+            raise StudioError("That run is not kept any more: the studio was restarted since. Run the prompt again.")
+        return {"run": run.to_json()}
+
+    def stop_run(self, request: Json) -> Json:
+        """Stop a run at its next step."""
+        self.runs.stop(text_of(request, "key"))
+        return {}
+
+    def model_json(self) -> Json:
+        """The loaded model in a few words."""
+        model = self.engine.model
+        return {
+            "name": model.name,
+            "family": model.family,
+            "device": str(model.device),
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "context_length": model.context_length,
+            "bytes_per_token": model.bytes_per_token,
+            "summary": model.probe.summary,
+        }
+
+
+def endpoint(method: Callable[[Json], Json]) -> Callable[[Json], Json]:
+    """A function that the page may call: faults become a sentence under `error`, never a traceback."""
+
+    @functools.wraps(method)
+    def answer(request: Json) -> Json:
+        try:
+            return method(request if isinstance(request, dict) else {})
+        except StudioError as error:
+            return {"error": str(error)}
+        except Exception as error:
+            logger.exception("The page's request %s failed", method.__name__)
+            return {"error": f"The studio could not do this: {error or type(error).__name__}. Nothing was changed."}
+
+    return answer
+
+
+def text_of(request: Mapping[str, Any], key: str) -> str:
+    """A text of the request; nothing where there is none."""
+    value = request.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def workspace_of(request: Mapping[str, Any]) -> Workspace:
+    """The workspace that the page sent."""
+    settings = request.get("settings")
+    return Workspace(
+        name=text_of(request, "name"),
+        schema=text_of(request, "schema"),
+        prompt=text_of(request, "prompt"),
+        origin=text_of(request, "origin"),
+        settings=dict(settings) if isinstance(settings, Mapping) else {},
+    )
+
+
+def settings_of(sent: object) -> RunSettings:
+    """Run settings from the page's drawer, brought within their limits.
+
+    Raises:
+        StudioError: a value is no number, or the scope is unknown.
+    """
+    chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
+    scope = chosen.get("scope", SCOPES[0])
+    if scope not in SCOPES:
+        raise StudioError(f"The scope {scope!r} is not known. Choose one of {', '.join(SCOPES)}.")
+    return RunSettings(
+        max_new_tokens=min(MAX_NEW_TOKENS, max(1, int(number_of(chosen, "max_new_tokens", 128)))),
+        temperature=min(5.0, max(0.0, number_of(chosen, "temperature", 0.0))),
+        seed=int(number_of(chosen, "seed", 0)),
+        scope=scope,
+    )
+
+
+def repeats_of(sent: object) -> int:
+    """How often a run is timed."""
+    chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
+    return min(MAX_REPEATS, max(1, int(number_of(chosen, "repeats", 1))))
+
+
+def number_of(chosen: Mapping[str, Any], key: str, default: float) -> float:
+    """A number of the settings.
+
+    Raises:
+        StudioError: it is none.
+    """
+    try:
+        value = float(chosen.get(key, default))
+    except (TypeError, ValueError):
+        value = float("nan")
+    if value != value or abs(value) > 1e15:
+        raise StudioError(f"The setting {key.replace('_', ' ')} is not a number. Correct it in the settings.")
+    return value

@@ -1,0 +1,270 @@
+"""A schema and a prompt as the page needs them: diagnostics, the module tree, picks, and words to complete.
+
+Pure functions of the two texts, plus one cache of parsed schemas. Knows no tokenizer and no gradio.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from engine.pml import (
+    Diagnostic,
+    Module,
+    Param,
+    Parsed,
+    Prompt,
+    Role,
+    Schema,
+    Text,
+    Union,
+    bind,
+    parse_prompt,
+    parse_schema,
+    read_picks,
+    set_argument,
+    set_pick,
+)
+
+from app.studio.source_offsets import to_utf16
+
+PARSED_SCHEMAS = 16
+PREVIEW_LENGTH = 160
+
+ELEMENTS = {
+    "schema": "the root of a schema",
+    "module": "reusable text, cached once",
+    "union": "a prompt takes at most one of its modules",
+    "param": "a blank that a prompt fills",
+    "system": "a system turn",
+    "user": "a user turn",
+    "assistant": "an assistant turn",
+    "scaffold": "modules that are encoded together",
+}
+ATTRIBUTES = {
+    "schema": {"name": "what prompts call it"},
+    "module": {
+        "name": "what prompts call it",
+        "cache": '"false": never stored',
+        "src": "read its text from a file",
+    },
+    "union": {"scaffold": "name of a member"},
+    "param": {
+        "name": "what prompts call it",
+        "len": "the most tokens it may take",
+        "default": "used where a prompt gives none",
+        "scaffold": "stands in while the module is encoded",
+    },
+    "scaffold": {"modules": "paths, space-separated"},
+}
+ROLES = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True)
+class Checked:
+    """One look at both documents.
+
+    Attributes:
+        schema: the parsed schema, as it stands.
+        basis: the schema that prompt and picker go by: this one, or the last one without errors.
+        stale: `basis` is not `schema`.
+        prompt: the parsed prompt.
+        bound: faults of the prompt against `basis`.
+    """
+
+    schema: Parsed[Schema]
+    basis: Parsed[Schema]
+    stale: bool
+    prompt: Parsed[Prompt]
+    bound: tuple[Diagnostic, ...]
+
+
+class Documents:
+    """Checks and edits of the two documents. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._parsed: OrderedDict[str, Parsed[Schema]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def schema(self, source: str, base: Path | None = None) -> Parsed[Schema]:
+        """The parsed schema; the same object again for the same text, unless it reads other files."""
+        key = f"{digest(source)} {base}"
+        with self._lock:
+            if key in self._parsed:
+                self._parsed.move_to_end(key)
+                return self._parsed[key]
+        parsed = parse_schema(source, base=base)
+        if " src" in source:
+            return parsed
+        with self._lock:
+            self._parsed[key] = parsed
+            while len(self._parsed) > PARSED_SCHEMAS:
+                self._parsed.popitem(last=False)
+        return parsed
+
+    def check(
+        self, schema: str, prompt: str, *, fallback: str | None = None, base: Path | None = None
+    ) -> Checked:
+        """Check both documents.
+
+        Args:
+            fallback: the last schema text without errors; the prompt is bound to it while `schema` has errors.
+            base: the folder that `src` attributes of the schema are read from.
+        """
+        parsed = self.schema(schema, base)
+        stale = not parsed.ok and fallback is not None
+        basis = self.schema(fallback, base) if stale and fallback is not None else parsed
+        parsed_prompt = parse_prompt(prompt)
+        bound: tuple[Diagnostic, ...] = ()
+        if basis.tree is not None and parsed_prompt.tree is not None:
+            bound = bind(basis.tree, parsed_prompt.tree).diagnostics
+        return Checked(parsed, basis, stale, parsed_prompt, bound)
+
+
+def digest(text: str) -> str:
+    """A short name for a text."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[dict[str, Any]]:
+    """Diagnostics for the editor: offsets in UTF-16, in the order of the text, each once."""
+    offset = to_utf16(source)
+    unique = sorted(set(diagnostics), key=lambda d: (d.span.start, d.span.end, d.code, d.message))
+    return [
+        {
+            "code": d.code,
+            "severity": d.severity,
+            "message": d.message,
+            "hint": d.hint,
+            "from": offset(d.span.start),
+            "to": offset(d.span.end),
+            "line": d.line,
+            "column": d.column,
+        }
+        for d in unique
+    ]
+
+
+def first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
+    """The error that stands first in the text."""
+    errors = [d for d in diagnostics if d.severity == "error"]
+    return min(errors, key=lambda d: d.span.start, default=None)
+
+
+def tree_json(schema: Schema) -> list[dict[str, Any]]:
+    """The module tree for the picker: modules and unions, nested as in the schema; turns are left out."""
+    return [node for child in schema.children for node in _tree_nodes(child)]
+
+
+def _tree_nodes(node: object) -> list[dict[str, Any]]:
+    match node:
+        case Role():
+            return [found for child in node.children for found in _tree_nodes(child)]
+        case Union():
+            return [{"kind": "union", "members": [_module_json(member) for member in node.members]}]
+        case Module():
+            return [_module_json(node)]
+        case _:
+            return []
+
+
+def _module_json(module: Module) -> dict[str, Any]:
+    return {
+        "kind": "module",
+        "name": module.name,
+        "path": module.path,
+        "preview": preview(module),
+        "params": [
+            {"name": param.name, "length": param.length, "default": param.default or ""}
+            for param in _params(module)
+        ],
+        "children": [node for child in module.children for node in _tree_nodes(child)],
+    }
+
+
+def _params(module: Module) -> list[Param]:
+    return [child for child in module.children if isinstance(child, Param)]
+
+
+def preview(module: Module) -> str:
+    """The start of the module's own text, on one line."""
+    words: list[str] = []
+    for child in module.children:
+        if isinstance(child, Text):
+            words += child.text.split()
+        elif isinstance(child, Param):
+            words.append(f"[{child.name}]")
+        if sum(map(len, words)) > PREVIEW_LENGTH:
+            break
+    line = " ".join(words)
+    return line if len(line) <= PREVIEW_LENGTH else line[: PREVIEW_LENGTH - 1].rstrip() + "…"
+
+
+def picks_json(schema: Schema, prompt: str) -> dict[str, Any]:
+    """What the prompt has picked: module paths, and arguments by path and name."""
+    picks = read_picks(prompt, schema)
+    return {
+        "paths": list(picks.paths),
+        "arguments": {path: dict(named) for path, named in picks.arguments.items()},
+    }
+
+
+def words_json(schema: Schema | None) -> dict[str, dict[str, Any]]:
+    """What each editor can complete and explain: elements, their attributes, help by element name."""
+    in_schema = [
+        {"name": name, "kind": "keyword", "detail": detail, "empty": name in ("param", "scaffold")}
+        for name, detail in ELEMENTS.items()
+    ]
+    in_prompt = [
+        {"name": role, "kind": "keyword", "detail": ELEMENTS[role], "parents": ["prompt"]} for role in ROLES
+    ]
+    attributes: dict[str, list[dict[str, str]]] = {
+        "prompt": [{"name": "schema", "detail": "the schema's name"}]
+    }
+    explained = {name: f"<{name}>\n{detail}" for name, detail in ELEMENTS.items()}
+    helped: dict[str, str] = {role: explained[role] for role in ROLES}
+    for module in schema.modules() if schema is not None else ():
+        parent = module.path.rpartition("/")[0].rpartition("/")[2]
+        own = _params(module)
+        in_prompt.append(
+            {
+                "name": module.name,
+                "kind": "class",
+                "detail": parent or "module",
+                "info": preview(module),
+                "parents": [parent or "prompt"],
+                "empty": not any(isinstance(child, Module | Union) for child in module.children),
+            }
+        )
+        attributes[module.name] = [{"name": p.name, "detail": f"at most {p.length} tokens"} for p in own]
+        limits = "".join(f"\n{p.name}: at most {p.length} tokens" for p in own)
+        helped.setdefault(module.name, f"{module.path}\n{preview(module)}{limits}")
+    return {
+        "schema": {
+            "elements": in_schema,
+            "attributes": {
+                element: [{"name": name, "detail": detail} for name, detail in named.items()]
+                for element, named in ATTRIBUTES.items()
+            },
+            "help": explained,
+        },
+        "prompt": {"elements": in_prompt, "attributes": attributes, "help": helped},
+    }
+
+
+def edited_prompt(schema: Schema, prompt: str, edit: dict[str, Any]) -> str:
+    """The prompt after one change in the picker.
+
+    Args:
+        edit: ``{"path", "on"}`` for a pick, ``{"path", "argument", "value"}`` for an argument.
+    """
+    path = str(edit["path"])
+    if "argument" in edit:
+        value = str(edit["value"])
+        return set_argument(prompt, schema, path, str(edit["argument"]), value or None)
+    return set_pick(prompt, schema, path, bool(edit["on"]))

@@ -1,0 +1,208 @@
+"""What the user wrote, kept on disk: the open workspace, and a shelf of the ones it replaced.
+
+Knows files and revisions; knows nothing about what the texts mean.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import tempfile
+import threading
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from engine.errors import StudioError
+
+logger = logging.getLogger(__name__)
+
+SHELF_SIZE = 50
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One schema and one prompt, as they stand in the editors.
+
+    Attributes:
+        name: what the page calls it.
+        origin: where it came from: ``sample:NAME``, ``file:NAME``, or nothing.
+        settings: the run settings as the page sent them.
+        revision: counts saves; a save must name the revision it started from.
+        saved: when, as ISO 8601 in UTC.
+    """
+
+    name: str
+    schema: str
+    prompt: str
+    origin: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    revision: int = 0
+    saved: str = ""
+
+    def same_text(self, other: Workspace) -> bool:
+        """Whether both hold the same two documents."""
+        return (self.schema, self.prompt) == (other.schema, other.prompt)
+
+
+class StaleDraftError(StudioError):
+    """A save started from a revision that another tab has replaced since."""
+
+    def __init__(self, current: Workspace) -> None:
+        super().__init__(
+            "This workspace was changed in another tab or window. Load that text, or keep the text you see here."
+        )
+        self.current = current
+
+
+class Drafts:
+    """The drafts in one folder. Safe to use from several threads.
+
+    Args:
+        folder: made if it is missing.
+
+    Raises:
+        StudioError: the folder cannot be made or written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._open_file = folder / "workspace.json"
+        self._shelf = folder / "shelf"
+        self._lock = threading.Lock()
+        try:
+            self._shelf.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StudioError(
+                f"The drafts folder {str(folder)!r} cannot be used: {error.strerror}. Make it a writable folder."
+            ) from error
+
+    def load(self) -> Workspace | None:
+        """The open workspace, or None on the first start. A damaged file is set aside, never overwritten."""
+        with self._lock:
+            return self._read_open()
+
+    def save(self, workspace: Workspace, *, base: int, force: bool = False) -> Workspace:
+        """Keep `workspace` as the open one.
+
+        Args:
+            base: the revision that the edit started from.
+            force: replace a newer revision all the same; that one goes to the shelf.
+
+        Returns:
+            The workspace with its new revision.
+
+        Raises:
+            StaleDraftError: there is a newer revision with another text.
+            StudioError: the file cannot be written.
+        """
+        with self._lock:
+            current = self._read_open()
+            if current is not None and current.revision != base and not current.same_text(workspace):
+                if not force:
+                    raise StaleDraftError(current)
+                self._shelve(current)
+            return self._write_open(workspace, current)
+
+    def replace(self, workspace: Workspace) -> Workspace:
+        """Open `workspace` instead of the present one, which goes to the shelf."""
+        with self._lock:
+            current = self._read_open()
+            if current is not None and not current.same_text(workspace):
+                self._shelve(current)
+            return self._write_open(workspace, current)
+
+    def shelf(self) -> tuple[tuple[str, Workspace], ...]:
+        """The workspaces that were replaced, latest first, each with the key that `shelved` takes."""
+        kept = []
+        for path in sorted(self._shelf.glob("*.json"), reverse=True):
+            workspace = _read(path)
+            if workspace is not None:
+                kept.append((path.stem, workspace))
+        return tuple(kept)
+
+    def shelved(self, key: str) -> Workspace:
+        """One workspace of the shelf.
+
+        Raises:
+            StudioError: there is none under this key.
+        """
+        found = dict(self.shelf()).get(key)
+        if found is None:
+            raise StudioError(
+                f"There is no earlier workspace {key!r} any more. Choose another from the list."
+            )
+        return found
+
+    def _read_open(self) -> Workspace | None:
+        if not self._open_file.exists():
+            return None
+        workspace = _read(self._open_file)
+        if workspace is None:
+            aside = self._open_file.with_name(f"workspace.damaged-{_stamp()}.json")
+            os.replace(self._open_file, aside)
+            logger.warning("The saved workspace could not be read; it is kept as %s", aside)
+        return workspace
+
+    def _write_open(self, workspace: Workspace, current: Workspace | None) -> Workspace:
+        revision = max(workspace.revision, current.revision if current else 0) + 1
+        kept = replace(workspace, revision=revision, saved=_now().isoformat(timespec="seconds"))
+        _write(self._open_file, kept)
+        return kept
+
+    def _shelve(self, workspace: Workspace) -> None:
+        paths = sorted(self._shelf.glob("*.json"))
+        latest = _read(paths[-1]) if paths else None
+        if latest is not None and latest.same_text(workspace):
+            return
+        _write(self._shelf / f"{_stamp()}.json", workspace)
+        for path in paths[: max(0, len(paths) + 1 - SHELF_SIZE)]:
+            path.unlink(missing_ok=True)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _stamp() -> str:
+    return _now().strftime("%Y%m%dT%H%M%S.%f")
+
+
+def _read(path: Path) -> Workspace | None:
+    try:
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        workspace = Workspace(**fields)
+    except (OSError, ValueError, TypeError):
+        return None
+    texts = (workspace.name, workspace.schema, workspace.prompt, workspace.origin, workspace.saved)
+    whole = all(isinstance(text, str) for text in texts) and isinstance(workspace.revision, int)
+    return workspace if whole and isinstance(workspace.settings, dict) else None
+
+
+def _write(path: Path, workspace: Workspace) -> None:
+    try:
+        write_text(path, json.dumps(asdict(workspace), indent=1))
+    except OSError as error:
+        raise StudioError(
+            f"The draft could not be saved in {str(path.parent)!r} ({error.strerror}). Your text is still in the page."
+        ) from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file so that at any instant either the old or the new text is there, whole.
+
+    Raises:
+        OSError: as the system reports it; the old file is untouched.
+    """
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

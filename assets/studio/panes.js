@@ -1,0 +1,139 @@
+// The two answers side by side, and between them what caching changed.
+import { count, h, milliseconds, plural } from "./dom.js"
+
+const PARTS = ["parse", "plan", "encode", "load", "prefill", "sample"]
+const STATES = {
+  waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", failed: "failed",
+}
+
+class Pane {
+  #ttft = h("strong", { class: "ttft" }, "–")
+  #state = h("span", { class: "state" })
+  #facts = h("dl", { class: "facts" })
+  #bar = h("div", { class: "timeline", role: "img" })
+  #parts = h("ul", { class: "parts" })
+  #answer = h("div", { class: "answer", tabindex: "0", role: "region" })
+  #empty
+
+  constructor(title, empty) {
+    this.#empty = empty
+    this.#answer.setAttribute("aria-label", `${title} answer`)
+    this.node = h("section", { class: "pane", "aria-label": title },
+      h("header", { class: "bar" }, h("h2", {}, title), this.#state, h("span", { class: "grow" }),
+        h("span", { class: "soft" }, "first token after"), this.#ttft),
+      h("div", { class: "measures" }, this.#facts, this.#bar, this.#parts),
+      this.#answer)
+  }
+
+  show(side, longest, difference, stage) {
+    this.node.dataset.state = side?.state ?? "empty"
+    this.#state.textContent = side ? STATES[side.state] : ""
+    this.#ttft.textContent = milliseconds(side?.ttft_ms)
+    this.#showFacts(side)
+    this.#showTimeline(side, longest)
+    this.#showAnswer(side, difference, stage)
+  }
+
+  #showFacts(side) {
+    const tokens = side?.tokens ?? {}
+    const rate = side?.tokens_per_second
+    const samples = side?.samples_ms ?? []
+    const facts = [
+      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache)],
+      ["computed", tokens.computed == null ? "–" : count(tokens.computed)],
+      ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–"],
+    ]
+    if (samples.length > 1) facts.push([`median of ${samples.length}`, `${milliseconds(Math.min(...samples))} to ${milliseconds(Math.max(...samples))}`])
+    this.#facts.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
+  }
+
+  #showTimeline(side, longest) {
+    const timeline = side?.timeline_ms ?? {}
+    const parts = PARTS.filter(part => timeline[part] != null)
+    this.#bar.replaceChildren(...parts.map(part => {
+      const piece = h("i", { class: `part ${part}`, title: `${part}: ${milliseconds(timeline[part])}` })
+      piece.style.width = `${100 * timeline[part] / (longest || 1)}%`
+      return piece
+    }))
+    const words = parts.map(part => `${part} ${milliseconds(timeline[part])}`)
+    this.#bar.setAttribute("aria-label", words.length ? `Time to first token: ${words.join(", ")}` : "No times yet")
+    this.#parts.replaceChildren(...parts.map((part, index) => h("li", {}, h("i", { class: `swatch ${part}` }), words[index])))
+  }
+
+  #showAnswer(side, difference, stage) {
+    const box = this.#answer
+    const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 24
+    if (!side) box.replaceChildren(h("p", { class: "empty" }, this.#empty))
+    else if (!side.text) box.replaceChildren(this.#progress(side, stage))
+    else if (difference) box.replaceChildren(...difference.map(([text, differs]) => differs ? h("mark", {}, text) : text))
+    else if (box.firstChild?.nodeType === Node.TEXT_NODE && box.childNodes.length === 1) box.firstChild.data = side.text
+    else box.replaceChildren(side.text)
+    if (atEnd && side?.state === "streaming") box.scrollTop = box.scrollHeight
+  }
+
+  #progress(side, stage) {
+    const words = {
+      waiting: stage === "working" ? "Runs after the other side, so that neither spoils the other's clock." : "",
+      working: side.working ? `${side.working[0].toUpperCase()}${side.working.slice(1)}` : "Working…",
+      streaming: "", done: "The model ended without a word.", stopped: "Stopped before the first word.", "not run": "Not run.",
+    }[side.state] ?? ""
+    const meter = side.state === "working" && side.total
+      ? h("progress", { max: side.total, value: side.done, "aria-label": "Progress" }) : null
+    const of = side.state === "working" && side.total ? ` (${side.done} of ${side.total})` : ""
+    return h("p", { class: "empty" }, words + of, meter)
+  }
+}
+
+export class Panes {
+  #cached = new Pane("Cached", "Run the prompt to see the answer that reuses the cached modules.")
+  #uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.")
+  #ratio = h("strong", { class: "ratio" }, "–")
+  #ratioWords = h("span", { class: "soft" }, "faster to the first token")
+  #agrees = h("dd", {}, "–")
+  #divergence = h("dd", {}, "–")
+  #texts = h("dd", {}, "–")
+  #mark = h("input", { type: "checkbox", checked: true })
+  #title = h("p", { class: "soft run-title" })
+  #run = null
+
+  constructor(host) {
+    const meaning = "How far caching moved the probabilities of the first token (Kullback-Leibler divergence); 0 is not at all"
+    const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
+      this.#title,
+      h("p", { class: "headline" }, this.#ratio, this.#ratioWords),
+      h("dl", { class: "verdicts" },
+        h("div", {}, h("dt", {}, "First token"), this.#agrees),
+        h("div", { title: meaning }, h("dt", {}, "KL, first token"), this.#divergence),
+        h("div", {}, h("dt", {}, "Texts"), this.#texts)),
+      h("label", { class: "check" }, this.#mark, "Mark differences"))
+    host.append(this.#cached.node, comparison, this.#uncached.node)
+    this.#mark.addEventListener("change", () => this.#paint())
+    this.#paint()
+  }
+
+  show(run) {
+    this.#run = run
+    this.#paint()
+  }
+
+  #paint() {
+    const run = this.#run, difference = this.#mark.checked ? run?.difference : null
+    const longest = Math.max(0, ...Object.values(run?.sides ?? {}).map(side => side.ttft_ms ?? 0))
+    this.#cached.show(run?.sides.cached, longest, difference?.cached, run?.state)
+    this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run?.state)
+    const { ttft_speedup: ratio, first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
+    this.#title.textContent = run?.number ? `Run ${run.number} · ${run.scope}` : ""
+    this.#ratio.textContent = ratio == null ? "–" : `${(ratio >= 1 ? ratio : 1 / ratio).toFixed(ratio >= 100 ? 0 : 1)}×`
+    this.#ratioWords.textContent = ratio != null && ratio < 1 ? "slower to the first token" : "faster to the first token"
+    this.#ratio.dataset.verdict = ratio == null ? "" : ratio >= 1 ? "good" : "warn"
+    this.#verdict(this.#agrees, agrees == null ? null : agrees, agrees ? "the same" : "differs")
+    this.#divergence.textContent = divergence == null ? "–" : divergence < 1e-6 ? "0" : divergence.toPrecision(2)
+    const differing = run?.difference?.differing
+    this.#verdict(this.#texts, differing == null ? null : differing === 0, differing === 0 ? "the same" : `${plural(differing ?? 0, "word")} differ`)
+  }
+
+  #verdict(node, good, words) {
+    node.textContent = good == null ? "–" : words
+    node.dataset.verdict = good == null ? "" : good ? "good" : "warn"
+  }
+}

@@ -1,0 +1,191 @@
+// The head of the page: pages, document, menu, model, and what has to be said to the user.
+import { count, h } from "./dom.js"
+
+const PAGES = ["author", "gallery"]
+const clock = iso => new Date(iso).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+
+function download(name, text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "application/xml" }))
+  h("a", { href: url, download: name }).click()
+  setTimeout(() => URL.revokeObjectURL(url), 10_000)
+}
+
+const fileName = (text, ending) => `${/<(?:schema|prompt)\b[^>]*?\b(?:name|schema)\s*=\s*["']([\w.\-]+)["']/.exec(text)?.[1] ?? "untitled"}${ending}`
+
+export class Shell {
+  #workspace
+  #server
+  #nav = {}
+  #name = h("span", { class: "document" })
+  #saved = h("span", { class: "soft saved", role: "status" })
+  #pill = h("button", { type: "button", class: "pill model", "aria-describedby": "model-facts" }, "loading…")
+  #facts = h("div", { class: "facts-card", id: "model-facts", role: "tooltip" })
+  #menu = h("div", { class: "menu", role: "menu", hidden: true, id: "file-menu" })
+  #menuButton = h("button", { type: "button", "aria-haspopup": "menu", "aria-expanded": "false", "aria-controls": "file-menu" }, "File")
+  #chooser = h("input", { type: "file", accept: ".pml,.xml,application/xml,text/xml", hidden: true, "aria-label": "Open a document from this computer" })
+  #notices = h("div", { class: "notices", "aria-live": "assertive" })
+  #dialog = h("dialog", { class: "shelf", "aria-label": "Earlier workspaces" })
+  #samples = []
+  #files = []
+
+  constructor(host, workspace, server) {
+    this.#workspace = workspace
+    this.#server = server
+    for (const page of PAGES) {
+      const title = page[0].toUpperCase() + page.slice(1)
+      this.#nav[page] = h("a", { href: `#${page}` }, title)
+    }
+    host.append(
+      h("header", { class: "top" },
+        h("h1", {}, "Prompt Cache Studio"),
+        h("nav", { "aria-label": "Pages" }, ...Object.values(this.#nav)),
+        h("div", { class: "workspace-name" }, this.#name, this.#saved),
+        h("div", { class: "menu-anchor" }, this.#menuButton, this.#menu),
+        h("button", { type: "button", class: "quiet", "aria-label": "Light or dark", title: "Light or dark", onclick: () => this.#turn() }, "◐"),
+        h("div", { class: "model-anchor" }, this.#pill, this.#facts)),
+      this.#notices, this.#chooser, this.#dialog)
+    addEventListener("hashchange", () => this.#showPage())
+    this.#showPage()
+    this.#followTheme()
+    this.#wireMenu()
+    this.#wireNews()
+  }
+
+  start({ model, samples, files }) {
+    this.#samples = samples
+    this.#files = files
+    this.#pill.textContent = `${model.name} · ${model.device} · ${model.dtype}`
+    this.#facts.replaceChildren(
+      h("p", {}, model.summary),
+      h("p", { class: "soft" }, `${model.family}; ${count(model.context_length)} tokens of context; ${count(model.bytes_per_token)} bytes of cache per token.`))
+  }
+
+  go(page) { location.hash = page }
+
+  /** A sentence at the top of the page, with buttons [words, action]; it stays until it is dismissed. */
+  notice(sentence, { key = sentence, actions = [], mood = "bad" } = {}) {
+    this.dismiss(key)
+    const node = h("div", { class: "notice", "data-mood": mood, "data-notice": key }, h("p", {}, sentence),
+      ...actions.map(([words, action]) => h("button", { type: "button", onclick: () => { node.remove(); action() } }, words)),
+      h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => node.remove() }, "✕"))
+    this.#notices.append(node)
+  }
+
+  dismiss(key) { for (const node of this.#notices.children) if (node.dataset.notice === key) node.remove() }
+
+  /** Opens a workspace by asking the server `question`; the present one goes to the shelf. */
+  async open(question, request) {
+    const answer = await this.#server.ask(question, { ...request, page: this.#workspace.page() })
+    if (answer.away) return
+    if (answer.error) return this.notice(answer.error)
+    this.go("author")
+    await this.#workspace.open(answer.workspace)
+  }
+
+  async save() {
+    await this.#workspace.save()
+    const { origin } = this.#workspace, { schema } = this.#workspace.texts()
+    if (!origin.startsWith("file:")) return
+    const answer = await this.#server.ask("save_file", { origin, schema })
+    if (answer.error) this.notice(answer.error)
+    else if (answer.saved) this.#saved.textContent = `written to ${answer.saved}`
+  }
+
+  #showPage() {
+    const page = PAGES.includes(location.hash.slice(1)) ? location.hash.slice(1) : PAGES[0]
+    document.documentElement.dataset.page = page
+    for (const [name, link] of Object.entries(this.#nav)) {
+      if (name === page) link.setAttribute("aria-current", "page")
+      else link.removeAttribute("aria-current")
+    }
+  }
+
+  #followTheme() {
+    const chosen = localStorage.getItem("prompt-cache-studio.theme")
+    if (chosen) document.body.classList.toggle("dark", chosen === "dark")
+  }
+
+  #turn() {
+    const dark = document.body.classList.toggle("dark")
+    localStorage.setItem("prompt-cache-studio.theme", dark ? "dark" : "light")
+  }
+
+  #wireMenu() {
+    const close = () => { this.#menu.hidden = true; this.#menuButton.setAttribute("aria-expanded", "false") }
+    this.#menuButton.addEventListener("click", () => {
+      if (!this.#menu.hidden) return close()
+      this.#fillMenu()
+      this.#menu.hidden = false
+      this.#menuButton.setAttribute("aria-expanded", "true")
+      this.#menu.querySelector("button").focus()
+    })
+    this.#menu.addEventListener("click", close)
+    this.#menu.addEventListener("focusout", event => { if (!this.#menu.contains(event.relatedTarget)) close() })
+    this.#menu.addEventListener("keydown", event => {
+      const items = [...this.#menu.querySelectorAll("button")], at = items.indexOf(document.activeElement)
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
+      if (step) { event.preventDefault(); items.at((at + step) % items.length).focus() }
+      if (event.key === "Escape") { event.preventDefault(); close(); this.#menuButton.focus() }
+    })
+    this.#chooser.addEventListener("change", async () => {
+      const [file] = this.#chooser.files
+      this.#chooser.value = ""
+      if (!file) return
+      if (file.size > 5_000_000) return this.notice(`${file.name} is larger than 5 MB. Open a smaller file.`)
+      await this.open("open_text", { name: file.name, text: await file.text() })
+    })
+    document.addEventListener("keydown", event => {
+      if (event.defaultPrevented || !(event.ctrlKey || event.metaKey) || event.key !== "s") return
+      event.preventDefault()
+      this.save()
+    })
+  }
+
+  #fillMenu() {
+    const item = (words, action, keys) => h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: action }, words, keys ? h("kbd", {}, keys) : null)
+    const { schema, prompt } = this.#workspace.texts()
+    this.#menu.replaceChildren(
+      h("span", { class: "menu-head" }, "Samples"),
+      ...this.#samples.map(sample => item(sample.title, () => this.open("open_sample", { name: sample.name, prompt: 0 }))),
+      h("hr"),
+      ...(this.#files.length ? [h("span", { class: "menu-head" }, "Your folder"),
+        ...this.#files.map(name => item(name, () => this.open("open_file", { name }))), h("hr")] : []),
+      item("Open a file…", () => this.#chooser.click()),
+      item("Earlier workspaces…", () => this.#showShelf()),
+      h("hr"),
+      item("Save", () => this.save(), "Ctrl S"),
+      item("Download the schema", () => download(fileName(schema, ".pml"), schema)),
+      item("Download the prompt", () => download(fileName(prompt, ".prompt.pml"), prompt)),
+    )
+  }
+
+  async #showShelf() {
+    const { shelf = [], error } = await this.#server.ask("shelf")
+    if (error) return this.notice(error)
+    const close = h("button", { type: "button", onclick: () => this.#dialog.close() }, "Close")
+    const rows = shelf.map(kept => h("li", {}, h("button", { type: "button", onclick: () => { this.#dialog.close(); this.open("open_shelved", { key: kept.key }) } },
+      h("strong", {}, kept.name || "Untitled"), h("span", { class: "soft" }, new Date(kept.saved).toLocaleString()), h("pre", {}, kept.prompt))))
+    this.#dialog.replaceChildren(h("h2", {}, "Earlier workspaces"),
+      rows.length ? h("ol", {}, ...rows) : h("p", { class: "soft" }, "Nothing yet. When you open another document, the one before it is kept here."), close)
+    this.#dialog.showModal()
+  }
+
+  #wireNews() {
+    const workspace = this.#workspace
+    workspace.addEventListener("opened", () => { this.#name.textContent = workspace.name || "Untitled"; this.#saved.textContent = "" })
+    workspace.addEventListener("typing", () => { this.#saved.textContent = "edited" })
+    workspace.addEventListener("saving", () => { this.#saved.textContent = "saving…" })
+    workspace.addEventListener("saved", ({ detail }) => { this.#saved.textContent = `saved ${clock(detail)}`; this.dismiss("conflict") })
+    workspace.addEventListener("notice", ({ detail }) => this.notice(detail, { key: "document" }))
+    workspace.addEventListener("conflict", ({ detail }) => {
+      this.#saved.textContent = "not saved"
+      this.notice(detail.message, { key: "conflict", actions: [
+        ["Load that text", () => workspace.open(detail.conflict)],
+        ["Keep this text", () => workspace.save({ force: true })],
+      ] })
+    })
+    this.#server.addEventListener("away", () => this.notice(
+      "The studio's server does not answer. Your text is kept in this browser, and is saved when the server is back.", { key: "away" }))
+    this.#server.addEventListener("back", () => this.dismiss("away"))
+  }
+}

@@ -1,0 +1,224 @@
+// The open schema and prompt: their editors, their checks, and the draft on the server. Loses nothing that was typed.
+import { createEditor } from "./editor.bundle.js"
+import { debounce } from "./dom.js"
+
+const CHECK_AFTER_MS = 90
+const MEASURE_AFTER_MS = 60
+const SAVE_AFTER_MS = 400
+const KINDS = ["schema", "prompt"]
+
+const tab = sessionStorage.getItem("studio-tab") ?? crypto.getRandomValues(new Uint32Array(2)).join("-")
+sessionStorage.setItem("studio-tab", tab)
+const UNSAVED = `prompt-cache-studio.unsaved.${tab}`
+
+function unsavedText() {
+  try { return JSON.parse(localStorage.getItem(UNSAVED)) } catch { return null }
+}
+
+/**
+ * Events: "checked" (detail: the server's answer), "measured", "problems" (detail: {kind, list}), "saving", "saved", "conflict",
+ * "opened", "notice" (detail: a sentence).
+ */
+export class Workspace extends EventTarget {
+  editors = {}
+  name = ""
+  origin = ""
+  settings = {}
+  #server
+  #revision = 0
+  #version = 0
+  #checked = -1
+  #goodSchema = null
+  #known = null
+  #measured = { version: -1, diagnostics: { schema: [], prompt: [] }, texts: {} }
+  #plain = { schema: [], prompt: [] }
+  #dirty = false
+  #conflict = false
+  #saving = null
+  #edits = Promise.resolve()
+  #checkSoon = debounce(CHECK_AFTER_MS, () => this.#check())
+  #measureSoon = debounce(MEASURE_AFTER_MS, () => this.#measure())
+  #saveSoon = debounce(SAVE_AFTER_MS, () => this.save())
+
+  constructor(server) {
+    super()
+    this.#server = server
+    server.addEventListener("back", () => { this.save(); this.#checkSoon() })
+    addEventListener("pagehide", () => this.#backUp())
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.save() })
+  }
+
+  mount(kind, host, keys) {
+    const label = kind === "schema" ? "Schema document" : "Prompt document"
+    const onChange = () => this.#changed()
+    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save() })
+  }
+
+  /** The first texts of the page: the server's draft, or what this tab could not save before it was closed. */
+  start(workspace) {
+    this.#take(workspace)
+    for (const kind of KINDS) this.editors[kind].load(workspace[kind])
+    const unsaved = unsavedText()
+    if (unsaved && KINDS.some(kind => unsaved[kind] !== workspace[kind])) {
+      for (const kind of KINDS) this.editors[kind].replace(unsaved[kind])
+      Object.assign(this, { name: unsaved.name, origin: unsaved.origin })
+      this.#revision = unsaved.base
+      this.#dirty = true
+      this.#saveSoon()
+    }
+    this.#version++
+    this.dispatchEvent(new Event("opened"))
+    return this.#check()
+  }
+
+  /** Another workspace in the same editors: one step of undo brings the present texts back. */
+  open(workspace) {
+    this.#saveSoon.cancel()
+    this.#take(workspace)
+    for (const kind of KINDS) this.editors[kind].replace(workspace[kind], { quiet: true })
+    this.#goodSchema = null
+    this.#known = null
+    this.#dirty = false
+    this.#conflict = false
+    this.#version++
+    localStorage.removeItem(UNSAVED)
+    this.dispatchEvent(new Event("opened"))
+    return this.#check()
+  }
+
+  /** What the server needs to put the present texts away before it opens others. */
+  page() {
+    return { name: this.name, origin: this.origin, settings: this.settings, base: this.#revision, ...this.texts() }
+  }
+
+  texts() { return { schema: this.editors.schema.text(), prompt: this.editors.prompt.text() } }
+
+  /** The schema that the prompt is checked against: the present one, or the last one without errors. */
+  basis() { return this.#goodSchema ?? this.editors.schema.text() }
+
+  change(settings) {
+    this.settings = { ...this.settings, ...settings }
+    this.#dirty = true
+    this.#saveSoon()
+    this.#measureSoon()
+  }
+
+  remeasure() { this.#measureSoon() }
+
+  /** Applies a pick or an argument to the prompt, over whatever is typed in the meantime. */
+  edit(edit) {
+    this.#edits = this.#edits.then(() => this.#edit(edit))
+    return this.#edits
+  }
+
+  async #edit(edit) {
+    const mark = this.editors.prompt.mark()
+    const answer = await this.#server.ask("edit_prompt", { schema: this.basis(), prompt: mark.text, origin: this.origin, edit })
+    this.editors.prompt.apply(mark, answer.prompt)
+    if (answer.error) this.#say(answer.error)
+    if (answer.prompt == null || answer.prompt === mark.text) this.#checkSoon()
+  }
+
+  /** All faults of the texts as they are now, schema first; null where the server is away. */
+  async faults() {
+    this.#checkSoon.cancel()
+    this.#measureSoon.cancel()
+    for (let attempt = 0; attempt < 5 && !(this.#checked === this.#version && this.#measured.version === this.#version); attempt++) {
+      if (!await this.#check() || !await this.#measure()) { if (this.#server.away) return null }
+    }
+    return KINDS.flatMap(kind => this.#diagnostics(kind).map(diagnostic => ({ ...diagnostic, kind })))
+  }
+
+  /** Keeps the texts on the server; `force` replaces what another tab saved there. */
+  async save({ force = false } = {}) {
+    this.#saveSoon.cancel()
+    if (this.#saving) { await this.#saving; if (!this.#dirty) return }
+    if (!this.#dirty || (this.#conflict && !force)) return
+    this.#saving = this.#save(force)
+    await this.#saving
+    this.#saving = null
+  }
+
+  async #save(force) {
+    this.#backUp()
+    const version = this.#version
+    this.dispatchEvent(new Event("saving"))
+    this.#dirty = false
+    const answer = await this.#server.ask("save_draft", { ...this.page(), force })
+    if (answer.away || answer.error) {
+      this.#dirty = true
+      if (answer.error) { this.#say(answer.error); setTimeout(() => this.#saveSoon(), 5000) }
+    } else if (answer.conflict) {
+      this.#dirty = this.#conflict = true
+      this.dispatchEvent(new CustomEvent("conflict", { detail: answer }))
+    } else {
+      this.#conflict = false
+      this.#revision = answer.revision
+      if (version === this.#version) localStorage.removeItem(UNSAVED)
+      this.dispatchEvent(new CustomEvent("saved", { detail: answer.saved }))
+    }
+    if (this.#dirty && !this.#conflict && !answer.away && !answer.error) this.#saveSoon()
+  }
+
+  #take({ name, origin, settings, revision }) {
+    Object.assign(this, { name, origin, settings: { ...settings } })
+    this.#revision = revision
+  }
+
+  #backUp() {
+    if (this.#dirty) try { localStorage.setItem(UNSAVED, JSON.stringify(this.page())) } catch { /* full: the page still has it */ }
+  }
+
+  #changed() {
+    this.#version++
+    this.#dirty = true
+    this.#checkSoon()
+    this.#saveSoon()
+    this.dispatchEvent(new Event("typing"))
+  }
+
+  async #check() {
+    const version = this.#version, texts = this.texts()
+    const request = { ...texts, origin: this.origin, fallback: this.#goodSchema, known: this.#known }
+    const answer = await this.#server.ask("check", request)
+    if (answer.away || answer.error) { if (answer.error) this.#say(answer.error); return false }
+    if (version !== this.#version) return false
+    this.#checked = version
+    if (answer.schema.ok) this.#goodSchema = texts.schema
+    this.#known = answer.basis.digest
+    if (answer.basis.words) for (const kind of KINDS) this.editors[kind].setWords(answer.basis.words[kind])
+    for (const kind of KINDS) {
+      this.#plain[kind] = answer[kind].diagnostics
+      this.#show(kind)
+    }
+    this.dispatchEvent(new CustomEvent("checked", { detail: answer }))
+    this.#measureSoon()
+    return true
+  }
+
+  async #measure() {
+    const version = this.#version, texts = { schema: this.basis(), prompt: this.editors.prompt.text() }
+    const answer = await this.#server.ask("measure", { ...texts, origin: this.origin, settings: this.settings })
+    if (answer.away || answer.error) { if (answer.error) this.#say(answer.error); return false }
+    if (version !== this.#version) return false
+    this.#measured = { version, diagnostics: answer.diagnostics, texts }
+    for (const kind of KINDS) this.#show(kind)
+    this.dispatchEvent(new CustomEvent("measured", { detail: answer }))
+    return true
+  }
+
+  #diagnostics(kind) {
+    const counted = this.#measured.texts[kind] === this.editors[kind].text() ? this.#measured.diagnostics[kind] : []
+    const plain = this.#plain[kind]
+    const seen = new Set(plain.map(d => `${d.code} ${d.from} ${d.message}`))
+    return [...plain, ...counted.filter(d => !seen.has(`${d.code} ${d.from} ${d.message}`))].sort((a, b) => a.from - b.from)
+  }
+
+  #show(kind) {
+    const list = this.#diagnostics(kind)
+    this.editors[kind].setDiagnostics(list)
+    this.dispatchEvent(new CustomEvent("problems", { detail: { kind, list } }))
+  }
+
+  #say(sentence) { this.dispatchEvent(new CustomEvent("notice", { detail: sentence })) }
+}
