@@ -33,10 +33,10 @@ def bench() -> None:
 def ttft(cached: int, modules: int, new: int, repeats: int, as_json: bool, **model_choice: Any) -> None:
     """Time to first token: uncached, from segments in memory and on disk, and the floor.
 
-    The kinds take turns after a warm-up, and the uncached side has the best attention there is. `floor` is the
-    forward pass of the new tokens with nothing before them; `copy` and `concat` bring the modules into one
-    buffer first, a kept one or a fresh one. With --model random:tinyllama-1.1b a model of that shape is timed
-    without a download.
+    The kinds take turns after a warm-up, and the uncached side has the best attention there is. `floor` is
+    the forward pass of the new tokens with nothing before them; `copy` and `concat` bring the modules into
+    one buffer first, a kept one or a fresh one. With --model random:tinyllama-1.1b a model of that shape is
+    timed without a download.
     """
     if cached < modules:
         raise click.UsageError(

@@ -10,7 +10,7 @@ import click
 from app.cli.documents import DocumentError, file_report, folder_of, read_schema, read_text, rendered
 from app.cli.options import ModelOptions, debug_option, engine_options, json_option
 from app.cli.output import counted, print_json
-from engine.pml import Diagnostic, Schema, bind, document_kind, parse_prompt, parse_schema
+from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -24,16 +24,18 @@ class Finding:
         path: The file.
         kind: `schema`, `prompt`, or None where it could not be told.
         source: Its text.
+        tree: What it says, as far as it can be read.
         diagnostics: Every fault and every piece of advice.
-        note: How far the check went.
+        bound_to: Name of the schema that a prompt was bound to; None where it was not.
         fault: Why the file could not be read; empty where it could.
     """
 
     path: str
     kind: str | None = None
     source: str = ""
+    tree: Schema | Prompt | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
-    note: str = ""
+    bound_to: str | None = None
     fault: str = ""
 
     @property
@@ -45,15 +47,17 @@ class Finding:
         """Returns the file's entry of `--json`."""
         if self.fault:
             return file_report(self.path, self.kind, ()) | {"ok": False, "error": self.fault}
-        return file_report(self.path, self.kind, self.diagnostics)
+        bound: dict[str, object] = {"schema": self.bound_to} if self.kind == "prompt" else {}
+        return file_report(self.path, self.kind, self.diagnostics, **bound)
 
     def to_text(self) -> str:
         """Returns what a person reads: the diagnostics, then a line on the whole file."""
         if self.fault:
             return self.fault
-        kind = self.kind or "document"
-        tally = [counted(self._count(kind), kind) for kind in ("error", "warning") if self._count(kind)]
-        verdict = f"{self.path}: {kind}, {', '.join(tally) if tally else 'ok'}{self.note}"
+        tally = [counted(self._count(grade), grade) for grade in ("error", "warning") if self._count(grade)]
+        verdict = f"{self.path}: {self.kind or 'document'}, {', '.join(tally) if tally else 'ok'}"
+        if isinstance(self.tree, Prompt) and self.ok and self.bound_to is None:
+            verdict += " by itself; name its schema with --schema to check what it imports"
         return "\n".join([rendered(self.diagnostics, self.source, self.path), verdict]).lstrip("\n")
 
     def _count(self, severity: str) -> int:
@@ -70,16 +74,18 @@ def check(files: tuple[str, ...], schema_path: str | None, as_json: bool, **engi
     """Validate schemas and prompts.
 
     Every fault of a file is found in one pass and shown with its line. Which kind a file is follows from its
-    root element. A prompt is bound to its schema where --schema names one: unknown modules, missing places,
-    two members of one union. With --model, tokens are checked too: arguments over their length, prompts over
-    the context window.
+    root element. A prompt is bound to the schema that --schema names, else to the one among FILE that has the
+    name in its `schema` attribute: unknown modules, two members of one union and the like show then.
+    With --model, tokens are checked too: arguments over their length, prompts over the context window.
 
     FILE may be - for standard input. The exit status is 1 where any file has an error.
     """
-    schema = read_schema(schema_path).tree if schema_path else None
+    given = read_schema(schema_path).tree if schema_path else None
     options = ModelOptions(**engine_choice)
     engine = options.open() if options.model else None
-    findings = [_examine(path, schema, engine) for path in files]
+    findings = [_read(path) for path in files]
+    named = {found.tree.name: found.tree for found in findings if isinstance(found.tree, Schema) and found.ok}
+    findings = [_deepened(finding, given, named, engine) for finding in findings]
     if as_json:
         print_json({"files": [finding.to_json() for finding in findings]})
     else:
@@ -88,30 +94,32 @@ def check(files: tuple[str, ...], schema_path: str | None, as_json: bool, **engi
     return 0 if all(finding.ok for finding in findings) else 1
 
 
-def _examine(path: str, schema: Schema | None, engine: Engine | None) -> Finding:
+def _read(path: str) -> Finding:
+    """Reads one file by itself."""
     try:
         source = read_text(path)
     except DocumentError as error:
         return Finding(path, fault=str(error))
     kind = document_kind(source)
     if kind == "prompt":
-        return _examine_prompt(Finding(path, kind, source), schema, engine)
-    parsed = parse_schema(source, base=folder_of(path))
-    diagnostics = parsed.diagnostics
-    if engine is not None and parsed.tree is not None and parsed.ok:
-        diagnostics += engine.check(parsed.tree)
-    return Finding(path, kind, parsed.source, diagnostics)
+        prompt = parse_prompt(source)
+        return Finding(path, kind, prompt.source, prompt.tree, prompt.diagnostics)
+    schema = parse_schema(source, base=folder_of(path))
+    return Finding(path, kind, schema.source, schema.tree, schema.diagnostics)
 
 
-def _examine_prompt(finding: Finding, schema: Schema | None, engine: Engine | None) -> Finding:
-    parsed = parse_prompt(finding.source)
-    finding = replace(finding, source=parsed.source, diagnostics=parsed.diagnostics)
-    if parsed.tree is None or not parsed.ok:
+def _deepened(
+    finding: Finding, given: Schema | None, named: dict[str, Schema], engine: Engine | None
+) -> Finding:
+    """Adds what shows only with the schema of a prompt, or with a model."""
+    tree = finding.tree
+    if tree is None or not finding.ok:
         return finding
+    if isinstance(tree, Schema):
+        more = engine.check(tree) if engine else ()
+        return replace(finding, diagnostics=finding.diagnostics + more)
+    schema = given or named.get(tree.schema or "")
     if schema is None:
-        return replace(finding, note="; not bound to a schema (name one with --schema)")
-    if engine is not None:
-        found = engine.check(schema, parsed.tree)
-    else:
-        found = bind(schema, parsed.tree).diagnostics
-    return replace(finding, diagnostics=finding.diagnostics + found)
+        return finding
+    more = engine.check(schema, tree) if engine else bind(schema, tree).diagnostics
+    return replace(finding, diagnostics=finding.diagnostics + more, bound_to=schema.name)

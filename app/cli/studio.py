@@ -33,7 +33,8 @@ from app.cli.options import ModelOptions, debug_option, engine_options
 def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choice: Any) -> None:
     """Open the studio in the browser.
 
-    It listens on 127.0.0.1 only and asks no other host for anything. Ctrl-C ends it.
+    It listens on 127.0.0.1 only, and asks no other host for anything unless --model names a model on the
+    Hugging Face hub. Ctrl-C ends it.
     """
     options = ModelOptions(**engine_choice)
     from app.studio import launch

@@ -133,7 +133,31 @@ def test_sound_files_pass(schema: Path, prompt: Path, run_pml: Pml) -> None:
 def test_a_prompt_alone_is_said_to_be_unbound(prompt: Path, run_pml: Pml) -> None:
     result = run_pml("check", prompt)
     assert result.status == 0
-    assert "not bound to a schema" in result.out
+    assert "by itself" in result.out
+    assert "--schema" in result.out
+    assert json.loads(run_pml("check", prompt, "--json").out)["files"][0]["schema"] is None
+
+
+def test_a_prompt_finds_its_schema_among_the_files(schema: Path, prompt: Path, run_pml: Pml) -> None:
+    assert run_pml("check", prompt, schema).out.splitlines() == [
+        f"{prompt}: prompt, ok",
+        f"{schema}: schema, ok",
+    ]
+    prompt.write_text(PROMPT.replace("<tokyo/>", "<tokio/>"), encoding="utf-8")
+    result = run_pml("check", prompt, schema, "--json")
+    assert result.status == 1
+    assert [file["ok"] for file in json.loads(result.out)["files"]] == [False, True]
+    assert json.loads(result.out)["files"][0]["schema"] == "trip"
+
+
+def test_the_samples_have_no_fault(run_pml: Pml) -> None:
+    files = sorted((ROOT / "sample_schemas").glob("*.pml"))
+    assert len(files) >= 12
+    listed = json.loads(run_pml("check", *files, "--json").out)["files"]
+    assert {entry["path"]: entry["diagnostics"] for entry in listed if entry["diagnostics"]} == {}
+    assert {entry["schema"] for entry in listed if entry["kind"] == "prompt"} == {
+        entry["path"].removesuffix(".pml").rpartition("/")[2] for entry in listed if entry["kind"] == "schema"
+    }
 
 
 def test_a_mistake_is_shown_with_its_line_and_a_caret(schema: Path, run_pml: Pml) -> None:
