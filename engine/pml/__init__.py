@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from engine.pml.binding import ArgumentText, Bound, NewText, Part, RoleClose, RoleOpen, SchemaText, bind
 from engine.pml.diagnostics import CATALOGUE, Diagnostic, LineIndex, Severity, Span, has_errors, make
+from engine.pml.edits import Picks, read_picks, set_argument, set_pick
 from engine.pml.names import NAME, RESERVED, ROLES
+from engine.pml.page import PromptEditError
 from engine.pml.prompt import document_kind, parse_prompt
 from engine.pml.schema import parse_schema
 from engine.pml.tree import (
@@ -41,7 +43,9 @@ __all__ = [
     "Param",
     "Parsed",
     "Part",
+    "Picks",
     "Prompt",
+    "PromptEditError",
     "Role",
     "RoleClose",
     "RoleName",
@@ -59,4 +63,7 @@ __all__ = [
     "make",
     "parse_prompt",
     "parse_schema",
+    "read_picks",
+    "set_argument",
+    "set_pick",
 ]

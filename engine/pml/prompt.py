@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, cast
 from engine.pml.diagnostics import Reporter, Span, quote
 from engine.pml.dom import Attribute, Element
 from engine.pml.names import RESERVED, ROLES, SPACE_MODES
-from engine.pml.reader import read
+from engine.pml.reader import Document, read
 from engine.pml.spelling import Speller
 from engine.pml.tree import Argument, Import, Parsed, Prompt, Role, RoleName, Text
 from engine.pml.whitespace import Run, contents, preserves
@@ -40,10 +40,14 @@ def parse_prompt(source: str | bytes) -> Parsed[Prompt]:
         what the document says.
     """
     document = read(source)
-    tree = None
-    if document.root is not None:
-        tree = _PromptBuilder(document.text, document.report).build(document.root)
-    return Parsed(tree, document.report.finish(), document.text)
+    return Parsed(build_prompt(document), document.report.finish(), document.text)
+
+
+def build_prompt(document: Document) -> Prompt | None:
+    """The tree of a document that has been read; its further faults go to the document's reporter."""
+    if document.root is None:
+        return None
+    return _PromptBuilder(document.text, document.report).build(document.root)
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ class Speller:
 
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
         """The known name most like `name`, or None when none is near or the budget is spent."""
-        if len(name) > _MAX_LENGTH:
+        if len(name) > _MAX_LENGTH or self._budget <= 0:
             return None
         names = [candidate for candidate in dict.fromkeys(known) if len(candidate) <= _MAX_LENGTH]
         self._budget -= len(names)
