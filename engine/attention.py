@@ -243,10 +243,10 @@ class KeyValues:
                 columns[:, :hidden] = -torch.inf
             if hidden < count:
                 keys = placement.segment.keys[layer, :, placement.lo : placement.hi]
-                columns[:, hidden:] = torch.bmm(turned[index, :, hidden:], keys.transpose(1, 2))
+                torch.bmm(turned[index, :, hidden:], keys.transpose(1, 2), out=columns[:, hidden:])
             at += placement.tokens
         columns = scores[:, :, cached:]
-        columns.copy_(torch.bmm(packed, tail_keys[:, :visible].transpose(1, 2)))
+        torch.bmm(packed, tail_keys[:, :visible].transpose(1, 2), out=columns)
         if rows > 1:
             own = columns.view(kv_heads, rows, group, visible)[..., self.length + first :]
             future = torch.ones(rows, own.shape[-1], dtype=torch.bool, device=own.device).triu_(1)

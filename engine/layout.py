@@ -140,6 +140,7 @@ class _Builder:
     def build(self) -> SchemaLayout:
         if self.chat.bos is not None:
             self.pending.append(self.chat.bos)
+            self.position = 1
         turns = self.chat.turns(self.roles) if self.roles else None
         turn = 0
         for child in self.schema.children:

@@ -207,9 +207,14 @@ class _Planner:
         self.position += len(ids)
 
     def _new(self, kind: Kind, path: str, ids: list[int]) -> None:
-        if ids:
+        if not ids:
+            return
+        last = self.pieces[-1] if self.pieces else None
+        if last is not None and last.run is None and (last.kind, last.path) == (kind, path):
+            self.pieces[-1] = Piece(kind, path, last.start, (*last.token_ids, *ids))
+        else:
             self.pieces.append(Piece(kind, path, self.position, tuple(ids)))
-            self.position += len(ids)
+        self.position += len(ids)
 
     def _recompute_last(self) -> None:
         """The first token of the answer follows from the prompt's last, so that one is always computed."""

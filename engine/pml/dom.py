@@ -29,7 +29,10 @@ class Chars:
 
 @dataclass(slots=True, eq=False)
 class Element:
-    """An element: `open_span` covers its start tag, `tag_span` the tag's name in it; `closed` is False without an end tag."""
+    """An element: `open_span` covers its start tag, `tag_span` the tag's name in it.
+
+    `empty_tag` is True for `<a/>`, `closed` is False where the end tag is missing.
+    """
 
     tag: str
     tag_span: Span

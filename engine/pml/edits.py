@@ -1,9 +1,8 @@
 """The picker's side of a prompt: picks and arguments written into the source, and read back from it.
 
-The edits touch the smallest stretch of the source and keep free text, comments and layout. What an edit changes
-follows from the modules imported before: with `picks` for them, picking gives `picks` and the module and the
-modules round it, less what a union does not allow beside it; un-picking gives `picks` less the module and all
-inside it.
+The edits touch the smallest stretch of the source and keep free text, comments and layout. What is imported
+afterwards follows from what was before: picking adds the module and the modules round it, and takes away what
+a union does not allow beside them; un-picking takes away the module and all inside it.
 """
 
 from __future__ import annotations

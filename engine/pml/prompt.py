@@ -36,8 +36,8 @@ def parse_prompt(source: str | bytes) -> Parsed[Prompt]:
         source: The document, as text or as the bytes of a file.
 
     Returns:
-        The tree, made of whatever can be understood, and every diagnostic that needs no schema. Never raises on
-        what the document says.
+        The tree, made of whatever can be understood, and every diagnostic that needs no schema. Never raises
+        on what the document says.
     """
     document = read(source)
     return Parsed(build_prompt(document), document.report.finish(), document.text)
@@ -138,7 +138,10 @@ class _PromptBuilder:
             )
             return self._transparent(frame, element)
         if frame.kind == "role":
-            message = f"<{tag}> may not stand in <{frame.element.tag}>: roles come from the schema, and a role of a prompt holds text only; move the import out of it"
+            message = (
+                f"<{tag}> may not stand in <{frame.element.tag}>: a role of a prompt holds text only, and "
+                "modules bring their roles from the schema; move the import out of it"
+            )
             self._report.add("E206", message, element.tag_span)
             return None
         inner = self._frame(element, "import", frame.preserve)

@@ -1,6 +1,6 @@
 """Which modules of a schema a prompt imports, with which arguments, and where its own text belongs.
 
-`binding` turns the answer into the order in which the prompt is read; `edits` finds by it the elements to change.
+`binding` turns the answer into the order in which a prompt is read; `page` finds by it what to edit.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Resolution:
     """The imports of a prompt, resolved.
 
     Attributes:
-        picks: The imported modules by path, ancestors first, in the order of the prompt; the value is the element
-            that imports it, which for an ancestor that is not written may be a deeper one.
+        picks: The imported modules by path, ancestors first, in the order of the prompt; the value is the
+            element that imports it, which for an ancestor that is not written is a deeper one.
         arguments: The arguments by path and name; of an argument given twice, the first.
         sites: Every element that means a module, also one that may not stand where it does.
         before: Text of the prompt directly before a module, by its path.
@@ -181,14 +181,14 @@ class Resolver:
     def _check_schema(self) -> None:
         given, name = self._prompt.schema, self._schema.name
         if given is not None and name and given != name:
-            message = f"the prompt is for schema {quote(given)}, but the open schema is {quote(name)}; change one name"
+            message = f"the prompt is for schema {quote(given)}, the open one is {quote(name)}; change one name"
             self._report.add("E401", message, self._prompt.schema_span, name)
 
     def _role_too_early(self, role: Role, last: object) -> None:
         line = self._report.lines.line(last.name_span.start) if isinstance(last, Import) else 1
         message = (
-            f"<{role.role}> stands before the last import (line {line}): a role of a prompt is a new turn at its end; "
-            "move it below the imports"
+            f"<{role.role}> stands before the last import (line {line}), but a role of a prompt is a "
+            "new turn at its end; move it below the imports"
         )
         self._report.add("E409", message, Span(role.span.start, role.span.start + len(role.role) + 1))
 

@@ -1,7 +1,7 @@
-"""A tolerant XML scanner with exact spans: it reports every fault, recovers, and always gives a tree.
+"""A tolerant XML scanner with exact spans: it reports every fault, recovers, and gives a tree.
 
-It knows XML only, nothing of PML's elements. Time is linear in the text, and nothing recurses, so the depth of a
-document costs no stack.
+It knows XML only, nothing of PML's elements. Time is linear in the text, and nothing recurses, so the depth
+of a document costs no stack.
 """
 
 from __future__ import annotations
@@ -130,9 +130,8 @@ class Scanner:
         element = Element(tag, tag_span, tag_span, tag_span)
         end, finished = self._attributes(element, opening.end())
         element.open_span = element.span = Span(start, end)
-        if len(self._stack) == 1:
-            if self._rooted:
-                self._report_outside(tag_span, f"<{tag}>")
+        if len(self._stack) == 1 and self._rooted:
+            self._report_outside(tag_span, f"<{tag}>")
         if not finished:
             message = f"the tag <{tag}> is not finished; its '>' is missing"
             self._report.add("E104", message, element.open_span, ">")
@@ -183,16 +182,16 @@ class Scanner:
                     else "</> closes nothing; remove it"
                 )
                 self._report.add("E106", message, Span(mark, end), f"</{top}>" if top else "")
-            self._pop(mark, end, top)
+            self._pop(end, top)
             return end
         if top != tag and self._near(tag, top) and (self._open[tag] or not self._unfinished[tag]):
             message = f"</{tag}> does not match <{top}>, which is open here; write both the same"
             self._report.add("E106", message, Span(mark, end), f"</{top}>")
-            self._pop(mark, end, top)
+            self._pop(end, top)
         elif self._open[tag]:
             while self._stack[-1].tag != tag:
                 self._never_closed(mark, f"</{tag}> comes first")
-            self._pop(mark, end, tag)
+            self._pop(end, tag)
         elif self._unfinished[tag]:
             self._unfinished[tag] -= 1
         else:
@@ -212,7 +211,7 @@ class Scanner:
         """Whether an end tag looks like a misspelling of the open element's name, or the other way round."""
         return bool(top) and difflib.SequenceMatcher(None, tag[:64], top[:64]).ratio() >= 0.8
 
-    def _pop(self, inner_end: int, end: int, tag: str) -> None:
+    def _pop(self, end: int, tag: str) -> None:
         if len(self._stack) > 1:
             element = self._stack.pop()
             element.span = Span(element.span.start, end)
@@ -225,7 +224,7 @@ class Scanner:
         message = f"{label} is never closed ({why}); write </{element.tag}>"
         self._report.add("E105", message, element.open_span, f"</{element.tag}>")
         element.closed = False
-        self._pop(end, end, element.tag)
+        self._pop(end, element.tag)
 
     def _close_rest(self) -> None:
         while len(self._stack) > 1:
@@ -352,7 +351,7 @@ class Scanner:
             self._add(Chars("", Span(mark, end), "comment"))
             return max(end, mark + 4)
         dashes = self._text.find("--", mark + 4, stop + 1)
-        if 0 <= dashes:
+        if dashes >= 0:
             span = Span(dashes, dashes + 2)
             self._report.add("E114", "'--' may not stand inside a comment; remove one dash", span)
         self._add(Chars("", Span(mark, stop + 3), "comment"))

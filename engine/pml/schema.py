@@ -401,7 +401,8 @@ class _SchemaBuilder:
             clash = self._clash(schema, known)
             if clash is not None:
                 first, second = clash
-                message = f"no prompt imports both {quote(first)} and {quote(second)}, members of one union; keep one"
+                both = f"{quote(first)} and {quote(second)}"
+                message = f"{both} are members of one union, so no prompt imports both; keep one"
                 self._report.add("W606", message, span)
             elif len(set(scaffold.modules)) == 1 and known:
                 message = "a scaffold of one module changes nothing; name another, or remove it"

@@ -63,7 +63,7 @@ def _path_fault(src: str) -> str | None:
 
 
 def _read(target: Path, src: str) -> str | SourceFault:
-    # The path is resolved, so its last part is no link; O_NONBLOCK keeps a pipe from blocking before it is refused.
+    # The path is resolved, so its last part is no link; a pipe must not block before it is refused.
     flags = (
         os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     )

@@ -1,6 +1,6 @@
 """The syntax tree of schemas and prompts.
 
-Nodes are immutable. Their spans are left out of equality, so two documents that mean the same have equal trees.
+Nodes are immutable. Their spans are left out of equality, so documents that mean the same have equal trees.
 Comparing, hashing and printing never descend by recursion: a tree may be 256 elements deep.
 """
 
@@ -209,7 +209,8 @@ class SchemaIndex:
         by_name: Modules by name, each list in document order.
         union_of: The union round a member, by the member's path.
         container_of: The Schema, Role or Module directly round a module (unions skipped), by path.
-        members: The modules directly in a module (unions opened) by its path, "" for the schema (roles opened).
+        members: The modules directly in a module, by its path and their names; unions are opened. The path ""
+            is the schema, its roles opened.
         order: Place in document order, by path.
     """
 
@@ -287,7 +288,7 @@ class Prompt(_Branch):
     schema: str | None
     children: tuple[Import | Text | Role, ...]
     span: Span
-    schema_span: Span = Span(0, 0)
+    schema_span: Span = field(default_factory=lambda: Span(0, 0))
     lines: LineIndex = field(default_factory=LineIndex)
 
     def _own(self) -> tuple[Any, ...]:

@@ -1,17 +1,16 @@
 """The white-space rules of PML: from the characters of an element to its text runs.
 
-A *text run* is the text between two elements; a comment does not end it. Runs and the parameters between them form
-one *paragraph*, up to the next other element. A paragraph is dedented as a whole. Text that begins on the line of
-the tag before it has no indentation to judge by, so nothing is removed from the lines after it.
+A *text run* is the text between two elements; a comment does not end it. Runs and the parameters between them
+form one *paragraph*, up to the next other element. A paragraph is dedented as a whole. Text that begins on
+the line of the tag before it has no indentation to judge by, so nothing is removed from the lines after it.
 
-White space at either end of a run becomes one space, or nothing at the start and end of a container that trims
-(schema, role, prompt, argument). A run of white space alone is layout and is dropped, except between two
-parameters, where it becomes one space. With `xml:space="preserve"` everything stays.
+White space at either end of a run becomes one space, or nothing at the start and end of a container that
+trims (schema, role, prompt, argument). A run of white space alone is layout and is dropped, except between
+two parameters, where it becomes one space. With `xml:space="preserve"` everything stays.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -161,10 +160,16 @@ def _margin(items: list[_Raw | Element] | list[_Raw]) -> str:
             if not body and not (number == len(lines) and place < last):
                 continue
             indent = line[: len(line) - len(body)]
-            margin = indent if margin is None else os.path.commonprefix((margin, indent))
+            margin = indent if margin is None else _common(margin, indent)
             if not margin:
                 return ""
     return margin or ""
+
+
+def _common(left: str, right: str) -> str:
+    """The beginning that two strings have in common."""
+    length = next((at for at, pair in enumerate(zip(left, right, strict=False)) if pair[0] != pair[1]), None)
+    return left[: min(len(left), len(right)) if length is None else length]
 
 
 def _dedent(text: str, margin: str) -> str:

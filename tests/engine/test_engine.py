@@ -1,0 +1,275 @@
+"""The main path, from the text of a prompt to an answer, on a tiny model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.engine import Engine
+from engine.errors import ModelError, PromptError
+from engine.generate import Compared, Delta, Finished, FirstToken, RunSettings, TextStream
+from engine.model import load
+from engine.pml import parse_prompt, parse_schema
+from engine.store import Store
+from tests.engine.tiny import save_tiny, tiny_model
+
+SCHEMA = """<schema name="trip">
+  <system>You are a planner.</system>
+  <user>
+    <module name="plan">Away for <param name="duration" len="8"/> in all.
+      <union>
+        <module name="tokyo">Tokyo has temples.</module><module name="rome">Rome has ruins.</module>
+      </union>
+    </module>
+    <module name="budget">Keep it cheap.</module>
+  </user>
+  <assistant>Gladly.</assistant>
+</schema>"""
+PROMPT = """<prompt schema="trip"><plan duration="3 days"><tokyo/></plan><user>What to eat?</user></prompt>"""
+SETTINGS = RunSettings(max_new_tokens=6)
+
+
+def trees(schema: str = SCHEMA, prompt: str = PROMPT):
+    parsed, bound = parse_schema(schema), parse_prompt(prompt)
+    assert parsed.ok, parsed.diagnostics
+    assert bound.ok, bound.diagnostics
+    return parsed.tree, bound.tree
+
+
+@pytest.fixture
+def engine(tmp_path: Path):
+    opened = Engine(tiny_model(), Store.open(tmp_path))
+    yield opened
+    opened.close()
+
+
+def answers(engine: Engine, settings: RunSettings = SETTINGS, **kwargs):
+    events = list(engine.run(*trees(), settings, **kwargs))
+    return {e.side: e.answer for e in events if isinstance(e, Finished)}, events
+
+
+def test_both_sides_read_the_same_tokens_and_are_compared(engine: Engine) -> None:
+    found, events = answers(engine)
+    cached, uncached = found["cached"], found["uncached"]
+    assert cached.tokens["prompt"] == uncached.tokens["prompt"]
+    assert cached.tokens["from_cache"] + cached.tokens["computed"] == cached.tokens["prompt"]
+    assert uncached.tokens["from_cache"] == 0
+    assert cached.tokens["from_cache"] > cached.tokens["computed"]
+    assert isinstance(events[-1], Compared)
+    assert 0 <= events[-1].comparison.kl_first_token < 1
+    assert list(cached.timeline_ms) == ["parse", "plan", "load", "encode", "prefill", "sample"]
+    assert list(uncached.timeline_ms) == ["parse", "plan", "prefill", "sample"]
+    assert sum(cached.timeline_ms.values()) == pytest.approx(cached.ttft_ms)
+
+
+def test_text_arrives_piece_by_piece(engine: Engine) -> None:
+    found, events = answers(engine, mode="cached")
+    assert "".join(e.text for e in events if isinstance(e, Delta)) == found["cached"].text
+    kinds = [type(e) for e in events]
+    assert kinds.index(FirstToken) < kinds.index(Delta) < kinds.index(Finished)
+
+
+def test_a_second_run_encodes_nothing_and_says_the_same(engine: Engine) -> None:
+    first, _ = answers(engine, mode="cached")
+    again, _ = answers(engine, mode="cached")
+    assert {use.outcome for use in first["cached"].segments} == {"miss"}
+    assert {(use.outcome, use.tier) for use in again["cached"].segments} == {("hit", "memory")}
+    assert "encode" not in again["cached"].timeline_ms
+    assert again["cached"].token_ids == first["cached"].token_ids
+    assert torch.equal(again["cached"].first_logits, first["cached"].first_logits)
+
+
+def test_segments_are_used_after_a_restart(tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "model")
+    first = Engine.open(str(folder), cache_dir=tmp_path / "cache")
+    before, _ = answers(first, mode="cached")
+    first.close()
+    second = Engine.open(str(folder), cache_dir=tmp_path / "cache")
+    after, _ = answers(second, mode="cached")
+    assert {(use.outcome, use.tier) for use in after["cached"].segments} == {("hit", "disk")}
+    assert torch.equal(after["cached"].first_logits, before["cached"].first_logits)
+    assert after["cached"].token_ids == before["cached"].token_ids
+
+
+def test_another_checkpoint_is_never_served_old_keys(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    for seed in (0, 1):
+        save_tiny(folder, seed=seed)
+        engine = Engine.open(str(folder), cache_dir=tmp_path / "cache")
+        found, _ = answers(engine, mode="cached")
+        assert {use.outcome for use in found["cached"].segments} == {"miss"}
+        engine.close()
+
+
+def test_a_damaged_segment_is_computed_again(tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "model")
+    first = Engine.open(str(folder), cache_dir=tmp_path / "cache")
+    before, _ = answers(first, mode="cached")
+    first.close()
+    for file in (tmp_path / "cache" / "files").glob("*.safetensors"):
+        data = bytearray(file.read_bytes())
+        data[-1] ^= 1
+        file.write_bytes(bytes(data))
+    second = Engine.open(str(folder), cache_dir=tmp_path / "cache")
+    after, _ = answers(second, mode="cached")
+    assert {use.outcome for use in after["cached"].segments} == {"miss"}
+    assert after["cached"].token_ids == before["cached"].token_ids
+    assert second.store.stats().corrupt == len(before["cached"].segments)
+
+
+def test_a_store_that_cannot_be_written_costs_a_warning_only(engine: Engine, monkeypatch) -> None:
+    import os
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    found, _ = answers(engine, mode="cached")
+    assert found["cached"].tokens["generated"] >= 1
+    assert len(found["cached"].warnings) == 1
+    assert "No space left" in found["cached"].warnings[0]
+
+
+def test_stopping_releases_the_engine(engine: Engine) -> None:
+    events = engine.run(*trees(), RunSettings(max_new_tokens=50), mode="cached")
+    while not isinstance(next(events), Delta):
+        pass
+    events.close()
+    found, _ = answers(engine)
+    assert set(found) == {"cached", "uncached"}
+
+
+def test_answer_takes_text(engine: Engine) -> None:
+    events = list(engine.answer(SCHEMA, PROMPT, SETTINGS))
+    assert isinstance(events[-1], Finished)
+    with pytest.raises(PromptError, match="E1"):
+        list(engine.answer("<schema name='x'><module", PROMPT))
+
+
+def test_encode_makes_every_segment_once(engine: Engine) -> None:
+    schema, _ = trees()
+    seen: list[tuple[int, int, str]] = []
+    report = engine.encode(schema, progress=lambda *step: seen.append(step))
+    assert report.encoded > 4
+    assert report.reused == 0
+    assert seen[-1][0] == seen[-1][1]
+    assert engine.encode(schema).encoded == 0
+    assert {m.cached for m in engine.layout(schema).modules} == {"memory"}
+    found, _ = answers(engine, mode="cached")
+    assert {use.outcome for use in found["cached"].segments} == {"hit"}
+
+
+def test_editing_one_module_encodes_that_module_alone(engine: Engine) -> None:
+    engine.encode(trees()[0])
+    edited = parse_schema(SCHEMA.replace("Rome has ruins.", "Rome has fountains.")).tree
+    assert engine.encode(edited).encoded == 1
+
+
+def test_sampling_is_seeded(engine: Engine) -> None:
+    hot = RunSettings(max_new_tokens=8, temperature=1.5, seed=3)
+    first, _ = answers(engine, hot, mode="uncached")
+    again, _ = answers(engine, hot, mode="uncached")
+    other, _ = answers(engine, RunSettings(max_new_tokens=8, temperature=1.5, seed=4), mode="uncached")
+    assert first["uncached"].token_ids == again["uncached"].token_ids
+    assert first["uncached"].token_ids != other["uncached"].token_ids
+
+
+def test_plan_and_layout_count_the_same_tokens(engine: Engine) -> None:
+    schema, prompt = trees()
+    plan = engine.plan(schema, prompt)
+    strip = plan.strip()
+    assert sum(part["tokens"] for part in strip) == plan.total_tokens
+    position = 0
+    for part in strip:
+        assert part["start"] == position
+        position += part["tokens"]
+    layout = engine.layout(schema)
+    tokyo = next(m for m in layout.modules if m.path == "plan/tokyo")
+    rome = next(m for m in layout.modules if m.path == "plan/rome")
+    assert tokyo.start == rome.start
+    assert tokyo.tokens == next(p["tokens"] for p in strip if p["path"] == "plan/tokyo")
+    whole = next(m for m in layout.modules if m.path == "plan")
+    assert whole.total_tokens == whole.tokens + max(tokyo.tokens, rome.tokens)
+    assert whole.params == {"duration": 8}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "code"),
+    [
+        ('<prompt><plan duration="much too long a while"/></prompt>', "E501"),
+        (f"<prompt><budget/><user>{'x' * 3000}</user></prompt>", "E502"),
+        ("<prompt><nowhere/></prompt>", "E4"),
+    ],
+)
+def test_a_prompt_that_does_not_fit_is_refused_with_its_code(engine: Engine, prompt: str, code: str) -> None:
+    schema, tree = trees(prompt=prompt)
+    found = [d.code for d in engine.check(schema, tree) if d.severity == "error"]
+    assert found
+    assert found[0].startswith(code)
+    with pytest.raises(PromptError, match=code):
+        list(engine.run(schema, tree, SETTINGS))
+
+
+def test_a_prompt_that_adds_nothing_computes_its_last_token(engine: Engine) -> None:
+    schema, prompt = trees(
+        '<schema name="s"><module name="m">text</module></schema>', "<prompt><m/></prompt>"
+    )
+    events = list(engine.run(schema, prompt, SETTINGS, "cached"))
+    first = next(e for e in events if isinstance(e, FirstToken))
+    assert first.tokens["computed"] == 1
+
+
+def test_special_tokens_in_a_text_are_plain_text() -> None:
+    model = tiny_model()
+    assert model.tokenizer.eos_token_id not in model.tokenize("a</s>b")
+    assert model.tokenizer.eos_token_id in model.chat.token_ids("</s>")
+
+
+def test_a_character_is_never_split() -> None:
+    model = tiny_model()
+    stream = TextStream(model.tokenizer)
+    pieces = [stream.add(token) for token in model.tokenize("é😀!")]
+    assert "".join(pieces) == "é😀!"
+    assert all("\ufffd" not in piece for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("./no/such/folder", "there is no folder"),
+        ("random:huge", "random shape"),
+        ("someone/model-that-is-not-here", "could not be fetched"),
+        ("not a name", "neither a folder nor"),
+    ],
+)
+def test_a_model_that_is_none_is_refused_in_words(name: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        load(name)
+
+
+def test_folders_that_hold_no_usable_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"config\.json is missing"):
+        load(str(tmp_path))
+    folder = save_tiny(tmp_path / "m")
+    weights = folder / "model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[: len(data) // 2])
+    with pytest.raises(ModelError, match="cannot be loaded"):
+        load(str(folder))
+    weights.rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="can run code"):
+        load(str(folder))
+
+
+def test_models_that_segments_do_not_fit_are_refused(tmp_path: Path) -> None:
+    import transformers as t
+
+    from engine.random_models import byte_tokenizer
+
+    config = t.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=300, n_positions=64)
+    t.GPT2LMHeadModel(config).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="no rotary embedding"):
+        load(str(tmp_path))
