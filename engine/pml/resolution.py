@@ -181,7 +181,7 @@ class Resolver:
     def _check_schema(self) -> None:
         given, name = self._prompt.schema, self._schema.name
         if given is not None and name and given != name:
-            message = f"the prompt is for schema {quote(given)}, the open one is {quote(name)}; change one name"
+            message = f"the prompt is for schema {quote(given)}, but {quote(name)} is open; change one name"
             self._report.add("E401", message, self._prompt.schema_span, name)
 
     def _role_too_early(self, role: Role, last: object) -> None:

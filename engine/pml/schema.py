@@ -61,6 +61,7 @@ class _Frame:
     params: dict[str, Span]
     builds: bool = True
     members: int = 0
+    unread: bool = False
 
 
 class _SchemaBuilder:
@@ -209,6 +210,7 @@ class _SchemaBuilder:
         frame.items = iter(())
         content = read_source(src.value, self._base)
         if isinstance(content, SourceFault):
+            frame.unread = True
             self._report.add(content.code, content.message, src.value_span)
         elif content:
             frame.children.append(Text(content, src.value_span))
@@ -220,7 +222,7 @@ class _SchemaBuilder:
         if frame.kind == "union":
             return self._finish_union(frame)
         name, cache, src = element.get("name"), element.get("cache"), element.get("src")
-        if not children and src is None:
+        if not children and not frame.unread:
             message = f"module {quote(frame.path)} is empty; write its text, or remove it"
             self._report.add("W603", message, element.open_span)
         self._check_repeated(frame)

@@ -108,6 +108,7 @@ def _join(pieces: list[Chars], preserve: bool) -> _Raw:
             stripped = part.lstrip(" \t")
             if blank_line and stripped.startswith("\n"):
                 part = stripped[1:]
+                parts[-1] = parts[-1].rstrip(" \t")
             elif spaced:
                 part = stripped
         after_comment = False
