@@ -105,10 +105,16 @@ def progress_bar() -> Iterator[Progress]:
     def report(done: int, total: int, what: str) -> None:
         nonlocal bar
         if bar is None:
-            bar = tqdm(file=sys.stderr, leave=False, dynamic_ncols=True, bar_format=_BAR)
-        bar.total, bar.n = total, done
-        bar.set_description_str(printable(what), refresh=False)
-        bar.refresh()
+            bar = tqdm(
+                desc=printable(what),
+                total=total,
+                file=sys.stderr,
+                leave=False,
+                dynamic_ncols=True,
+                bar_format=_BAR,
+            )
+        bar.n = done
+        bar.set_description_str(printable(what))
         if done >= total:
             bar.close()
             bar = None

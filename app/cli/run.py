@@ -160,7 +160,8 @@ def _summary(outcome: Outcome) -> str:
     lines = [table(["", *sides], figures), ""]
     lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]
     if outcome.comparison:
-        lines.append(_verdict(outcome.comparison))
+        encode_ms = answers["cached"]["timeline_ms"].get("encode", 0.0)
+        lines.append(_verdict(outcome.comparison, encode_ms))
     return "\n".join(lines)
 
 
@@ -172,10 +173,13 @@ def _timeline(parts: Mapping[str, float]) -> str:
     return ", ".join(f"{part} {milliseconds(value)}" for part, value in parts.items())
 
 
-def _verdict(comparison: Mapping[str, Any]) -> str:
+def _verdict(comparison: Mapping[str, Any], encode_ms: float) -> str:
+    speedup = comparison["ttft_speedup"]
+    speed = f"{speedup:.1f} times faster" if speedup >= 1 else f"{1 / speedup:.1f} times slower"
+    spared = f" ({milliseconds(encode_ms)} of it encoding, which the next run is spared)" if encode_ms else ""
     agrees = "agrees" if comparison["first_token_agrees"] else "differs"
     same = "the texts are the same" if comparison["same_text"] else "the texts differ"
     return (
-        f"{comparison['ttft_speedup']:.1f} times faster to the first token; it {agrees} "
+        f"Cached is {speed} to the first token{spared}; the likeliest first token {agrees} "
         f"(KL {comparison['kl_first_token']:.3g}); {same}."
     )

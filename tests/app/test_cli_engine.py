@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -157,8 +158,12 @@ def test_a_run_for_people(run_pml: Callable[..., SimpleNamespace]) -> None:
     for words in ("time to first token", "prompt tokens", "from cache", "computed", "generated"):
         assert sum(line.startswith(words) for line in lines) == 1, words
     assert [line.split(",")[0] for line in lines if "first token after" in line] == ["cached", "uncached"]
-    assert "times faster to the first token" in lines[-1]
+    assert re.match(
+        r"Cached is [\d.]+ times (faster|slower) to the first token \([\d.]+ m?s of it", lines[-1]
+    )
     assert "KL" in lines[-1]
+    again = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4").out
+    assert re.match(r"Cached is [\d.]+ times (faster|slower) to the first token;", again.splitlines()[-1])
 
 
 def test_segments_outlive_the_process(place: Path) -> None:
