@@ -17,7 +17,7 @@ DESCRIPTIONS: tuple[tuple[str, str, str], ...] = (
     (
         "personalization",
         "Personalization",
-        "A learner described by six traits, each chosen from a few. The learning plan follows what was picked.",
+        "A learner described by six traits, each chosen from a few. The plan follows what was picked.",
     ),
     (
         "code-generation",
@@ -54,6 +54,12 @@ class Sample:
 def samples() -> tuple[Sample, ...]:
     """The bundled samples, in the order in which they are offered."""
     return tuple(
-        Sample(name, title, description, FOLDER / f"{name}.pml", tuple(sorted(FOLDER.glob(f"{name}.prompt.*.pml"))))
+        Sample(
+            name,
+            title,
+            description,
+            FOLDER / f"{name}.pml",
+            tuple(sorted(FOLDER.glob(f"{name}.prompt.*.pml"))),
+        )
         for name, title, description in DESCRIPTIONS
     )

@@ -1,9 +1,9 @@
 """Seeded training examples, and how they become rows of tokens with masks and positions.
 
-Every piece is tokenised alone, as the engine does it. A row holds several examples; each example is one context
-followed by branches (a question and its answer) that do not see each other. Three masks are drawn: plain (all of
-the context is causal), blocked (a module sees only the anonymous text and its parents' text before it, and nothing
-but new text sees an argument), and either with random gaps between the positions of pieces.
+Every piece is tokenised alone, as the engine does it. A row holds several examples; each example is one
+context followed by branches (a question and its answer) that do not see each other. The mask of a context is
+plain (all of it is causal) or blocked (a module sees only the anonymous text and its parents' text before it,
+and nothing but new text sees an argument), and either may have random gaps between the positions of pieces.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def spaced(pieces: list[Piece]) -> list[Piece]:
 
 @dataclass
 class Block:
-    """One tokenised example. `segments[i]` is the piece of token i, `sees[a][b]` whether piece a sees piece b."""
+    """One tokenised example: `segments[i]` is the piece of token i, `sees[a][b]` says that a sees b."""
 
     ids: list[int]
     positions: list[int]
@@ -70,7 +70,9 @@ class Block:
     sees: list[list[bool]]
 
 
-def block(example: Example, tokenizer: Tokenizer, r: random.Random, blocked: float, gaps: float, limit: int) -> Block | None:
+def block(
+    example: Example, tokenizer: Tokenizer, r: random.Random, blocked: float, gaps: float, limit: int
+) -> Block | None:
     """Tokenises an example under a drawn mask; None where the context alone is longer than `limit`."""
     ids, positions, weights, segments = [1], [0], [0.0], [0]
     kinds: list[tuple[str, str]] = [("anonymous", "")]
@@ -78,7 +80,7 @@ def block(example: Example, tokenizer: Tokenizer, r: random.Random, blocked: flo
     room = MAX_POSITIONS - 1200
     position = r.randint(0, room) if gap and r.random() < 0.2 else 1
     most = room // (2 * len(example.pieces)) if gap else 0
-    pieces = example.pieces if r.random() < 0.7 else spaced(example.pieces)
+    pieces = example.pieces if r.random() < 0.9 else spaced(example.pieces)
     for piece in pieces:
         tokens = tokenizer.encode(piece.text, add_special_tokens=False).ids
         if most and piece.kind == "module" and position < room:
@@ -93,7 +95,11 @@ def block(example: Example, tokenizer: Tokenizer, r: random.Random, blocked: flo
         return None
     context = len(kinds)
     for turn in example.turns:
-        question = [i for t in question_pieces(example, turn.question) for i in tokenizer.encode(t, add_special_tokens=False).ids]
+        question = [
+            i
+            for t in question_pieces(example, turn.question)
+            for i in tokenizer.encode(t, add_special_tokens=False).ids
+        ]
         answer = tokenizer.encode(turn.answer + END, add_special_tokens=False).ids
         if len(ids) + len(question) + len(answer) > limit:
             continue
@@ -104,7 +110,13 @@ def block(example: Example, tokenizer: Tokenizer, r: random.Random, blocked: flo
         segments += [len(kinds) - 1] * (len(question) + len(answer))
     if len(kinds) == context:
         return None
-    return Block(ids, positions, weights, segments, [[_sees(kinds, a, b, isolate) for b in range(len(kinds))] for a in range(len(kinds))])
+    return Block(
+        ids,
+        positions,
+        weights,
+        segments,
+        [[_sees(kinds, a, b, isolate) for b in range(len(kinds))] for a in range(len(kinds))],
+    )
 
 
 def _sees(kinds: list[tuple[str, str]], a: int, b: int, isolate: bool) -> bool:
@@ -124,7 +136,7 @@ def _sees(kinds: list[tuple[str, str]], a: int, b: int, isolate: bool) -> bool:
 
 @dataclass
 class Batch:
-    """Rows of tokens. Shapes: ids, positions, weights [B, L]; mask bool [B, 1, L, L], true where a row may look."""
+    """Rows of tokens: ids, positions, weights [B, L]; mask bool [B, 1, L, L], true where a row may look."""
 
     ids: torch.Tensor
     positions: torch.Tensor
@@ -134,7 +146,10 @@ class Batch:
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the curriculum: row length, rows, weights of example sizes 0..3, shares of blocked masks and gaps."""
+    """A step of the curriculum.
+
+    `sizes` weighs the example sizes 0..3; `blocked` and `gaps` are shares of the contexts.
+    """
 
     length: int
     rows: int
@@ -151,7 +166,9 @@ def batch(stage: Stage, tokenizer: Tokenizer, r: random.Random) -> Batch:
     misses = 0
     while misses < 6:
         size = r.choices(range(4), stage.sizes)[0]
-        made = block(draw(r, size, r.randint(*stage.turns)), tokenizer, r, stage.blocked, stage.gaps, stage.length)
+        made = block(
+            draw(r, size, r.randint(*stage.turns)), tokenizer, r, stage.blocked, stage.gaps, stage.length
+        )
         if made is None:
             continue
         fitting = [i for i in range(stage.rows) if used[i] + len(made.ids) <= stage.length]

@@ -2,7 +2,7 @@
 
     python -m training.train --tokenizer assets/demo_model --run training/runs/demo --until 2025-01-31T18:00
 
-Resumes from the run's checkpoint if there is one. Waits while the pause file exists. Exports to `<run>/export`.
+Resumes from the run's checkpoint, waits while the pause file exists, exports to `<run>/export`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import logging
 import math
-import os
 import random
 import time
 from datetime import datetime
@@ -27,10 +26,11 @@ log = logging.getLogger("training")
 
 # (share of the time at which the stage ends, stage): short contexts first, or nothing is learned in an hour
 STAGES: tuple[tuple[float, Stage], ...] = (
-    (0.22, Stage(192, 32, (1.0, 0.0, 0.0, 0.0), (2, 5), 0.2, 0.0)),
-    (0.52, Stage(384, 16, (0.3, 0.7, 0.0, 0.0), (3, 6), 0.4, 0.1)),
-    (0.85, Stage(768, 8, (0.15, 0.3, 0.55, 0.0), (3, 6), 0.4, 0.3)),
-    (9.99, Stage(1536, 4, (0.1, 0.2, 0.4, 0.3), (3, 6), 0.4, 0.3)),
+    (0.13, Stage(192, 32, (1.0, 0.0, 0.0, 0.0), (2, 5), 0.2, 0.0)),
+    (0.25, Stage(384, 16, (0.3, 0.7, 0.0, 0.0), (3, 6), 0.4, 0.1)),
+    (0.55, Stage(768, 8, (0.15, 0.3, 0.55, 0.0), (3, 6), 0.4, 0.3)),
+    (0.88, Stage(1536, 4, (0.1, 0.2, 0.4, 0.3), (3, 6), 0.4, 0.3)),
+    (9.99, Stage(2304, 3, (0.1, 0.1, 0.3, 0.5), (3, 6), 0.4, 0.2)),
 )
 PEAK_MATRICES, PEAK_REST, FLOOR, WARM_UP = 3e-3, 2e-3, 0.03, 60
 CONTEXT_SHARE = 0.2
@@ -49,7 +49,7 @@ def new_model(vocabulary: int) -> LlamaForCausalLM:
             num_key_value_heads=2,
             intermediate_size=704,
             max_position_embeddings=4096,
-            rope_theta=10000.0,
+            rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
             tie_word_embeddings=True,
             bos_token_id=1,
             eos_token_id=4,
@@ -69,12 +69,18 @@ def rate_at(step: int, done: float) -> float:
     return min(1.0, (step + 1) / WARM_UP) * (FLOOR + (1 - FLOOR) * cosine)
 
 
-def losses(model: LlamaForCausalLM, body: torch.nn.Module, drawn: Batch, generator: torch.Generator) -> tuple[torch.Tensor, float, float]:
+def losses(
+    model: LlamaForCausalLM, body: torch.nn.Module, drawn: Batch, generator: torch.Generator
+) -> tuple[torch.Tensor, float, float]:
     """Weighted loss, and the answers' loss and token accuracy. The head runs only where a token counts."""
     weights = drawn.weights[:, 1:].reshape(-1)
-    kept = (weights == 1.0) | ((weights > 0) & (torch.rand(weights.shape, generator=generator) < CONTEXT_SHARE))
+    kept = (weights == 1.0) | (
+        (weights > 0) & (torch.rand(weights.shape, generator=generator) < CONTEXT_SHARE)
+    )
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        hidden = body(input_ids=drawn.ids, attention_mask=drawn.mask, position_ids=drawn.positions, use_cache=False)[0]
+        hidden = body(
+            input_ids=drawn.ids, attention_mask=drawn.mask, position_ids=drawn.positions, use_cache=False
+        )[0]
         logits = model.lm_head(hidden[:, :-1].reshape(-1, hidden.shape[-1])[kept])  # [kept, vocabulary]
     target, weight = drawn.ids[:, 1:].reshape(-1)[kept], weights[kept]
     each = functional.cross_entropy(logits.float(), target, reduction="none")
@@ -94,7 +100,10 @@ def export(model: LlamaForCausalLM, tokenizer: Path, folder: Path) -> None:
 
 
 def new_optimizers(model: LlamaForCausalLM) -> tuple[torch.optim.Optimizer, torch.optim.Optimizer]:
-    """Muon for the matrices within layers (a quarter fewer steps than AdamW alone to the same loss), AdamW for the rest."""
+    """Muon for the matrices within layers, AdamW for the rest.
+
+    In a trial of 100 steps Muon came to an answer loss of 2.52, AdamW alone to 2.91.
+    """
     matrices = [p for n, p in model.named_parameters() if p.dim() > 1 and "embed" not in n]
     rest = [p for n, p in model.named_parameters() if p.dim() <= 1 or "embed" in n]
     return (
@@ -103,7 +112,13 @@ def new_optimizers(model: LlamaForCausalLM) -> tuple[torch.optim.Optimizer, torc
     )
 
 
-def state_of(model: LlamaForCausalLM, optimizers: tuple[torch.optim.Optimizer, ...], step: int, tokens: int, start: float) -> dict[str, object]:
+def state_of(
+    model: LlamaForCausalLM,
+    optimizers: tuple[torch.optim.Optimizer, ...],
+    step: int,
+    tokens: int,
+    start: float,
+) -> dict[str, object]:
     """Everything a run needs to go on."""
     states = [o.state_dict() for o in optimizers]
     return {"model": model.state_dict(), "optimizers": states, "step": step, "tokens": tokens, "start": start}
@@ -113,7 +128,7 @@ def save(path: Path, state: dict[str, object]) -> None:
     """Writes a checkpoint so that an interruption leaves the previous one."""
     part = path.with_suffix(".part")
     torch.save(state, part)
-    os.replace(part, path)
+    part.replace(path)
 
 
 def train(tokenizer_folder: Path, run: Path, until: float, pause: Path, compiled: bool) -> None:
@@ -159,8 +174,17 @@ def train(tokenizer_folder: Path, run: Path, until: float, pause: Path, compiled
         now = time.time()
         if now - logged > 20:
             log.info(
-                "step %d, %.3f of the time, length %d, %.1fM tokens, loss %.3f, answers %.3f, accuracy %.3f, draw %.0fs, step %.0fs",
-                step, done, stage.length, tokens / 1e6, float(loss.detach()), answer, accuracy, spent["draw"], spent["step"],
+                "step %d, %.3f of the time, length %d, %.1fM tokens, loss %.3f, answers %.3f, accuracy %.3f, "
+                "draw %.0fs, step %.0fs",
+                step,
+                done,
+                stage.length,
+                tokens / 1e6,
+                float(loss.detach()),
+                answer,
+                accuracy,
+                spent["draw"],
+                spent["step"],
             )
             logged = now
         if now - saved > 60:
@@ -176,11 +200,20 @@ def train(tokenizer_folder: Path, run: Path, until: float, pause: Path, compiled
 
 def main() -> None:
     """Reads the arguments and trains."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokenizer", type=Path, required=True, help="folder with tokenizer.json")
     parser.add_argument("--run", type=Path, required=True, help="folder for checkpoint and export")
-    parser.add_argument("--until", type=datetime.fromisoformat, required=True, help="local time at which to stop, ISO 8601")
-    parser.add_argument("--pause", type=Path, default=Path("/tmp/pause_training"), help="training waits while this file exists")
+    parser.add_argument(
+        "--until", type=datetime.fromisoformat, required=True, help="local time at which to stop, ISO 8601"
+    )
+    parser.add_argument(
+        "--pause",
+        type=Path,
+        default=Path("/tmp/pause_training"),
+        help="training waits while this file exists",
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--compile", action="store_true", help="compile the model (needs a C++ compiler)")
     given = parser.parse_args()

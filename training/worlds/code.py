@@ -5,29 +5,20 @@ from __future__ import annotations
 import random
 
 from training.worlds.example import Example, Turn, joined
-from training.worlds.words import NOUNS, VERBS, invented
+from training.worlds.tables import tables
+from training.worlds.words import ADJECTIVES, NOUNS, TIMES, VERBS, filler, invented
 
-THINGS = (
-    "unit map player game database board engine sensor robot queue ticket parser timer wallet camera shelf order customer planet rocket "
-    "bridge tower garden recipe deck card dice clock mixer signal buffer router report invoice catalog library editor printer scanner"
-).split()
-ACTIONS = (
-    "move draw attack heal load save open close start stop reset update render add remove find count list print send receive connect "
-    "play pause shuffle sort build repair climb fly land scan parse run tick score join leave describe paint grow cook serve"
-).split()
-FIELDS = "name size level speed health width height colour weight price title owner score path items limit count power age label".split()
-SYSTEM = (
-    "You are a programmer. Use the source files.|You write short Python programs from the classes in the files.|You are an assistant for code. Answer "
-    "with a main that uses the classes.|You complete a program. Read the files first."
-).split("|")
-LEADS = "These are the source files.|Here is the program so far.|The files of the project follow.|Read these files.".split("|")
-ACKNOWLEDGEMENTS = "I have read the files.|I have read the code. What shall I write?|I know the classes now.".split("|")
-QUESTIONS = (
-    "Write a main that uses {c}.|Write a main with {c}.|Write a short program that uses {c}.|Create a main that uses {c}.|Give me a main for {c}."
-).split("|")
-CALLS = "Which file has the class {k}?|Where is the class {k}?|In which file is {k}?".split("|")
-LISTS = "Which methods does {k} have?|What can {k} do?|List the methods of {k}.".split("|")
-DOCS = "Keeps the {f} and the {g}.|A {n} with a {f}.|Part of the project.|Knows its {f}.|Holds everything about the {n}.".split("|")
+TABLES = tables("code")
+THINGS = TABLES["things"]
+ACTIONS = TABLES["actions"]
+FIELDS = TABLES["fields"]
+SYSTEM = TABLES["system"]
+LEADS = TABLES["leads"]
+ACKNOWLEDGEMENTS = TABLES["acknowledgements"]
+QUESTIONS = TABLES["questions"]
+CALLS = TABLES["calls"]
+LISTS = TABLES["lists"]
+DOCS = TABLES["docs"]
 
 
 def default(r: random.Random) -> str:
@@ -37,19 +28,53 @@ def default(r: random.Random) -> str:
 
 def body(r: random.Random, fields: list[str], size: int) -> list[str]:
     """The statements of a method."""
-    f = r.choice(fields)
+    f, g, word = r.choice(fields), r.choice(fields), r.choice(NOUNS)
     choices = [
         [f"return self.{f}"],
-        [f"self.{f} = {f}_value" if r.random() < 0.2 else f"self.{f} = {default(r)}"],
+        [f"self.{f} = {default(r)}"],
         [f"print(self.{f})"],
-        [f"if self.{f}:", f"    return self.{r.choice(fields)}", "return None"],
+        [f"if self.{f}:", f"    return self.{g}", "return None"],
         [f"for item in self.{f}:", "    print(item)"],
         [f"self.{f} += {r.randint(1, 9)}", f"return self.{f}"],
     ]
-    lines = list(r.choice(choices))
-    if size > 1 and r.random() < 0.4:
-        lines.insert(0, f'"""{r.choice(VERBS).capitalize()} the {r.choice(NOUNS)}."""')
-    return lines
+    if size > 1:
+        choices += [
+            [f"found = [item for item in self.{f} if item.{g}]", "return found"],
+            [
+                f"if self.{f} is None or self.{g} < {r.randint(0, 99)}:",
+                f"    self.{g} = {default(r)}",
+                f"return len(self.{f})",
+            ],
+            [f"{word} = min(self.{f}, {r.randint(1, 9)})", f"self.{g} -= {word}", f"return {word}"],
+            [
+                f"for {word} in range(self.{f}):",
+                f"    self.{g} += {word}",
+                f"    if {word} > {r.randint(1, 9)}:",
+                "        return True",
+                "return False",
+            ],
+            [f'return f"{{self.{f}}} {r.choice(VERBS)} {{self.{g}}}"'],
+            [f"self.{f}.append({word})", f"return len(self.{f})"],
+            [f"with open(self.{f}) as file:", f"    self.{g} = json.load(file)"],
+            [f"return max((item.{f} for item in self.{g}), default=0)"],
+            [f'self.{f}[{word}] = {{"{g}": {r.choice(NOUNS)}}}', f"self.{g} = set()"],
+        ]
+    return list(r.choice(choices))
+
+
+def method_lines(r: random.Random, name: str, fields: list[str], size: int) -> list[str]:
+    """A method with its statements, and a docstring at times."""
+    more = "".join(
+        f", {n}{r.choice(['', '=0', '=None', '=1'])}"
+        for n in r.sample(NOUNS, r.choice([0, 0, 1, 2]) if size else 0)
+    )
+    lines = [f"    def {name}(self{more}):"]
+    if size and r.random() < 0.4:
+        lines.append(
+            f'        """{r.choice(VERBS).capitalize()} the {r.choice(ADJECTIVES)} '
+            f'{r.choice(NOUNS)} {r.choice(TIMES)}."""'
+        )
+    return lines + [f"        {line}" for line in body(r, fields, size)]
 
 
 def source(r: random.Random, stem: str, name: str, methods: list[str], size: int) -> str:
@@ -58,17 +83,19 @@ def source(r: random.Random, stem: str, name: str, methods: list[str], size: int
     lines = [f"# {stem}.py"]
     if size and r.random() < 0.3:
         lines.append(f"import {r.choice(['math', 'random', 'json', 'time'])}")
-    lines += ["", f"class {name}:"] if r.random() < 0.5 else [f"class {name}:"]
-    if r.random() < 0.5:
-        doc = r.choice(DOCS).format(f=fields[0], g=fields[-1], n=stem)
-        lines.append(f'    """{doc}"""')
+    lines += ["", f"class {name}:"] if r.random() < 0.6 else [f"class {name}:"]
+    loose = r.random() < 0.6
+    if r.random() < 0.6:
+        doc = r.choice(DOCS).format(f=fields[0], g=fields[-1], n=stem) if r.random() < 0.5 else filler(r)
+        lines += [f'    """{doc}"""', ""] if loose else [f'    """{doc}"""']
     lines.append(f"    def __init__(self, {', '.join(f'{f}={default(r)}' for f in fields)}):")
     lines += [f"        self.{f} = {f}" for f in fields]
+    if size and r.random() < 0.5:
+        lines.append(f"        self.{r.choice(NOUNS)} = {r.choice(['0', '[]', 'set()', 'None', '{}'])}")
     for method in methods:
-        if r.random() < 0.6:
+        if loose:
             lines.append("")
-        lines.append(f"    def {method}(self):")
-        lines += [f"        {line}" for line in body(r, fields, size)]
+        lines += method_lines(r, method, fields, size)
     return "\n".join(lines)
 
 
@@ -96,7 +123,7 @@ def code(r: random.Random, size: int, turns: int) -> Example:
     classes: list[tuple[str, str, list[str]]] = []
     for stem in stems:
         name = stem.capitalize()
-        methods = r.sample(ACTIONS, (1, r.randint(1, 2), r.randint(2, 3), r.randint(2, 6))[size])
+        methods = r.sample(ACTIONS, (1, r.randint(1, 2), r.randint(2, 3), r.randint(3, 6))[size])
         if r.random() < 0.3:
             methods[0] = f"{methods[0]}_{r.choice(FIELDS)}"
         example.module(source(r, stem, name, methods, size), f"{stem}.py")
@@ -113,11 +140,17 @@ def code(r: random.Random, size: int, turns: int) -> Example:
         kind = r.random()
         if kind < 0.7:
             picked = r.sample(classes, min(len(classes), r.choice([1, 1, 2, 2, 3])))
-            example.turns.append(Turn(r.choice(QUESTIONS).format(c=joined([n for _, n, _ in picked])), main_of(picked), "main"))
+            example.turns.append(
+                Turn(r.choice(QUESTIONS).format(c=joined([n for _, n, _ in picked])), main_of(picked), "main")
+            )
         elif kind < 0.85:
             stem, name, _ = r.choice(classes)
-            example.turns.append(Turn(r.choice(CALLS).format(k=name), f"The class {name} is in {stem}.py.", "file"))
+            example.turns.append(
+                Turn(r.choice(CALLS).format(k=name), f"The class {name} is in {stem}.py.", "file")
+            )
         else:
             _, name, methods = r.choice(classes)
-            example.turns.append(Turn(r.choice(LISTS).format(k=name), f"{name} has the methods {joined(methods)}.", "methods"))
+            example.turns.append(
+                Turn(r.choice(LISTS).format(k=name), f"{name} has the methods {joined(methods)}.", "methods")
+            )
     return example

@@ -6,18 +6,22 @@ import random
 from collections.abc import Callable
 
 from training.worlds.example import Example, Turn, mixed, paragraph
+from training.worlds.tables import tables
 from training.worlds.words import MONTHS, filler, invented, person
 
 Maker = Callable[[random.Random], str]
-JOBS = "baker pilot nurse sculptor geologist violinist lawyer chemist farmer editor welder teacher surgeon dancer judge plumber sailor architect potter translator".split()
-PETS = "parrot cat dog turtle hamster rabbit ferret goose pony canary".split()
-COLOURS = "red blue green grey amber violet white black silver brown".split()
-DISHES = "noodles dumplings figs olives waffles lentils plums curry pancakes soup rice cheese".split()
-HOBBIES = "chess fishing sailing knitting climbing gardening fencing rowing painting skating cycling archery".split()
-INSTRUMENTS = "violin flute cello piano trumpet harp drum guitar oboe accordion".split()
-LANGUAGES = "Spanish Greek Arabic Japanese Swahili Polish Hindi Turkish Danish Korean".split()
-GOODS = "lamps kites clocks boats gloves bicycles kettles radios carpets bells umbrellas telescopes pumps ladders tents paint".split()
-FAMED = "cheese glass pottery honey bells lace apples salt paper wool".split()
+TABLES = tables("documents")
+JOBS = TABLES["jobs"]
+DEVICES = TABLES["devices"]
+BUILDINGS = TABLES["buildings"]
+PETS = TABLES["pets"]
+COLOURS = TABLES["colours"]
+DISHES = TABLES["dishes"]
+HOBBIES = TABLES["hobbies"]
+INSTRUMENTS = TABLES["instruments"]
+LANGUAGES = TABLES["languages"]
+GOODS = TABLES["goods"]
+FAMED = TABLES["famed"]
 
 
 def year(r: random.Random) -> str:
@@ -47,12 +51,12 @@ def company_name(r: random.Random) -> str:
 
 def device_name(r: random.Random) -> str:
     """A product with a model number."""
-    return f"the {invented(r)} {r.choice(['lamp', 'kettle', 'radio', 'clock', 'pump', 'camera', 'drill', 'stove'])}"
+    return f"the {invented(r)} {r.choice(DEVICES)}"
 
 
 def building_name(r: random.Random) -> str:
     """A building or bridge."""
-    return f"the {invented(r)} {r.choice(['Bridge', 'Museum', 'Library', 'Tower', 'Theatre', 'Station', 'Lighthouse'])}"
+    return f"the {invented(r)} {r.choice(BUILDINGS)}"
 
 
 def ship_name(r: random.Random) -> str:
@@ -63,59 +67,239 @@ def ship_name(r: random.Random) -> str:
 # kind → (name maker, {attribute: (value maker, statements, questions, answer)}); {n} the name, {v} the value
 Attribute = tuple[Maker, str, str, str]
 KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
-    "person": (person, {
-        "home": (invented, "{n} lives in {v}.|The home of {n} is the town of {v}.|You can find {n} in {v}.", "Where does {n} live?|In which town does {n} live?", "{n} lives in {v}."),
-        "job": (one_of(JOBS), "{n} works as a {v}.|By trade {n} is a {v}.|{n} has been a {v} for years.", "What is the job of {n}?|What does {n} do for work?", "{n} works as a {v}."),
-        "pet": (pet, "{n} keeps a {v}.|At home {n} has a {v}.|A {v} shares the house with {n}.", "Which pet does {n} keep?|What pet does {n} have?", "{n} keeps a {v}."),
-        "food": (one_of(DISHES), "The favourite dish of {n} is {v}.|For dinner {n} likes {v}.", "What does {n} like to eat?|What is the favourite dish of {n}?", "{n} likes to eat {v}."),
-        "friend": (person, "A close friend of {n} is {v}.|{n} often travels with a friend, {v}.", "Who is a friend of {n}?", "A friend of {n} is {v}."),
-        "born": (year, "{n} was born in {v}.|The year of birth of {n} is {v}.", "When was {n} born?|In which year was {n} born?", "{n} was born in {v}."),
-        "hobby": (one_of(HOBBIES), "In free hours {n} enjoys {v}.|The hobby of {n} is {v}.", "What is the hobby of {n}?", "The hobby of {n} is {v}."),
-        "plays": (one_of(INSTRUMENTS), "{n} plays the {v}.|{n} learned to play the {v} as a child.", "Which instrument does {n} play?", "{n} plays the {v}."),
-        "speaks": (one_of(LANGUAGES), "{n} speaks {v}.|Besides the mother tongue, {n} speaks {v}.", "Which language does {n} speak?", "{n} speaks {v}."),
-    }),
-    "company": (company_name, {
-        "seat": (invented, "{n} has its seat in {v}.|The offices of {n} are in {v}.", "Where is {n} based?|Where does {n} have its seat?", "{n} is based in {v}."),
-        "founder": (person, "{n} was founded by {v}.|The founder of {n} is {v}.", "Who founded {n}?|Who is the founder of {n}?", "{n} was founded by {v}."),
-        "since": (year, "{n} was founded in {v}.|{n} opened its doors in {v}.", "When was {n} founded?|In which year was {n} founded?", "{n} was founded in {v}."),
-        "makes": (one_of(GOODS), "{n} makes {v}.|The factory of {n} turns out {v}.", "What does {n} make?", "{n} makes {v}."),
-        "staff": (number(12, 980), "{n} employs {v} people.|Today {v} people work for {n}.", "How many people work for {n}?|How many people does {n} employ?", "{n} employs {v} people."),
-        "head": (person, "The director of {n} is {v}.|{n} is led by {v}.", "Who leads {n}?|Who is the director of {n}?", "{n} is led by {v}."),
-    }),
-    "town": (invented, {
-        "river": (invented, "{n} lies on the river {v}.|The river {v} flows through {n}.", "Which river flows through {n}?|On which river does {n} lie?", "{n} lies on the river {v}."),
-        "mayor": (person, "The mayor of {n} is {v}.|{n} has a mayor called {v}.", "Who is the mayor of {n}?", "The mayor of {n} is {v}."),
-        "people": (number(200, 99000), "{n} has {v} inhabitants.|About {v} people live in {n}.", "How many people live in {n}?|How many inhabitants does {n} have?", "{n} has {v} inhabitants."),
-        "famed": (one_of(FAMED), "{n} is known for its {v}.|Traders praise the {v} of {n}.", "What is {n} known for?", "{n} is known for its {v}."),
-        "festival": (one_of(MONTHS), "The festival of {n} takes place in {v}.|Every {v} there is a festival in {n}.", "When is the festival of {n}?|In which month is the festival of {n}?", "The festival of {n} is in {v}."),
-    }),
-    "device": (device_name, {
-        "maker": (company_name, "{n} is made by {v}.|{v} builds {n}.", "Who makes {n}?|Which company makes {n}?", "{n} is made by {v}."),
-        "price": (number(8, 990, " euros"), "{n} costs {v}.|The price of {n} is {v}.", "How much is {n}?|What does {n} cost?", "{n} costs {v}."),
-        "weight": (number(2, 40, " kilograms"), "{n} weighs {v}.|The weight of {n} is {v}.", "How heavy is {n}?|What does {n} weigh?", "{n} weighs {v}."),
-        "colour": (one_of(COLOURS), "{n} comes in {v}.|The colour of {n} is {v}.", "What colour is {n}?|In which colour does {n} come?", "{n} comes in {v}."),
-        "warranty": (number(1, 12, " years"), "{n} has a warranty of {v}.|The warranty of {n} lasts {v}.", "How long is the warranty of {n}?", "{n} has a warranty of {v}."),
-    }),
-    "building": (building_name, {
-        "architect": (person, "{n} was designed by {v}.|The architect of {n} is {v}.", "Who designed {n}?|Who is the architect of {n}?", "{n} was designed by {v}."),
-        "opened": (year, "{n} was opened in {v}.|{n} has been open since {v}.", "When was {n} opened?|In which year was {n} opened?", "{n} was opened in {v}."),
-        "stands": (invented, "{n} stands in {v}.|You can see {n} in the town of {v}.", "Where is {n}?|In which town is {n}?", "{n} stands in {v}."),
-        "height": (number(4, 300, " metres"), "{n} is {v} high.|The height of {n} is {v}.", "How high is {n}?", "{n} is {v} high."),
-    }),
-    "ship": (ship_name, {
-        "captain": (person, "The captain of {n} is {v}.|{n} sails under captain {v}.", "Who is the captain of {n}?", "The captain of {n} is {v}."),
-        "port": (invented, "The home port of {n} is {v}.|{n} sails from {v}.", "What is the home port of {n}?|From which port does {n} sail?", "{n} sails from {v}."),
-        "cargo": (one_of(GOODS), "{n} carries {v}.|The cargo of {n} is {v}.", "What does {n} carry?", "{n} carries {v}."),
-        "crew": (number(3, 90), "{n} has a crew of {v}.|There are {v} people in the crew of {n}.", "How large is the crew of {n}?", "{n} has a crew of {v}."),
-    }),
+    "person": (
+        person,
+        {
+            "home": (
+                invented,
+                "{n} lives in {v}.|The home of {n} is the town of {v}.|You can find {n} in {v}.",
+                "Where does {n} live?|In which town does {n} live?",
+                "{n} lives in {v}.",
+            ),
+            "job": (
+                one_of(JOBS),
+                "{n} works as a {v}.|By trade {n} is a {v}.|{n} has been a {v} for years.",
+                "What is the job of {n}?|What does {n} do for work?",
+                "{n} works as a {v}.",
+            ),
+            "pet": (
+                pet,
+                "{n} keeps a {v}.|At home {n} has a {v}.|A {v} shares the house with {n}.",
+                "Which pet does {n} keep?|What pet does {n} have?",
+                "{n} keeps a {v}.",
+            ),
+            "food": (
+                one_of(DISHES),
+                "The favourite dish of {n} is {v}.|For dinner {n} likes {v}.",
+                "What does {n} like to eat?|What is the favourite dish of {n}?",
+                "{n} likes to eat {v}.",
+            ),
+            "friend": (
+                person,
+                "A close friend of {n} is {v}.|{n} often travels with a friend, {v}.",
+                "Who is a friend of {n}?",
+                "A friend of {n} is {v}.",
+            ),
+            "born": (
+                year,
+                "{n} was born in {v}.|The year of birth of {n} is {v}.",
+                "When was {n} born?|In which year was {n} born?",
+                "{n} was born in {v}.",
+            ),
+            "hobby": (
+                one_of(HOBBIES),
+                "In free hours {n} enjoys {v}.|The hobby of {n} is {v}.",
+                "What is the hobby of {n}?",
+                "The hobby of {n} is {v}.",
+            ),
+            "plays": (
+                one_of(INSTRUMENTS),
+                "{n} plays the {v}.|{n} learned to play the {v} as a child.",
+                "Which instrument does {n} play?",
+                "{n} plays the {v}.",
+            ),
+            "speaks": (
+                one_of(LANGUAGES),
+                "{n} speaks {v}.|Besides the mother tongue, {n} speaks {v}.",
+                "Which language does {n} speak?",
+                "{n} speaks {v}.",
+            ),
+        },
+    ),
+    "company": (
+        company_name,
+        {
+            "seat": (
+                invented,
+                "{n} has its seat in {v}.|The offices of {n} are in {v}.",
+                "Where is {n} based?|Where does {n} have its seat?",
+                "{n} is based in {v}.",
+            ),
+            "founder": (
+                person,
+                "{n} was founded by {v}.|The founder of {n} is {v}.",
+                "Who founded {n}?|Who is the founder of {n}?",
+                "{n} was founded by {v}.",
+            ),
+            "since": (
+                year,
+                "{n} was founded in {v}.|{n} opened its doors in {v}.",
+                "When was {n} founded?|In which year was {n} founded?",
+                "{n} was founded in {v}.",
+            ),
+            "makes": (
+                one_of(GOODS),
+                "{n} makes {v}.|The factory of {n} turns out {v}.",
+                "What does {n} make?",
+                "{n} makes {v}.",
+            ),
+            "staff": (
+                number(12, 980),
+                "{n} employs {v} people.|Today {v} people work for {n}.",
+                "How many people work for {n}?|How many people does {n} employ?",
+                "{n} employs {v} people.",
+            ),
+            "head": (
+                person,
+                "The director of {n} is {v}.|{n} is led by {v}.",
+                "Who leads {n}?|Who is the director of {n}?",
+                "{n} is led by {v}.",
+            ),
+        },
+    ),
+    "town": (
+        invented,
+        {
+            "river": (
+                invented,
+                "{n} lies on the river {v}.|The river {v} flows through {n}.",
+                "Which river flows through {n}?|On which river does {n} lie?",
+                "{n} lies on the river {v}.",
+            ),
+            "mayor": (
+                person,
+                "The mayor of {n} is {v}.|{n} has a mayor called {v}.",
+                "Who is the mayor of {n}?",
+                "The mayor of {n} is {v}.",
+            ),
+            "people": (
+                number(200, 99000),
+                "{n} has {v} inhabitants.|About {v} people live in {n}.",
+                "How many people live in {n}?|How many inhabitants does {n} have?",
+                "{n} has {v} inhabitants.",
+            ),
+            "famed": (
+                one_of(FAMED),
+                "{n} is known for its {v}.|Traders praise the {v} of {n}.",
+                "What is {n} known for?",
+                "{n} is known for its {v}.",
+            ),
+            "festival": (
+                one_of(MONTHS),
+                "The festival of {n} takes place in {v}.|Every {v} there is a festival in {n}.",
+                "When is the festival of {n}?|In which month is the festival of {n}?",
+                "The festival of {n} is in {v}.",
+            ),
+        },
+    ),
+    "device": (
+        device_name,
+        {
+            "maker": (
+                company_name,
+                "{n} is made by {v}.|{v} builds {n}.",
+                "Who makes {n}?|Which company makes {n}?",
+                "{n} is made by {v}.",
+            ),
+            "price": (
+                number(8, 990, " euros"),
+                "{n} costs {v}.|The price of {n} is {v}.",
+                "How much is {n}?|What does {n} cost?",
+                "{n} costs {v}.",
+            ),
+            "weight": (
+                number(2, 40, " kilograms"),
+                "{n} weighs {v}.|The weight of {n} is {v}.",
+                "How heavy is {n}?|What does {n} weigh?",
+                "{n} weighs {v}.",
+            ),
+            "colour": (
+                one_of(COLOURS),
+                "{n} comes in {v}.|The colour of {n} is {v}.",
+                "What colour is {n}?|In which colour does {n} come?",
+                "{n} comes in {v}.",
+            ),
+            "warranty": (
+                number(1, 12, " years"),
+                "{n} has a warranty of {v}.|The warranty of {n} lasts {v}.",
+                "How long is the warranty of {n}?",
+                "{n} has a warranty of {v}.",
+            ),
+        },
+    ),
+    "building": (
+        building_name,
+        {
+            "architect": (
+                person,
+                "{n} was designed by {v}.|The architect of {n} is {v}.",
+                "Who designed {n}?|Who is the architect of {n}?",
+                "{n} was designed by {v}.",
+            ),
+            "opened": (
+                year,
+                "{n} was opened in {v}.|{n} has been open since {v}.",
+                "When was {n} opened?|In which year was {n} opened?",
+                "{n} was opened in {v}.",
+            ),
+            "stands": (
+                invented,
+                "{n} stands in {v}.|You can see {n} in the town of {v}.",
+                "Where is {n}?|In which town is {n}?",
+                "{n} stands in {v}.",
+            ),
+            "height": (
+                number(4, 300, " metres"),
+                "{n} is {v} high.|The height of {n} is {v}.",
+                "How high is {n}?",
+                "{n} is {v} high.",
+            ),
+        },
+    ),
+    "ship": (
+        ship_name,
+        {
+            "captain": (
+                person,
+                "The captain of {n} is {v}.|{n} sails under captain {v}.",
+                "Who is the captain of {n}?",
+                "The captain of {n} is {v}.",
+            ),
+            "port": (
+                invented,
+                "The home port of {n} is {v}.|{n} sails from {v}.",
+                "What is the home port of {n}?|From which port does {n} sail?",
+                "{n} sails from {v}.",
+            ),
+            "cargo": (
+                one_of(GOODS),
+                "{n} carries {v}.|The cargo of {n} is {v}.",
+                "What does {n} carry?",
+                "{n} carries {v}.",
+            ),
+            "crew": (
+                number(3, 90),
+                "{n} has a crew of {v}.|There are {v} people in the crew of {n}.",
+                "How large is the crew of {n}?",
+                "{n} has a crew of {v}.",
+            ),
+        },
+    ),
 }
-SYSTEM = (
-    "You answer questions from the documents.|Answer from the documents in one sentence.|You are a librarian. Answer only from the documents, "
-    "and say so when they do not state it.|Read the documents and answer the question.|You give short answers from the documents below."
-).split("|")
-LEADS = "Read these documents.|The documents follow.|Here are the documents.|These are the notes.|Use these documents.".split("|")
-ACKNOWLEDGEMENTS = "I have read the documents. What would you like to know?|I have read them all.|I am ready for your question.".split("|")
-HEADS = "Document {i}.|Note on {n}:|File {i}:|About {n}.|".split("|")
+SYSTEM = TABLES["system"]
+LEADS = TABLES["leads"]
+ACKNOWLEDGEMENTS = TABLES["acknowledgements"]
+HEADS = TABLES["heads"]
 UNSTATED = "That is not stated in the documents."
 
 
@@ -141,7 +325,10 @@ def documents(r: random.Random, size: int, turns: int) -> Example:
         maker, attributes = KINDS[kind]
         name = maker(r)
         short = name.split()[0] if kind == "person" else name
-        chosen = r.sample(list(attributes), min(len(attributes), (r.randint(2, 3), r.randint(2, 4), r.randint(3, 5), r.randint(3, 6))[size]))
+        chosen = r.sample(
+            list(attributes),
+            min(len(attributes), (r.randint(2, 3), r.randint(2, 4), r.randint(3, 5), r.randint(3, 6))[size]),
+        )
         facts: list[str] = []
         for key in chosen:
             value = attributes[key][0](r)
@@ -149,7 +336,7 @@ def documents(r: random.Random, size: int, turns: int) -> Example:
             facts.append(upper(r.choice(attributes[key][1].split("|")).format(n=called, v=value)))
             known.append((kind, name, key, value))
         unknown += [(kind, name, key) for key in attributes if key not in chosen]
-        most = (0, 1, 3, 6)[size]
+        most = (0, 1, 3, 8)[size]
         body = mixed(r, facts, lambda: filler(r), r.randint(most // 2, most))
         head = r.choice(HEADS).format(i=index + 1, n=name)
         example.module(paragraph(r, [head, *body] if head else body), f"doc{index}")
@@ -171,5 +358,3 @@ def documents(r: random.Random, size: int, turns: int) -> Example:
         question = upper(r.choice(KINDS[kind][1][key][2].split("|")).format(n=name))
         example.turns.append(Turn(question, answer, "unstated" if answer == UNSTATED else "stated"))
     return example
-
-

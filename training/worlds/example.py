@@ -1,6 +1,6 @@
 """What a training example is: the pieces of a prompt, and questions with the answers they should get.
 
-Knows nothing about tokens. Pieces are cut exactly where the engine cuts a prompt, since each is tokenised alone.
+Knows nothing about tokens. Pieces are cut where the engine cuts a prompt, since each is tokenised alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Turn:
-    """One question and its answer; every turn of an example follows the same context, unseen by the others."""
+    """One question and its answer; the turns of an example follow the same context, unseen by each other."""
 
     question: str
     answer: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 from training.worlds.example import Example, Piece, Turn, capital, joined, mixed, paragraph
+from training.worlds.tables import tables
 from training.worlds.words import (
     ADJECTIVES,
     COUNTRIES,
@@ -19,7 +20,10 @@ from training.worlds.words import (
 
 # topic as the text names it: (nouns its places are called by, other words a question may use)
 TOPICS: dict[str, tuple[str, str]] = {
-    "sights": ("Palace Castle Fountain Square Bridge Tower Gate Arch Statue Fort Temple Column Cathedral", "landmarks|main sights"),
+    "sights": (
+        "Palace Castle Fountain Square Bridge Tower Gate Arch Statue Fort Temple Column Cathedral",
+        "landmarks|main sights",
+    ),
     "surf spots": ("Point Reef Bay Break Beach Bar", "surfing|surf|waves|surf beaches"),
     "beaches": ("Beach Bay Cove Sands Shore Lagoon", "swimming|the sea|beach time"),
     "museums": ("Museum Gallery Collection House Archive", "museum visits|art|history"),
@@ -32,76 +36,35 @@ TOPICS: dict[str, tuple[str, str]] = {
     "night spots": ("Bar Club Alley Cellar Theatre Lounge", "nightlife|going out|bars"),
     "wildlife spots": ("Reserve Island Valley Marsh Pan River Cliffs", "animals|wildlife|birds"),
 }
-TOPIC_FRAMES = (
-    "The best {k} are {l}.|For {k}, go to {l}.|Its {k} include {l}.|Among the {k}, {l} stand out.|The best-known {k} are {l}.|"
-    "People who ask for {k} are sent to {l}.|The {k} that locals name first are {l}.|Of all the {k}, nobody should miss {l}.|"
-    "When it comes to {k}, think of {l}.|The list of {k} begins with {l}.|As for {k}, there are {l}."
-).split("|")
-DISH_FRAMES = (
-    "At the table, try {l}.|Local dishes are {l}.|The dishes to try are {l}.|Eat {l}.|Hungry visitors order {l}.|"
-    "The kitchen is known for {l}.|Cooks are proud of {l}.|Do not leave without tasting {l}."
-).split("|")
-AREA_FRAMES = "Good areas to stay are {l}.|Stay in {o}.|Most visitors sleep in {o}.|The best areas for a hotel are {l}.|Rooms are easy to find in {o}.".split("|")
-SEASON_FRAMES = (
-    "The best time to visit is {s}.|The best season is {s}.|It is at its finest in {s}.|Go in {s} if you can.|"
-    "Most people advise a visit in {s}.|The weather is kindest in {s}."
-).split("|")
-MOVE_FRAMES = "The easiest way to get around is by {m}.|Getting around is easiest by {m}.|People get around by {m}.|To get around, go by {m}.".split("|")
-OPENERS = (
-    "{D}, the {a} {n} of {c}, is a place of {p}.|{D} is a {a} {n} in {c}.|Welcome to {d}, the {a} {n} of {c}.|"
-    "{D}, in {c}, is {a} and {a}.|My choice is {d}, the {a} {n} of {c}.|{D}, known for its {a} {p}, lies in {c}.|"
-    "Few places are as {a} as {d}.|I have always wanted to see {d}.|{D} is where {a} {p} meet {a} {p}.|"
-    "The destination is {d}, and its {n} is {a}.|{D} beckons with its {a} {p}.|{D}, a {a} {n}, waits for {p}."
-).split("|")
-MENTIONS = (
-    "In {d}, {p} are never far from the {n}.|{D} has a {a} {n} and {a} {p}.|Whoever comes to {d} finds a {a} {n}.|"
-    "{D} rewards those who take their time.|There is no {n} like that of {d}.|The {p} of {d} are {a}.|Life in {d} is {a} and {a}."
-).split("|")
-COOKING = "grilled fried baked stewed smoked roasted spiced pickled steamed sweet cold fresh stuffed salted".split()
-FOODS = (
-    "noodles dumplings figs olives rice lentils plums curry sardines tuna prawns lamb beef goat beans bread soup stew pancakes pastries "
-    "pie cakes cheese crab octopus squid pork chicken duck potatoes maize mushrooms peppers dates honey yoghurt ice-cream tea coffee"
-).split()
-REAL_DISHES = "ramen soba sushi tempura pizza gnocchi gelato paella empanadas couscous tagine ceviche tacos kebabs pho kimchi laksa".split()
-SEASONS = "spring summer autumn winter".split() + [f"{e} {s}" for e in ("early", "late") for s in "spring summer autumn winter".split()]
-VEHICLES = "tram metro train ferry bus bicycle boat taxi camel jeep canoe funicular".split() + ["on-demand taxi", "night bus", "water taxi", "cable car"]
-NUMBERS = "two three four five six seven".split()
-SYSTEM = (
-    "You are a travel planner.|You are a seasoned travel planner who answers in short plans.|You are a travel planner known all over the "
-    "world. You read the notes of the traveller and answer from them.|You plan trips. Use the notes, and name the place.|"
-    "You are a careful guide who plans trips day by day."
-).split("|")
-TRIP_BEFORE = (
-    "I am planning a trip that should last for|I want to be away for|The journey will last for|We will travel for|The trip takes|"
-    "I am getting ready for a journey, and I have|I would like to travel for|My holiday should last for|I can get away from work for"
-).split("|")
-TRIP_AFTER = (
-    "in total.|and not a day longer.|from the first day to the last.|altogether.|, so make good use of the time.|of holiday.|"
-    "counting the day of arrival.|, no more and no less.|in all."
-).split("|")
-FAR = (
-    "I am yearning to tread on foreign soil.|This time I want to go overseas.|I want to leave my own country and see the world.|"
-    "My passport is ready, for the trip goes abroad.|Foreign soil it is."
-).split("|")
-NEAR = (
-    "My eyes are set on my own country, on the city of|I would rather stay in my own country and see|This time we stay at home and visit|"
-    "No passport is needed, for I want to see|A domestic trip is all I need, to"
-).split("|")
-ACKNOWLEDGEMENTS = (
-    "I would love to help. I have read the notes about the place.|I have read your notes carefully. What would you like to know?|"
-    "Thank you, I have read about the trip and the place.|I know the place now. Ask me for a plan.|With pleasure. What shall I plan?"
-).split("|")
-PLAN_QUESTIONS = "Make a plan.|Plan my trip.|Give me a plan day by day.|What should I do each day?|Please write a plan for the trip.|Plan every day for me.".split("|")
-TOPIC_QUESTIONS = (
-    "Highlight the {k}.|Please highlight the {k}.|Make a plan that highlights the {k}.|Plan my trip with the {k}.|I like {k}. Make a plan.|"
-    "Give me a plan and highlight the {k}.|Plan the days around {k}."
-).split("|")
-LIST_QUESTIONS = "What are the best {k}?|Which {k} should I see?|Name the {k}.|List the {k}.|Tell me about the {k}.".split("|")
-DISH_QUESTIONS = "What should I eat?|Which dishes should I try?|What is there to eat?|Tell me about the food.|Which food is good there?".split("|")
-AREA_QUESTIONS = "Where should I stay?|Which area is good for a hotel?|Where can I sleep?|In which area should I stay?".split("|")
-SEASON_QUESTIONS = "When should I go?|What is the best time to visit?|Which season is best?|When is the weather good?".split("|")
-MOVE_QUESTIONS = "How do I get around?|How should I get around there?|What is the best way to get around?".split("|")
-TRIP_QUESTIONS = "Where am I going, and for how long?|How long is my trip?|Sum up my trip in one sentence.|What trip am I planning?".split("|")
+TABLES = tables("travel")
+TOPIC_FRAMES = TABLES["topic_frames"]
+DISH_FRAMES = TABLES["dish_frames"]
+AREA_FRAMES = TABLES["area_frames"]
+SEASON_FRAMES = TABLES["season_frames"]
+MOVE_FRAMES = TABLES["move_frames"]
+OPENERS = TABLES["openers"]
+MENTIONS = TABLES["mentions"]
+COOKING = TABLES["cooking"]
+FOODS = TABLES["foods"]
+REAL_DISHES = TABLES["real_dishes"]
+SEASONS = TABLES["seasons"]
+REGION_NOUNS = TABLES["region_nouns"]
+VEHICLES = TABLES["vehicles"]
+NUMBERS = TABLES["numbers"]
+SYSTEM = TABLES["system"]
+TRIP_BEFORE = TABLES["trip_before"]
+TRIP_AFTER = TABLES["trip_after"]
+FAR = TABLES["far"]
+NEAR = TABLES["near"]
+ACKNOWLEDGEMENTS = TABLES["acknowledgements"]
+PLAN_QUESTIONS = TABLES["plan_questions"]
+TOPIC_QUESTIONS = TABLES["topic_questions"]
+LIST_QUESTIONS = TABLES["list_questions"]
+DISH_QUESTIONS = TABLES["dish_questions"]
+AREA_QUESTIONS = TABLES["area_questions"]
+SEASON_QUESTIONS = TABLES["season_questions"]
+MOVE_QUESTIONS = TABLES["move_questions"]
+TRIP_QUESTIONS = TABLES["trip_questions"]
 
 
 def fill(r: random.Random, text: str, place: str = "") -> str:
@@ -121,7 +84,7 @@ def destination(r: random.Random) -> str:
     if kind < 0.38:
         return "the " + r.choice(REAL_REGIONS)
     if kind < 0.46:
-        return f"the {invented(r)} {r.choice(['Islands', 'Coast', 'Desert', 'Valley', 'Forest', 'Mountains', 'Delta'])}"
+        return f"the {invented(r)} {r.choice(REGION_NOUNS)}"
     return f"{invented(r)} {invented(r)}" if kind < 0.58 else invented(r)
 
 
@@ -199,15 +162,23 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
     place, (length, days) = destination(r), duration(r)
     example.subject, example.argument = place, length
     near = r.random() < 0.15
-    others = r.sample([k for k in TOPICS if k != "sights"], [r.randint(0, 1), r.randint(1, 2), r.randint(1, 4), r.randint(2, 5)][size])
+    others = r.sample(
+        [k for k in TOPICS if k != "sights"],
+        [r.randint(0, 1), r.randint(1, 2), r.randint(1, 4), r.randint(2, 5)][size],
+    )
     items: dict[str, list[str]] = {
-        k: distinct(r, lambda x, k=k: spot(x, TOPICS[k][0].split()), r.choice([2, 3, 3, 4])) for k in ["sights", *others]
+        k: distinct(r, lambda x, k=k: spot(x, TOPICS[k][0].split()), r.choice([2, 3, 3, 4]))
+        for k in ["sights", *others]
     }
     if size == 0 and others and r.random() < 0.5:
         items.pop("sights")
     dishes = distinct(r, dish, r.choice([2, 2, 3])) if r.random() < 0.8 else []
     areas = distinct(r, invented, 2) if r.random() < (0.3, 0.5, 0.8, 0.9)[size] else []
-    season = (r.choice(SEASONS) if r.random() < 0.6 else r.choice(MONTHS)) if r.random() < (0.3, 0.5, 0.8, 0.9)[size] else ""
+    season = (
+        (r.choice(SEASONS) if r.random() < 0.6 else r.choice(MONTHS))
+        if r.random() < (0.3, 0.5, 0.8, 0.9)[size]
+        else ""
+    )
     vehicle = r.choice(VEHICLES) if r.random() < (0.2, 0.4, 0.7, 0.8)[size] else ""
 
     facts = [r.choice(TOPIC_FRAMES).format(k=k, l=joined(v)) for k, v in items.items()]
@@ -234,12 +205,12 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
         example.anonymous(paragraph(r, [r.choice(SYSTEM), *padding((0, 0, 1, 2)[size])]))
         example.close()
     example.role("user")
-    before = paragraph(r, [*padding((0, 1, 4, 9)[size]), r.choice(TRIP_BEFORE)])
+    before = paragraph(r, [*padding((0, 1, 5, 14)[size]), r.choice(TRIP_BEFORE)])
     if r.random() < 0.4:
         example.anonymous(paragraph(r, ["Here is what I want.", *padding((0, 0, 1, 2)[size])]) + " ")
     example.module(before, "trip")
     example.argument_of(length, "trip")
-    after = paragraph(r, [r.choice(TRIP_AFTER), *padding((0, 1, 4, 9)[size])])
+    after = paragraph(r, [r.choice(TRIP_AFTER), *padding((0, 1, 5, 14)[size])])
     example.pieces.append(Piece((after if after.startswith(",") else f" {after}") + " ", "module", "trip"))
     if near:
         example.module(paragraph(r, [*padding(most // 4), r.choice(NEAR)]), "trip/near")
@@ -275,15 +246,31 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
                 answer = f"The notes on {place} name no {topic}."
         elif kind < 0.64:
             question = r.choice(LIST_QUESTIONS).format(k=topic)
-            answer = f"The {topic} of {place} are {joined(items[topic])}." if topic in items else f"The notes on {place} name no {topic}."
+            answer = (
+                f"The {topic} of {place} are {joined(items[topic])}."
+                if topic in items
+                else f"The notes on {place} name no {topic}."
+            )
         elif kind < 0.74 and dishes:
             question, answer, topic = r.choice(DISH_QUESTIONS), f"In {place}, try {joined(dishes)}.", "dishes"
         elif kind < 0.81 and areas:
-            question, answer, topic = r.choice(AREA_QUESTIONS), f"In {place}, stay in {joined(areas, 'or')}.", "areas"
+            question, answer, topic = (
+                r.choice(AREA_QUESTIONS),
+                f"In {place}, stay in {joined(areas, 'or')}.",
+                "areas",
+            )
         elif kind < 0.88 and season:
-            question, answer, topic = r.choice(SEASON_QUESTIONS), f"The best time for {place} is {season}.", "season"
+            question, answer, topic = (
+                r.choice(SEASON_QUESTIONS),
+                f"The best time for {place} is {season}.",
+                "season",
+            )
         elif kind < 0.92 and vehicle:
-            question, answer, topic = r.choice(MOVE_QUESTIONS), f"In {place}, get around by {vehicle}.", "transport"
+            question, answer, topic = (
+                r.choice(MOVE_QUESTIONS),
+                f"In {place}, get around by {vehicle}.",
+                "transport",
+            )
         else:
             question, answer, topic = r.choice(TRIP_QUESTIONS), f"You will spend {length} in {place}.", "trip"
         example.turns.append(Turn(question, answer, topic))

@@ -1,0 +1,104 @@
+"""The bundled samples parse, bind, are long enough to matter, and run on the demo model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer
+
+from engine import Engine, RunSettings
+from engine.pml import NewText, Prompt, Schema, bind, parse_prompt, parse_schema
+from sample_schemas import Sample, samples
+
+TOKENIZER = Path(__file__).parents[1] / "assets" / "demo_model" / "tokenizer.json"
+NAMES = ("travel", "personalization", "code-generation", "documents")
+PROMPTS = [(sample, path) for sample in samples() for path in sample.prompts]
+
+
+def schema_of(sample: Sample) -> Schema:
+    parsed = parse_schema(sample.schema_path.read_text(encoding="utf-8"), base=sample.schema_path.parent)
+    assert parsed.tree is not None
+    assert parsed.diagnostics == ()
+    return parsed.tree
+
+
+def prompt_of(path: Path) -> Prompt:
+    parsed = parse_prompt(path.read_text(encoding="utf-8"))
+    assert parsed.tree is not None
+    assert parsed.diagnostics == ()
+    return parsed.tree
+
+
+def sample_named(name: str) -> Sample:
+    return next(s for s in samples() if s.name == name)
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return Engine.open("demo", device="cpu", cache_dir=tmp_path_factory.mktemp("cache"))
+
+
+def test_the_four_samples_are_offered() -> None:
+    assert tuple(s.name for s in samples()) == NAMES
+    for sample in samples():
+        assert sample.title
+        assert sample.description.count(".") == 2
+        assert 2 <= len(sample.prompts) <= 3
+
+
+@pytest.mark.parametrize("sample", samples(), ids=lambda s: s.name)
+def test_schema_has_no_diagnostics_and_its_own_name(sample: Sample) -> None:
+    assert schema_of(sample).name == sample.name
+
+
+@pytest.mark.parametrize(("sample", "path"), PROMPTS, ids=[p.name for _, p in PROMPTS])
+def test_prompt_binds(sample: Sample, path: Path) -> None:
+    prompt = prompt_of(path)
+    bound = bind(schema_of(sample), prompt)
+    assert prompt.schema == sample.name
+    assert bound.diagnostics == ()
+    assert bound.imports
+    assert any(isinstance(part, NewText) for part in bound.parts)
+
+
+@pytest.mark.parametrize("sample", samples(), ids=lambda s: s.name)
+def test_schema_is_long_enough(sample: Sample) -> None:
+    tokenizer = Tokenizer.from_file(str(TOKENIZER))
+    texts = [c.text for m in schema_of(sample).modules() for c in m.children if hasattr(c, "text")]
+    assert sum(len(tokenizer.encode(text).ids) for text in texts) >= 1500
+
+
+def test_travel_has_the_structure_of_the_paper() -> None:
+    schema = schema_of(sample_named("travel"))
+    overseas = schema.module("trip-plan/overseas")
+    assert overseas is not None
+    places = [m for m in schema.modules() if m.path.startswith("trip-plan/overseas/")]
+    assert len(places) == 9
+    assert {"tokyo", "rome", "maldives", "sydney"} <= {m.name for m in places}
+    assert schema.union_of("trip-plan/domestic") is not None
+
+
+def test_first_travel_prompt_is_worth_caching(engine: Engine) -> None:
+    sample = sample_named("travel")
+    prompt = prompt_of(sample.prompts[0])
+    assert bind(schema_of(sample), prompt).imports == (
+        "trip-plan",
+        "trip-plan/overseas",
+        "trip-plan/overseas/tokyo",
+    )
+    plan = engine.plan(schema_of(sample), prompt, RunSettings())
+    assert plan.total_tokens >= 1000
+    assert plan.new_tokens < plan.total_tokens / 20
+
+
+@pytest.mark.parametrize("sample", samples(), ids=lambda s: s.name)
+def test_encoded_sample_answers_from_the_cache(engine: Engine, sample: Sample) -> None:
+    schema, prompt = schema_of(sample), prompt_of(sample.prompts[0])
+    assert engine.check(schema, prompt) == ()
+    assert engine.encode(schema).tokens >= 1500
+    plan = engine.plan(schema, prompt, RunSettings())
+    assert plan.cached_tokens > 0.9 * plan.total_tokens
+    comparison = list(engine.run(schema, prompt, RunSettings(max_new_tokens=4)))[-1]
+    finished = type(comparison).__name__
+    assert finished == "Compared"
