@@ -26,6 +26,7 @@ logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 SCOPES = ("anchored", "isolated")
+ABOUT_DEMO = "A small model trained on the samples of the gallery, to show caching at work. Do not rely on its answers."
 
 
 @dataclass(frozen=True)
@@ -289,6 +290,7 @@ class Author:
         """The loaded model in a few words."""
         model = self.engine.model
         return {
+            "about": ABOUT_DEMO if model.name == "demo" else "",
             "name": model.name,
             "family": model.family,
             "device": str(model.device),

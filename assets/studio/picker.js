@@ -27,8 +27,18 @@ export class Picker {
       h("header", { class: "bar" }, h("h2", {}, "Modules"), this.#note, h("span", { class: "grow" })),
       this.#tree,
     )
+    host.addEventListener("keydown", event => this.#undo(event))
     workspace.addEventListener("checked", ({ detail }) => this.#checked(detail))
     workspace.addEventListener("measured", ({ detail }) => this.#measured(detail))
+  }
+
+  // A pick is an edit of the prompt, so undo works where the pick was made too.
+  #undo(event) {
+    if (!(event.ctrlKey || event.metaKey) || event.target.type === "text") return
+    const key = event.key.toLowerCase()
+    if (key !== "z" && key !== "y") return
+    event.preventDefault()
+    this.#workspace.editors.prompt[key === "y" || event.shiftKey ? "redo" : "undo"]()
   }
 
   #checked({ basis, picks }) {

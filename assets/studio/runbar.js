@@ -32,6 +32,7 @@ export class RunBar extends EventTarget {
     } }, "Settings")
     host.append(h("div", { class: "run-bar" }, this.#run, this.#stop, toggle, this.#status), this.#drawer)
     workspace.addEventListener("opened", () => this.#showSettings())
+    workspace.addEventListener("typing", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
     document.addEventListener("keydown", event => {
       if (event.defaultPrevented) return
       if ((event.ctrlKey || event.metaKey) && event.key === "Enter") { event.preventDefault(); this.start() }
@@ -61,7 +62,8 @@ export class RunBar extends EventTarget {
     this.#say("Checking the documents…")
     const wrong = Object.entries(this.#fields).find(([, field]) => !field.checkValidity())
     const faults = await this.#workspace.faults()
-    const fault = faults?.find(({ severity }) => severity === "error")
+    // A module that is too long for the model does not matter to a prompt that leaves it out.
+    const fault = faults?.find(({ severity, kind, counted }) => severity === "error" && !(kind === "schema" && counted))
     if (!faults) return this.#refuse("The studio's server does not answer, so nothing was run. Your text is kept.")
     if (fault) return this.#refuseFor(fault)
     if (wrong) {
@@ -100,7 +102,9 @@ export class RunBar extends EventTarget {
     this.#key = null
     this.#buttons()
     const ratio = frame.comparison.ttft_speedup
-    const summary = ratio ? `First token ${ratio.toFixed(1)} times as fast with the cache.` : ""
+    const encoded = frame.sides.cached.timeline_ms.encode
+    const summary = encoded ? "Modules were computed in this run and are kept: run again to use them."
+      : ratio ? `First token ${ratio.toFixed(1)} times as fast with the cache.` : ""
     if (frame.state === "failed") this.#say(frame.message, "bad")
     else this.#say(frame.state === "stopped" ? `Stopped; what was computed stays. ${summary}` : `Done. ${summary}`)
     this.#workspace.remeasure()

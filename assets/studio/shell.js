@@ -33,7 +33,7 @@ export class Shell {
     this.#server = server
     for (const page of PAGES) {
       const title = page[0].toUpperCase() + page.slice(1)
-      this.#nav[page] = h("a", { href: `#${page}` }, title)
+      this.#nav[page] = h("a", { href: `#/${page}` }, title)
     }
     host.append(
       h("header", { class: "top" },
@@ -54,13 +54,15 @@ export class Shell {
   start({ model, samples, files }) {
     this.#samples = samples
     this.#files = files
-    this.#pill.textContent = `${model.name} · ${model.device} · ${model.dtype}`
+    const name = model.name.startsWith("/") ? model.name.split("/").findLast(part => part) : model.name
+    this.#pill.textContent = `${name} · ${model.device} · ${model.dtype}`
     this.#facts.replaceChildren(
+      ...(model.about ? [h("p", {}, model.about)] : []),
       h("p", {}, model.summary),
       h("p", { class: "soft" }, `${model.family}; ${count(model.context_length)} tokens of context; ${count(model.bytes_per_token)} bytes of cache per token.`))
   }
 
-  go(page) { location.hash = page }
+  go(page) { location.hash = `#/${page}` }
 
   /** A sentence at the top of the page, with buttons [words, action]; it stays until it is dismissed. */
   notice(sentence, { key = sentence, actions = [], mood = "bad" } = {}) {
@@ -92,7 +94,7 @@ export class Shell {
   }
 
   #showPage() {
-    const page = PAGES.includes(location.hash.slice(1)) ? location.hash.slice(1) : PAGES[0]
+    const page = PAGES.find(name => location.hash === `#/${name}`) ?? PAGES[0]
     document.documentElement.dataset.page = page
     for (const [name, link] of Object.entries(this.#nav)) {
       if (name === page) link.setAttribute("aria-current", "page")

@@ -31,9 +31,12 @@ export class Strip {
       this.#pieces = []
     } else {
       const share = strip.total ? Math.round(100 * strip.cached / strip.total) : 0
-      this.#summary = `${plural(strip.total, "token")}: ${count(strip.cached)} from cached modules (${share}%), ${count(strip.new)} new`
+      const there = strip.pieces.filter(({ cached }) => cached !== "none").reduce((sum, { tokens }) => sum + tokens, 0)
+      const missing = Math.max(0, strip.cached - there)
+      const rest = missing ? ` · ${count(missing)} still to compute once` : ""
+      this.#summary = `${plural(strip.total, "token")}: ${count(strip.cached)} reusable (${share}%), ${count(strip.new)} new${rest}`
       this.#pieces = strip.pieces.filter(piece => piece.tokens > 0).map(piece => {
-        const node = h("span", { class: `piece ${piece.kind}${piece.cached === "none" ? " uncached" : ""}` })
+        const node = h("span", { class: `piece ${piece.kind}${missing && piece.cached === "none" ? " uncached" : ""}` })
         node.style.flexGrow = piece.tokens
         return { ...piece, node }
       })

@@ -37,15 +37,22 @@ function showProblems(kind, list, status, problems) {
   status.textContent = [errors && plural(errors, "error"), warnings && plural(warnings, "warning")].filter(Boolean).join(", ") || "no problems"
   status.dataset.mood = errors ? "bad" : warnings ? "warn" : "good"
   problems.hidden = list.length === 0
-  problems.replaceChildren(...list.slice(0, 100).map(({ severity, code, message, hint, line, column, from, to }) => h("li", { class: severity },
-    h("button", { type: "button", title: hint || null, onclick: () => workspace.editors[kind].reveal(from, to) },
+  problems.replaceChildren(...list.slice(0, 100).map(({ severity, code, message, line, column, from, to }) => h("li", { class: severity },
+    h("button", { type: "button", onclick: () => workspace.editors[kind].reveal(from, to) },
       h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
-      h("span", {}, `${code}: ${message}`, hint ? h("span", { class: "soft" }, ` ${hint}`) : null)))))
+      h("span", {}, `${code}: ${message}`)))))
+}
+
+// The editors measure their lines once; a font that comes later would leave the line numbers beside other lines.
+function fontsReady() {
+  const faces = ["400", "700"].map(weight => document.fonts.load(`${weight} 13px "IBM Plex Mono"`))
+  return Promise.race([Promise.all(faces), new Promise(resolve => setTimeout(resolve, 1500))]).catch(() => {})
 }
 
 async function start() {
   if (started || !["shell", "author", "history", "gallery"].every(part => hosts.has(part))) return
   started = true
+  await fontsReady()
   server.connect(gradio.server)
   const shell = new Shell(hosts.get("shell"), workspace, server)
   const runHost = h("div", { class: "run-host" })

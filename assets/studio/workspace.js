@@ -211,7 +211,8 @@ export class Workspace extends EventTarget {
     const counted = this.#measured.texts[kind] === this.editors[kind].text() ? this.#measured.diagnostics[kind] : []
     const plain = this.#plain[kind]
     const seen = new Set(plain.map(d => `${d.code} ${d.from} ${d.message}`))
-    return [...plain, ...counted.filter(d => !seen.has(`${d.code} ${d.from} ${d.message}`))].sort((a, b) => a.from - b.from)
+    const further = counted.filter(d => !seen.has(`${d.code} ${d.from} ${d.message}`)).map(d => ({ ...d, counted: true }))
+    return [...plain, ...further].sort((a, b) => a.from - b.from)
   }
 
   #show(kind) {

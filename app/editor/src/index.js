@@ -3,7 +3,7 @@ import {
   EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, hoverTooltip, keymap, lineNumbers,
 } from "@codemirror/view"
 import { Annotation, ChangeSet, EditorState, Prec } from "@codemirror/state"
-import { defaultKeymap, history, historyKeymap, indentWithTab, isolateHistory } from "@codemirror/commands"
+import { defaultKeymap, history, historyKeymap, indentWithTab, isolateHistory, redo, undo } from "@codemirror/commands"
 import { autoCloseTags, xmlLanguage } from "@codemirror/lang-xml"
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit } from "@codemirror/language"
 import { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint"
@@ -43,18 +43,9 @@ function moduleHelp(words) {
   }, { hoverTime: 350 })
 }
 
-function rendered(diagnostic) {
-  return () => {
-    const node = document.createElement("span")
-    node.append(`${diagnostic.code}: ${diagnostic.message}`)
-    if (diagnostic.hint) {
-      const hint = document.createElement("span")
-      hint.className = "cm-hint"
-      hint.textContent = diagnostic.hint
-      node.append(hint)
-    }
-    return node
-  }
+function fix({ hint }) {
+  const apply = (view, from, to) => view.dispatch({ changes: { from, to, insert: hint }, userEvent: "input.fix" })
+  return { name: `Write ${hint}`, apply }
 }
 
 /**
@@ -90,6 +81,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
   const fresh = text => EditorState.create({ doc: text, extensions })
   const view = new EditorView({ parent: host, state: fresh("") })
   const text = () => view.state.doc.toString()
+  document.fonts?.ready.then(() => view.requestMeasure())
 
   return {
     view,
@@ -114,6 +106,8 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
       const changes = ChangeSet.of(smallestChange(mark.text, value), mark.text.length).map(mark.since)
       view.dispatch({ changes, annotations: isolateHistory.of("full"), userEvent: "input.pick" })
     },
+    undo() { undo(view) },
+    redo() { redo(view) },
     setWords(next) { words = next },
     setDiagnostics(diagnostics) {
       const length = view.state.doc.length
@@ -121,8 +115,8 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
         from: Math.min(diagnostic.from, length),
         to: Math.min(Math.max(diagnostic.to, diagnostic.from + 1), length),
         severity: diagnostic.severity,
-        message: diagnostic.message,
-        renderMessage: rendered(diagnostic),
+        message: `${diagnostic.code}: ${diagnostic.message}`,
+        actions: diagnostic.hint ? [fix(diagnostic)] : [],
       }))))
     },
     reveal(from, to = from) {

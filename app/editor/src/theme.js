@@ -61,7 +61,11 @@ const frame = EditorView.theme({
     backgroundImage: "none", textDecoration: "underline dotted var(--ink-faint) 1.3px", textUnderlineOffset: "4px",
   },
   ".cm-lintPoint-error:after": { borderBottomColor: "var(--bad)" },
-  ".cm-hint": { display: "block", marginTop: "3px", color: "var(--ink-soft)" },
+  ".cm-diagnosticAction": {
+    display: "block", margin: "5px 0 0", padding: "2px 9px", borderRadius: "4px", font: "12.5px var(--font-mono)",
+    color: "var(--on-accent)", backgroundColor: "var(--accent-strong)", cursor: "pointer",
+  },
+  "&.cm-focused .cm-nonmatchingBracket": { backgroundColor: "transparent" },
   ".cm-help": { padding: "7px 10px", maxWidth: "420px", fontSize: "12.5px", fontFamily: "var(--font)", whiteSpace: "pre-wrap" },
 })
 
