@@ -15,7 +15,8 @@ os.environ |= {
     "GRADIO_ANALYTICS_ENABLED": "False",
     "HF_HUB_OFFLINE": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "XDG_CACHE_HOME": _HOME.name,
+    "XDG_CACHE_HOME": f"{_HOME.name}/cache",
+    "XDG_DATA_HOME": f"{_HOME.name}/data",
 }
 
 

@@ -39,6 +39,8 @@ def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choic
     options = ModelOptions(**engine_choice)
     from app.studio import launch
 
+    click.echo(f"Starting the studio at http://127.0.0.1:{port} (Ctrl-C ends it).")
+
     launch(
         model=options.name,
         device=options.device,

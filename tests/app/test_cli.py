@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -369,6 +370,7 @@ def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: 
     monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
     result = run_pml("studio", "--port", "7999", "--no-browser", "--schemas", tmp_path)
     assert result.status == 0, result.err
+    assert "http://127.0.0.1:7999" in result.out
     assert asked == {
         "model": "random:llama-100m",
         "device": "auto",
@@ -378,3 +380,13 @@ def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: 
         "open_browser": False,
         "schemas_dir": tmp_path,
     }
+
+
+def test_a_port_in_use_gets_its_sentence(run_pml: Pml) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = run_pml("studio", "--no-browser", "--port", str(port))
+    assert result.status == 1
+    assert f"Port {port}" in result.err
+    assert "--port" in result.err
+    assert len(result.err.splitlines()) == 1
