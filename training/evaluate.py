@@ -14,13 +14,23 @@ import random
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, LlamaForCausalLM, PreTrainedTokenizerBase
 
-from engine.pml import bind, parse_prompt, parse_schema
-from engine.pml.binding import ArgumentText, NewText, RoleOpen, SchemaText
-from engine.pml.tree import Module
+from engine.pml import (
+    ArgumentText,
+    Module,
+    NewText,
+    RoleOpen,
+    Schema,
+    SchemaText,
+    Text,
+    bind,
+    parse_prompt,
+    parse_schema,
+)
 from sample_schemas import samples
 from training.corpus import WORLDS, draw
 from training.worlds.example import CLOSE, OPEN, question_pieces
@@ -28,14 +38,14 @@ from training.worlds.example import CLOSE, OPEN, question_pieces
 log = logging.getLogger("evaluation")
 SEED = 987_654_321
 DURATIONS = ("2 days", "3 days", "4 days", "5 days", "7 days")
-TOPICS = ("sights", "surf spots", "markets", "viewpoints")
+TOPICS = ("sights", "surf spots", "markets", "viewpoints", "museums")
 
 
 @dataclass(frozen=True)
 class Reader:
     """A model with its tokenizer."""
 
-    model: PreTrainedModel
+    model: Any
     tokenizer: PreTrainedTokenizerBase
 
     def ids(self, pieces: list[str]) -> list[int]:
@@ -99,107 +109,89 @@ def days_of(text: str) -> list[int]:
     return [int(d) for d in re.findall(r"Day (\d+):", text)]
 
 
-def destinations(schema_source: str) -> dict[str, str]:
-    """Module name → the name that the text begins with, for every place of the travel sample."""
-    schema = parse_schema(schema_source).tree
-    overseas = schema.module("trip-plan/overseas") if schema else None
-    if overseas is None:
-        raise ValueError("the travel sample has no module 'trip-plan/overseas'")
-    members = [
-        m for c in overseas.children if hasattr(c, "members") for m in c.members if isinstance(m, Module)
-    ]
-    first = {m.name: next(c.text for c in m.children if hasattr(c, "text")).strip() for m in members}
-    return {name: re.split(r"[,]| lies| is ", text)[0].removeprefix("The ") for name, text in first.items()}
+def text_of(module: Module) -> str:
+    """A module's own text."""
+    return "".join(c.text for c in module.children if isinstance(c, Text)).strip()
+
+
+def schema_named(name: str) -> tuple[str, Schema]:
+    """Source and tree of a sample."""
+    source = next(s.schema_path for s in samples() if s.name == name).read_text(encoding="utf-8")
+    tree = parse_schema(source).tree
+    if tree is None:
+        raise ValueError(f"sample {name!r} does not parse; run tests/test_samples.py")
+    return source, tree
 
 
 def travel_sample(reader: Reader) -> dict[str, float]:
     """The travel sample with every destination, several durations and topics."""
-    path = next(s.schema_path for s in samples() if s.name == "travel")
-    source = path.read_text(encoding="utf-8")
-    schema = parse_schema(source).tree
-    total = named = kept = days = copied = listed = 0
-    for index, (module, place) in enumerate(destinations(source).items()):
-        body = (
-            " ".join(
-                c.text for c in schema.module(f"trip-plan/overseas/{module}").children if hasattr(c, "text")
-            )
-            if schema
-            else ""
-        )
-        for offset, topic in enumerate(TOPICS):
+    source, schema = schema_named("travel")
+    places = [m for m in schema.modules() if m.path.startswith("trip-plan/overseas/")]
+    total = named = kept = days = copied = topical = listed = 0
+    for index, module in enumerate(places):
+        body = text_of(module)
+        place = re.split(r"[,]| lies| is ", body)[0].removeprefix("The ")
+        for offset, topic in enumerate(t for t in TOPICS if t in body):
             length = DURATIONS[(index + offset) % len(DURATIONS)]
             prompt = (
-                f'<prompt schema="travel"><trip-plan duration="{length}"><overseas><{module}/></overseas>'
-                f"</trip-plan><user>Highlight the {topic}.</user></prompt>"
+                f'<prompt schema="travel"><trip-plan duration="{length}"><overseas><{module.name}/>'
+                f"</overseas></trip-plan><user>Highlight the {topic}.</user></prompt>"
             )
             text = reader.answer(pieces_of(source, prompt))
-            log.info("%s, %s, %s:\n%s\n", module, length, topic, text)
+            log.info("%s, %s, %s:\n%s\n", module.name, length, topic, text)
             total += 1
             named += place in text
-            if "name no" in text:
+            stops = re.findall(r"(?:start at|go on to|finish at) (.+?)\.(?:\n|$)", text)
+            if not stops:
                 continue
             listed += 1
             kept += length in text
             days += days_of(text) == list(range(1, int(length[0]) + 1))
-            stops = re.findall(r"(?:start at|go on to|finish at) (.+?)\.(?:\n|$)", text)
-            copied += bool(stops) and all(s in body for s in stops)
+            copied += all(s in body for s in stops)
+            sentence = next(line for line in body.split("\n") if topic in line)
+            topical += stops[0] in sentence
     return {
         "travel sample: names the picked destination": named / total,
-        "travel sample: gives a plan (else says the notes name none)": listed / total,
+        "travel sample: gives a plan": listed / total,
         "travel sample: a plan names the duration": kept / max(1, listed),
         "travel sample: a plan has exactly those days": days / max(1, listed),
         "travel sample: every stop of a plan stands in the picked text": copied / max(1, listed),
+        "travel sample: a plan begins with what was asked for": topical / max(1, listed),
     }
 
 
 QUESTIONS = (
-    ("Where does Lena Varga live?", "Lena Varga lives in Torlin."),
-    ("What is the job of Tomas Brekk?", "Tomas Brekk works as a potter."),
-    ("When was Lena Varga born?", "Lena Varga was born in 1978."),
-    ("Which instrument does Lena Varga play?", "Lena Varga plays the cello."),
-    ("What is the hobby of Tomas Brekk?", "The hobby of Tomas Brekk is chess."),
-    ("Who is the mayor of Torlin?", "The mayor of Torlin is Nadia Orsk."),
-    ("Who is the mayor of Salmora?", "The mayor of Salmora is Karim Helt."),
-    ("Which river flows through Salmora?", "Salmora lies on the river Dune."),
-    ("What is Torlin known for?", "Torlin is known for its bells."),
-    ("Who founded Ridgeway Works?", "Ridgeway Works was founded by Clara Holm."),
-    ("How many people work for Dune Mills?", "Dune Mills employs 85 people."),
-    ("Who leads Dune Mills?", "Dune Mills is led by Grace Aumont."),
-    ("Who designed the Harlow Bridge?", "The Harlow Bridge was designed by Ines Corvo."),
-    ("How high is the Harlow Bridge?", "The Harlow Bridge is 47 metres high."),
-    ("How much is the Merlin lamp?", "The Merlin lamp costs 64 euros."),
-    ("Who makes the Merlin lamp?", "The Merlin lamp is made by Ashen Labs."),
+    ("lena-varga", "Where does Lena Varga live?", "Lena Varga lives in Torlin."),
+    ("tomas-brekk", "What is the job of Tomas Brekk?", "Tomas Brekk works as a potter."),
+    ("lena-varga", "When was Lena Varga born?", "Lena Varga was born in 1978."),
+    ("lena-varga", "Which instrument does Lena Varga play?", "Lena Varga plays the cello."),
+    ("tomas-brekk", "What is the hobby of Tomas Brekk?", "The hobby of Tomas Brekk is chess."),
+    ("torlin", "Who is the mayor of Torlin?", "The mayor of Torlin is Nadia Orsk."),
+    ("salmora", "Who is the mayor of Salmora?", "The mayor of Salmora is Karim Helt."),
+    ("salmora", "Which river flows through Salmora?", "Salmora lies on the river Dune."),
+    ("torlin", "What is Torlin known for?", "Torlin is known for its bells."),
+    ("ridgeway", "Who founded Ridgeway Works?", "Ridgeway Works was founded by Clara Holm."),
+    ("dune-mills", "How many people work for Dune Mills?", "Dune Mills employs 85 people."),
+    ("dune-mills", "Who leads Dune Mills?", "Dune Mills is led by Grace Aumont."),
+    ("harlow-bridge", "Who designed the Harlow Bridge?", "The Harlow Bridge was designed by Ines Corvo."),
+    ("harlow-bridge", "How high is the Harlow Bridge?", "The Harlow Bridge is 47 metres high."),
+    ("merlin-lamp", "How much is the Merlin lamp?", "The Merlin lamp costs 64 euros."),
+    ("merlin-lamp", "Who makes the Merlin lamp?", "The Merlin lamp is made by Ashen Labs."),
 )
 
 
 def document_sample(reader: Reader) -> dict[str, float]:
-    """Questions to the documents sample with all eight modules, and with two of them."""
-    source = next(s.schema_path for s in samples() if s.name == "documents").read_text(encoding="utf-8")
-    schema = parse_schema(source).tree
-    modules = schema.modules() if schema else ()
+    """Questions to the documents sample with all eight modules, and with the one that tells and another."""
+    source, schema = schema_named("documents")
+    modules = schema.modules()
     right = {"all": 0, "two": 0}
-    for index, (question, expected) in enumerate(QUESTIONS):
-        names = re.findall(r"[A-Z]\w+", question)[1:]
-        told = [
-            m
-            for m in modules
-            if any(
-                f"About {s}{' '.join(names)}." in c.text
-                for c in m.children
-                if hasattr(c, "text")
-                for s in ("", "the ")
-            )
-        ]
-        told = told or [
-            m for m in modules if any(names[-1] in getattr(c, "text", "")[:40] for c in m.children)
-        ]
-        other = modules[index % len(modules)]
-        picks = {"all": list(modules), "two": [m for m in modules if m in told or m is other]}
+    for index, (told, question, expected) in enumerate(QUESTIONS):
+        other = modules[index % len(modules)].name
+        picks = {"all": list(modules), "two": [m for m in modules if m.name in (told, other)]}
         for key, picked in picks.items():
             imports = "".join(f"<{m.name}/>" for m in picked)
-            text = reader.answer(
-                pieces_of(source, f'<prompt schema="documents">{imports}<user>{question}</user></prompt>')
-            )
+            prompt = f'<prompt schema="documents">{imports}<user>{question}</user></prompt>'
+            text = reader.answer(pieces_of(source, prompt))
             log.info("%s (%s): %s", question, key, text)
             right[key] += text == expected
     return {
@@ -231,7 +223,7 @@ def main() -> None:
     given = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", force=True)
     torch.set_num_threads(given.threads)
-    model = AutoModelForCausalLM.from_pretrained(given.model, dtype=torch.float32).eval()
+    model = LlamaForCausalLM.from_pretrained(given.model, dtype=torch.float32).eval()
     reader = Reader(model, AutoTokenizer.from_pretrained(given.model))
     prompts(reader)
     figures = travel_sample(reader) | document_sample(reader)

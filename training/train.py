@@ -12,8 +12,10 @@ import logging
 import math
 import random
 import time
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -70,7 +72,7 @@ def rate_at(step: int, done: float) -> float:
 
 
 def losses(
-    model: LlamaForCausalLM, body: torch.nn.Module, drawn: Batch, generator: torch.Generator
+    model: LlamaForCausalLM, body: Callable[..., Any], drawn: Batch, generator: torch.Generator
 ) -> tuple[torch.Tensor, float, float]:
     """Weighted loss, and the answers' loss and token accuracy. The head runs only where a token counts."""
     weights = drawn.weights[:, 1:].reshape(-1)
@@ -93,7 +95,7 @@ def export(model: LlamaForCausalLM, tokenizer: Path, folder: Path) -> None:
     """Saves weights (bf16), tokenizer and generation settings as a folder that transformers loads."""
     copy = LlamaForCausalLM(model.config)
     copy.load_state_dict(model.state_dict())
-    copy = copy.to(torch.bfloat16)
+    copy.bfloat16()
     copy.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=4, pad_token_id=2, do_sample=False)
     copy.save_pretrained(folder)
     AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
