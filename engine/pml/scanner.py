@@ -390,6 +390,8 @@ class Scanner:
                 depth -= 1
             elif part[0] == ">" and depth <= 0:
                 return part.end()
+            elif part[0] == "<" and depth <= 0:
+                return min(part.start(), self._rest_of_line(place))
         self._missing.add(">")
         return self._rest_of_line(place)
 
