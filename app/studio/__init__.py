@@ -1,4 +1,4 @@
-"""The studio: a page on 127.0.0.1 where a person writes a schema, picks modules, and sees what caching does."""
+"""The studio: a page on 127.0.0.1 to write a schema, pick modules, and see what caching does."""
 
 from __future__ import annotations
 
@@ -78,7 +78,9 @@ def launch(
 
     chosen = free_port(port)
     if schemas_dir is not None and not schemas_dir.is_dir():
-        raise StudioError(f"The schemas folder {str(schemas_dir)!r} is not a folder. Name another with --schemas.")
+        raise StudioError(
+            f"The schemas folder {str(schemas_dir)!r} is no folder. Name another with --schemas."
+        )
     drafts = Drafts(data_dir or Path(platformdirs.user_data_dir(APPLICATION)))
     engine = Engine.open(model, device=device, dtype=dtype, cache_dir=cache_dir)
 
@@ -122,6 +124,6 @@ def free_port(port: int) -> int:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
             raise StudioError(
-                f"Port {port} on {HOST} cannot be used: {error}. Choose another with --port, or stop what uses it."
+                f"Port {port} on {HOST} cannot be used: {error}. Name another with --port."
             ) from error
         return int(probe.getsockname()[1])

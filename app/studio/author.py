@@ -11,9 +11,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import plotly.graph_objects as go
-from engine import Engine, RunSettings
-from engine.errors import PromptError, StudioError
-from engine.pml import Diagnostic, Schema, document_kind, parse_prompt
 
 from app.studio import documents
 from app.studio.chart import ttft_chart
@@ -21,12 +18,17 @@ from app.studio.documents import Documents, diagnostics_json, digest, first_erro
 from app.studio.drafts import Drafts, StaleDraftError, Workspace
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
+from engine import Engine, RunSettings
+from engine.errors import PromptError, StudioError
+from engine.pml import Diagnostic, Schema, document_kind, parse_prompt
 
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
 SCOPES = ("anchored", "isolated")
-ABOUT_DEMO = "A small model trained on the samples of the gallery, to show caching at work. Do not rely on its answers."
+ABOUT_DEMO = (
+    "A small model trained for the gallery's samples, to show caching at work. Do not rely on its answers."
+)
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,11 @@ class Author:
             schema, prompt, fallback=fallback if isinstance(fallback, str) else None, base=base
         )
         tree = checked.basis.tree
-        basis: Json = {"digest": digest(checked.basis.source), "stale": checked.stale, "name": tree.name if tree else ""}
+        basis: Json = {
+            "digest": digest(checked.basis.source),
+            "stale": checked.stale,
+            "name": tree.name if tree else "",
+        }
         if basis["digest"] != request.get("known"):
             basis["tree"] = documents.tree_json(tree) if tree else []
             basis["words"] = documents.words_json(tree)
@@ -103,13 +109,13 @@ class Author:
                 "ok": checked.schema.ok,
                 "modules": len(checked.schema.tree.modules()) if checked.schema.tree else 0,
             },
-            "prompt": {"diagnostics": diagnostics_json((*checked.prompt.diagnostics, *checked.bound), prompt)},
+            "prompt": {"diagnostics": diagnostics_json(checked.of_prompt, prompt)},
             "basis": basis,
             "picks": documents.picks_json(tree, prompt) if tree else {"paths": [], "arguments": {}},
         }
 
     def measure(self, request: Json) -> Json:
-        """Token counts: of every module, of the prompt along its positions, and faults that need a tokenizer."""
+        """Tokens of every module, of the prompt along its positions, and faults that need a tokenizer."""
         schema, prompt = text_of(request, "schema"), text_of(request, "prompt")
         parsed = self.documents.schema(schema, self.library.base_of(text_of(request, "origin")))
         parsed_prompt = parse_prompt(prompt)
@@ -165,8 +171,12 @@ class Author:
             text_of(request, "schema"), self.library.base_of(text_of(request, "origin"))
         )
         edit = request.get("edit")
-        if parsed.tree is None or not isinstance(edit, dict) or parsed.tree.module(str(edit.get("path"))) is None:
-            raise StudioError("The schema has no such module any more. The picker is being brought up to date.")
+        if (
+            parsed.tree is None
+            or not isinstance(edit, dict)
+            or parsed.tree.module(str(edit.get("path"))) is None
+        ):
+            raise StudioError("The schema has no such module any more. The picker is brought up to date.")
         return {"prompt": documents.edited_prompt(parsed.tree, text_of(request, "prompt"), edit)}
 
     def count_tokens(self, request: Json) -> Json:
@@ -188,7 +198,9 @@ class Author:
 
     def open_sample(self, request: Json) -> Json:
         """A sample instead of the open workspace, which goes to the shelf."""
-        return self._opened(self.library.sample(text_of(request, "name"), int(request.get("prompt", 0))), request)
+        return self._opened(
+            self.library.sample(text_of(request, "name"), int(request.get("prompt", 0))), request
+        )
 
     def open_file(self, request: Json) -> Json:
         """A document of the user's folder instead of the open schema or prompt."""
@@ -211,7 +223,13 @@ class Author:
         """Earlier workspaces, latest first."""
         return {
             "shelf": [
-                {"key": key, "name": kept.name, "saved": kept.saved, "schema": kept.schema[:400], "prompt": kept.prompt[:400]}
+                {
+                    "key": key,
+                    "name": kept.name,
+                    "saved": kept.saved,
+                    "schema": kept.schema[:400],
+                    "prompt": kept.prompt[:400],
+                }
                 for key, kept in self.drafts.shelf()
             ]
         }
@@ -227,7 +245,7 @@ class Author:
     def _opened_text(self, text: str, name: str, origin: str, request: Json) -> Json:
         kind = document_kind(text)
         if kind is None:
-            raise StudioError(f"{name!r} is neither a schema nor a prompt. Open a file that starts with <schema> or <prompt>.")
+            raise StudioError(f"{name!r} is no PML document. Open a file whose root is <schema> or <prompt>.")
         page = self._keep_page(request)
         if kind == "prompt":
             opened = Workspace(page.name, page.schema, text, page.origin, page.settings)
@@ -238,7 +256,9 @@ class Author:
     def _keep_page(self, request: Json) -> Workspace:
         page = request.get("page")
         if not isinstance(page, dict):
-            raise StudioError("The page did not send its texts, so nothing was opened. Reload the page and try again.")
+            raise StudioError(
+                "The page did not send its texts, so nothing was opened. Reload the page and try again."
+            )
         kept = workspace_of(page)
         self.drafts.save(kept, base=int(page.get("base", 0)), force=True)
         return kept
@@ -262,7 +282,7 @@ class Author:
     def _request_of(self, request: Json, key: str) -> RunRequest:
         schema, prompt = text_of(request, "schema"), text_of(request, "prompt")
         checked = self.documents.check(schema, prompt, base=self.library.base_of(text_of(request, "origin")))
-        fault = first_error(checked.schema.diagnostics) or first_error((*checked.prompt.diagnostics, *checked.bound))
+        fault = first_error(checked.schema.diagnostics) or first_error(checked.of_prompt)
         if fault is not None:
             raise PromptError((fault,))
         if checked.schema.tree is None:
@@ -278,7 +298,9 @@ class Author:
         """One earlier run of this session, as its last frame."""
         run = self.runs.find(int(request.get("number", 0)))
         if run is None:
-            raise StudioError("That run is not kept any more: the studio was restarted since. Run the prompt again.")
+            raise StudioError(
+                "That run is not kept any more: the studio was restarted since. Run the prompt again."
+            )
         return {"run": run.to_json()}
 
     def stop_run(self, request: Json) -> Json:
@@ -305,14 +327,16 @@ def endpoint(method: Callable[[Json], Json]) -> Callable[[Json], Json]:
     """A function that the page may call: faults become a sentence under `error`, never a traceback."""
 
     @functools.wraps(method)
-    def answer(request: Json) -> Json:
+    def answer(request: Any) -> Json:
+        if not isinstance(request, dict):
+            return {"error": "The page sent something else than an object. Reload it and try again."}
         try:
-            return method(request if isinstance(request, dict) else {})
+            return method(request)
         except StudioError as error:
             return {"error": str(error)}
         except Exception as error:
             logger.exception("The page's request %s failed", method.__name__)
-            return {"error": f"The studio could not do this: {error or type(error).__name__}. Nothing was changed."}
+            return {"error": f"The studio could not do this: {error!r}. Nothing was changed."}
 
     return answer
 

@@ -68,7 +68,10 @@ def ttft_chart(runs: Sequence[Run]) -> go.Figure:
         hoverlabel={"font": {"family": FONT}},
     )
     figure.update_yaxes(
-        title={"text": "time to first token (ms)"}, gridcolor="rgba(127,127,127,.22)", zeroline=False, rangemode="tozero"
+        title={"text": "time to first token (ms)"},
+        gridcolor="rgba(127,127,127,.22)",
+        zeroline=False,
+        rangemode="tozero",
     )
     figure.update_xaxes(type="multicategory", showdividers=False, ticks="")
     if not bars:

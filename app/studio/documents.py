@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from app.studio.source_offsets import to_utf16
 from engine.pml import (
     Diagnostic,
     Module,
@@ -30,8 +31,6 @@ from engine.pml import (
     set_argument,
     set_pick,
 )
-
-from app.studio.source_offsets import to_utf16
 
 PARSED_SCHEMAS = 16
 PREVIEW_LENGTH = 160
@@ -83,6 +82,11 @@ class Checked:
     prompt: Parsed[Prompt]
     bound: tuple[Diagnostic, ...]
 
+    @property
+    def of_prompt(self) -> tuple[Diagnostic, ...]:
+        """Every fault that stands in the prompt."""
+        return (*self.prompt.diagnostics, *self.bound)
+
 
 class Documents:
     """Checks and edits of the two documents. Safe to use from several threads."""
@@ -113,7 +117,7 @@ class Documents:
         """Check both documents.
 
         Args:
-            fallback: the last schema text without errors; the prompt is bound to it while `schema` has errors.
+            fallback: the last schema text without errors; the prompt is bound to it while `schema` has some.
             base: the folder that `src` attributes of the schema are read from.
         """
         parsed = self.schema(schema, base)
@@ -220,7 +224,7 @@ def words_json(schema: Schema | None) -> dict[str, dict[str, Any]]:
         {"name": name, "kind": "keyword", "detail": detail, "empty": name in ("param", "scaffold")}
         for name, detail in ELEMENTS.items()
     ]
-    in_prompt = [
+    in_prompt: list[dict[str, Any]] = [
         {"name": role, "kind": "keyword", "detail": ELEMENTS[role], "parents": ["prompt"]} for role in ROLES
     ]
     attributes: dict[str, list[dict[str, str]]] = {

@@ -53,7 +53,7 @@ class StaleDraftError(StudioError):
 
     def __init__(self, current: Workspace) -> None:
         super().__init__(
-            "This workspace was changed in another tab or window. Load that text, or keep the text you see here."
+            "This workspace was changed in another tab or window. Load that text, or keep what you see here."
         )
         self.current = current
 
@@ -76,7 +76,7 @@ class Drafts:
             self._shelf.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StudioError(
-                f"The drafts folder {str(folder)!r} cannot be used: {error.strerror}. Make it a writable folder."
+                f"The drafts folder {str(folder)!r} cannot be used: {error.strerror}. Make it writable."
             ) from error
 
     def load(self) -> Workspace | None:
@@ -142,7 +142,7 @@ class Drafts:
         workspace = _read(self._open_file)
         if workspace is None:
             aside = self._open_file.with_name(f"workspace.damaged-{_stamp()}.json")
-            os.replace(self._open_file, aside)
+            self._open_file.replace(aside)
             logger.warning("The saved workspace could not be read; it is kept as %s", aside)
         return workspace
 
@@ -186,7 +186,7 @@ def _write(path: Path, workspace: Workspace) -> None:
         write_text(path, json.dumps(asdict(workspace), indent=1))
     except OSError as error:
         raise StudioError(
-            f"The draft could not be saved in {str(path.parent)!r} ({error.strerror}). Your text is still in the page."
+            f"The draft cannot be saved in {str(path.parent)!r}: {error.strerror}. The page still has it."
         ) from error
 
 
@@ -202,7 +202,7 @@ def write_text(path: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise

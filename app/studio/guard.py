@@ -1,7 +1,8 @@
 """Refuses requests that another web page sends to the studio, and tells the browser what the page may load.
 
-A page on another site, or on another port of this machine, can make a browser send requests to 127.0.0.1. Three facts that a
-page cannot forge tell them apart: the Host header (a foreign one means DNS rebinding), the Origin header, and Sec-Fetch-Site.
+A page on another site, or on another port of this machine, can make a browser send requests to 127.0.0.1.
+Three headers that a page cannot forge tell them apart: Host (a foreign one means DNS rebinding), Origin, and
+Sec-Fetch-Site.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-# Gradio's page needs inline scripts and builds its components' functions at run time; nothing may come from elsewhere.
+# Gradio's page needs inline scripts and builds functions at run time; nothing may come from elsewhere.
 CONTENT_POLICY = "; ".join(
     (
         "default-src 'self'",
@@ -82,7 +83,7 @@ class Guard:
         await self._app(scope, receive, protected)
 
     def is_ours(self, headers: dict[str, str]) -> bool:
-        """Whether these request headers can only come from the studio's own page or from outside any browser."""
+        """Whether these headers can only come from the studio's own page or from outside any browser."""
         host = headers.get("host", "")
         name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
         origin = headers.get("origin")

@@ -1,4 +1,4 @@
-"""The page: three hosts for our own JavaScript, one Plotly chart, and the wires between them and the server."""
+"""The page: hosts for our own JavaScript, a Plotly chart, and the wires between them and the server."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def host(part: str, *, events: tuple[str, ...] = (), **options: Any) -> gr.HTML:
     """An element that our JavaScript fills. Its template never changes, so Gradio never renders it again."""
     names = " ".join(f"'{event}'" for event in events)
     boot = f"""
-const boot = () => window.promptCacheStudio.{part}({{element, props, trigger, server: typeof server === "undefined" ? null : server, watch}});
+const functions = typeof server === "undefined" ? null : server;
+const boot = () => window.promptCacheStudio.{part}({{element, props, trigger, server: functions, watch}});
 if (window.promptCacheStudio) boot(); else window.addEventListener("studio-ready", boot, {{once: true}});
 // events: {names}"""
     return gr.HTML(
@@ -87,7 +88,9 @@ def build(author: Author) -> gr.Blocks:
             for frame, figure in author.run(_payload(event)):
                 yield frame, gr.skip() if figure is None else figure
 
-        shell.run(run, None, [shell, chart], show_progress="hidden", concurrency_limit=1, api_visibility="private")
+        shell.run(
+            run, None, [shell, chart], show_progress="hidden", concurrency_limit=1, api_visibility="private"
+        )
         page.load(author.chart, None, chart, show_progress="hidden", api_visibility="private")
     return page
 

@@ -1,6 +1,6 @@
 """Runs of one prompt, cached and uncached one after the other, as frames that the page paints.
 
-The engine works in its own thread, so a slow browser never slows the clock; frames are taken from it at the page's pace.
+The engine works in its own thread, so a slow browser never slows the clock; the page takes frames at its pace.
 """
 
 from __future__ import annotations
@@ -165,7 +165,9 @@ class Runs:
         run.started = datetime.now().astimezone().isoformat(timespec="seconds")
         stop = self._stop_of(request.key)
         events: queue.SimpleQueue[tuple[float, object]] = queue.SimpleQueue()
-        worker = threading.Thread(target=self._work, args=(request, order, stop, events), name="run", daemon=True)
+        worker = threading.Thread(
+            target=self._work, args=(request, order, stop, events), name="run", daemon=True
+        )
         worker.start()
         try:
             yield run
@@ -243,7 +245,9 @@ class Runs:
         if prompt is None:
             raise StudioError("The prompt cannot be read. Mend the errors that are marked in it.")
         settings = request.settings if repeat == 1 else replace(request.settings, max_new_tokens=1)
-        stream = self._engine.run(request.schema, prompt, settings, "both", parse_ms=parse_ms, order=tuple(order))
+        stream = self._engine.run(
+            request.schema, prompt, settings, "both", parse_ms=parse_ms, order=tuple(order)
+        )
         try:
             for event in stream:
                 if repeat == 1 or isinstance(event, FirstToken):
@@ -322,15 +326,15 @@ def _sentence(error: BaseException) -> str:
     logger.error("A run failed", exc_info=error)
     if isinstance(error, MemoryError):
         return "There is not enough memory for this prompt. Pick fewer modules, or open a smaller model."
-    return f"The run failed: {error or type(error).__name__}. The terminal of the studio shows the details."
+    return f"The run failed: {error!r}. The terminal of the studio shows the details."
 
 
 def word_difference(cached: str, uncached: str) -> dict[str, Any]:
     """The two texts cut into runs of words that agree and runs that do not.
 
     Returns:
-        ``cached`` and ``uncached``: lists of ``[text, differs]`` that join to the texts; ``differing``: the number of
-        words, on the side with more of them, that stand in runs that differ.
+        ``cached`` and ``uncached``: lists of ``[text, differs]`` that join to the texts; ``differing``: the
+        number of words, on the side with more of them, that stand in runs that differ.
     """
     left, right = _words(cached), _words(uncached)
     pieces: dict[str, list[list[Any]]] = {"cached": [], "uncached": []}

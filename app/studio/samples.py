@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import sample_schemas
-from engine.errors import StudioError
-
 from app.studio.drafts import Workspace, write_text
+from engine.errors import StudioError
 
 FIRST_SAMPLE = "travel"
 LARGEST_FILE = 5_000_000
@@ -52,7 +51,9 @@ class Library:
                     prompt=sample.prompts[prompt].read_text(encoding="utf-8"),
                     origin=f"sample:{name}",
                 )
-        raise StudioError(f"There is no sample {name!r} with a prompt {prompt + 1}. Choose one from the gallery.")
+        raise StudioError(
+            f"There is no sample {name!r} with a prompt {prompt + 1}. Choose one from the gallery."
+        )
 
     def files(self) -> list[str]:
         """Names of the documents in the user's folder."""
@@ -72,7 +73,9 @@ class Library:
                 raise StudioError(f"{name!r} is larger than 5 MB. Open a smaller file.")
             return path.read_text(encoding="utf-8")
         except UnicodeDecodeError as error:
-            raise StudioError(f"{name!r} is not UTF-8 text (byte {error.start}). Convert it and open it again.") from error
+            raise StudioError(
+                f"{name!r} is not UTF-8 text (byte {error.start}). Convert it first."
+            ) from error
         except OSError as error:
             raise StudioError(f"{name!r} cannot be read: {error.strerror}. Choose another file.") from error
 
@@ -87,7 +90,7 @@ class Library:
             write_text(path, text)
         except OSError as error:
             raise StudioError(
-                f"{name!r} cannot be written: {error.strerror}. The text is kept in your draft; download it instead."
+                f"{name!r} cannot be written: {error.strerror}. The text is kept in your draft; download it."
             ) from error
 
     def base_of(self, origin: str) -> Path | None:
@@ -101,5 +104,7 @@ class Library:
 
     def _path(self, name: str) -> Path:
         if self.folder is None or name not in self.files():
-            raise StudioError(f"There is no document {name!r} in the studio's folder. Choose one from the list.")
+            raise StudioError(
+                f"There is no document {name!r} in the studio's folder. Choose one from the list."
+            )
         return self.folder / name
