@@ -64,7 +64,7 @@ def _decode(data: bytes) -> tuple[str, tuple[Span, str] | None]:
     body = data.removeprefix(b"\xef\xbb\xbf")
     if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
         text = body.decode("utf-16", "replace")
-        return text, (Span(0, 1), "the document is UTF-16; save it as UTF-8")
+        return text, (Span(0, min(1, len(text))), "the document is UTF-16; save it as UTF-8")
     try:
         return body.decode("utf-8"), None
     except UnicodeDecodeError as error:
