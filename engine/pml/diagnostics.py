@@ -66,7 +66,10 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E501": ("error", "An argument has more tokens than its parameter's length."),
     "E502": ("error", "The prompt has more tokens than the model's context window."),
     "E503": ("error", "The prompt has no tokens at all."),
-    "E504": ("error", "The chat template writes the turns of the schema otherwise before those of the prompt."),
+    "E504": (
+        "error",
+        "The chat template writes turns of the schema otherwise before those of the prompt.",
+    ),
     "E505": ("error", "The chat template refuses this sequence of roles."),
     "W601": ("warning", "A union has one member only."),
     "W602": ("warning", "A union has no member."),
