@@ -23,7 +23,9 @@ LETTERS = """<schema name="letters">
   middle
   <union>
     <module name="b">B</module>
-    <module name="c">C<module name="d">D</module>c<module name="e">E<param name="q" len="2"/></module>c</module>
+    <module name="c">
+      C<module name="d">D</module>c<module name="e">E<param name="q" len="2"/></module>c
+    </module>
   </union>
   <module name="f">F</module>
   end
@@ -184,7 +186,8 @@ def test_binding_a_faulty_prompt_still_gives_parts() -> None:
 
 
 def test_a_name_at_the_top_level_wins_over_a_nested_one() -> None:
-    source = '<schema name="s"><module name="m">M<module name="x">1</module></module><module name="x">2</module></schema>'
+    inner = '<module name="m">M<module name="x">1</module></module>'
+    source = f'<schema name="s">{inner}<module name="x">2</module></schema>'
     assert bound(source, "<prompt><x/></prompt>").imports == ("x",)
     assert order(source, "<prompt><m><x/></m></prompt>") == "M 1"
 

@@ -177,18 +177,20 @@ EXAMPLES = [
     ),
     schema(
         "E304",
-        '<schema name="a"><module name="m"><param name="p" len="1"/><param name="«p»" len="2"/></module></schema>',
+        '<schema name="a"><module name="m"><param name="p" len="1"/>'
+        '<param name="«p»" len="2"/></module></schema>',
         "parameter 'p' is already defined at line 1",
     ),
     schema(
         "E305",
-        '<schema name="a"><union scaffold="«tokio»"><module name="tokyo">x</module><module name="b">y</module>'
-        "</union></schema>",
+        '<schema name="a"><union scaffold="«tokio»"><module name="tokyo">x</module>'
+        '<module name="b">y</module></union></schema>',
         "did you mean 'tokyo'?",
     ),
     schema(
         "E306",
-        '<schema name="a"><module name="m">x</module><module name="n">y</module><scaffold modules="m  «nn»"/></schema>',
+        '<schema name="a"><module name="m">x</module><module name="n">y</module>'
+        '<scaffold modules="m  «nn»"/></schema>',
         "no module 'nn'",
     ),
     bound("E401", '<prompt schema="«voyage»"><budget/></prompt>', "but 'travel' is open"),
@@ -236,7 +238,7 @@ EXAMPLES = [
     ),
 ]
 
-ELSEWHERE = {"E101", "E102", "E117", "E119", "E501", "E502", "E503"}
+ELSEWHERE = {"E101", "E102", "E117", "E119", "E501", "E502", "E503", "E504", "E505"}
 """Codes with tests of their own below, in test_reader, and in the engine's tests."""
 
 
@@ -278,7 +280,10 @@ def test_the_travel_schema_of_the_examples_is_clean() -> None:
 
 
 def test_all_faults_are_found_in_one_pass() -> None:
-    source = '<schema nme="a">\n<module name="m" cache=no>1 < 2 &nbsp;</module>\n<modul name="m">y</modul>\n<union/>'
+    source = (
+        '<schema nme="a">\n<module name="m" cache=no>1 < 2 &nbsp;</module>\n'
+        '<modul name="m">y</modul>\n<union/>'
+    )
     codes = [found.code for found in parse_schema(source).diagnostics]
     assert sorted(codes) == sorted(
         ["E105", "E203", "E107", "E204", "E109", "E110", "E205", "E302", "W602"],

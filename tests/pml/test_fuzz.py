@@ -1,4 +1,4 @@
-"""Mutated documents: nothing raises, spans stay inside the text, and the verdict agrees with a strict XML parser."""
+"""Mutated documents: nothing raises, spans stay inside the text, and the verdict agrees with lxml's."""
 
 from __future__ import annotations
 
@@ -45,61 +45,13 @@ PROMPT = """<prompt schema="all">
 </prompt>
 """
 
-PIECES = st.sampled_from(
-    [
-        "<",
-        ">",
-        "/",
-        "&",
-        '"',
-        "'",
-        "=",
-        " ",
-        "\n",
-        "\r",
-        "\0",
-        "\ud800",
-        "🗼",
-        "<!--",
-        "-->",
-        "<![CDATA[",
-        "]]>",
-        "<?x",
-        "?>",
-    ]
-    + [
-        "<!DOCTYPE x [",
-        "&#0;",
-        "&amp;",
-        "&nbsp;",
-        "<module",
-        "</module>",
-        "<module name='tokyo'>",
-        "<param>",
-        "<union/>",
-    ]
-    + [
-        "</schema>",
-        "<schema name='b'>",
-        "<prompt>",
-        "</prompt>",
-        "<user>",
-        "</user>",
-        "xml:space='preserve'",
-        "<a:b/>",
-    ]
-    + [
-        "<tokyo/>",
-        "<plan>",
-        "</plan>",
-        "<arg name='duration'>",
-        "name='x'",
-        "len=5",
-        "\ufeff",
-        "\u0301",
-        "<\u00d7",
-    ]
-)
+WORDS = """
+< > / & " ' = <!-- --> <![CDATA[ ]]> <?x ?> &#0; &amp; &nbsp; <module </module> <param> <union/> </schema>
+<prompt> </prompt> <user> </user> xml:space='preserve' <a:b/> <tokyo/> <plan> </plan> name='x' len=5
+"""
+TAGS = ("<module name='tokyo'>", "<schema name='b'>", "<arg name='duration'>", "<!DOCTYPE x [")
+ODD = (" ", "\n", "\r", "\0", "\ud800", "🗼", "\ufeff", "\u0301", "<\u00d7")
+PIECES = st.sampled_from((*WORDS.split(), *TAGS, *ODD))
 
 
 @st.composite
@@ -175,16 +127,16 @@ def test_binding_and_edits_of_broken_documents(schema: str, prompt: str, data: s
         on = data.draw(st.booleans())
         try:
             after = set_pick(prompt, tree, module.path, on)
-        except PromptEditError as error:
-            assert str(error)
+        except PromptEditError:
+            continue
         else:
             assert (module.path in read_picks(after, tree).paths) == on
             assert after == prompt or (module.path in before.paths) != on
         for param in module.params():
             try:
                 after = set_argument(prompt, tree, module.path, param.name, "new")
-            except PromptEditError as error:
-                assert str(error)
+            except PromptEditError:
+                continue
             else:
                 assert read_picks(after, tree).arguments[module.path][param.name] == "new"
 

@@ -1,4 +1,4 @@
-"""Hostile and awkward input: encodings, sizes, line ends, entity bombs, depth, and files outside the folder."""
+"""Hostile and awkward input: encodings, sizes, line ends, entity bombs, depth, files outside the folder."""
 
 from __future__ import annotations
 
@@ -90,7 +90,8 @@ def test_attribute_line_ends_and_tabs_become_spaces_but_references_stay() -> Non
 
 
 def test_entities_and_cdata_are_decoded_in_text_and_values() -> None:
-    source = '<schema name="a"><module name="m">&lt;b&gt; &amp;amp; &#233;&#x1F5FC;<![CDATA[<i>&amp;</i>]]></module></schema>'
+    text = "&lt;b&gt; &amp;amp; &#233;&#x1F5FC;<![CDATA[<i>&amp;</i>]]>"
+    source = f'<schema name="a"><module name="m">{text}</module></schema>'
     schema = parse_schema(source)
     assert schema.ok
     assert schema.tree is not None

@@ -207,14 +207,18 @@ def test_a_document_without_a_root_gives_no_tree() -> None:
 
 
 def test_names_are_free_across_modules_but_not_across_roles() -> None:
-    nested = '<schema name="a"><module name="m"><module name="x">1</module></module><module name="n"><module name="x">2'
-    assert parse_schema(nested + "</module></module></schema>").ok
-    roles = '<schema name="a"><system><module name="x">1</module></system><user><module name="x">2</module></user></schema>'
+    one, two = '<module name="x">1</module>', '<module name="x">2</module>'
+    nested = f'<schema name="a"><module name="m">{one}</module><module name="n">{two}</module></schema>'
+    assert parse_schema(nested).ok
+    roles = f'<schema name="a"><system>{one}</system><user>{two}</user></schema>'
     assert [found.code for found in parse_schema(roles).diagnostics] == ["E302"]
 
 
 def test_a_prompt_gives_imports_arguments_and_roles() -> None:
-    source = '<prompt schema="a">hi <m p="1" xml:space="default"><arg name="q">2</arg><n/>x</m><user>ask</user></prompt>'
+    source = (
+        '<prompt schema="a">hi <m p="1" xml:space="default"><arg name="q">2</arg><n/>x</m>'
+        "<user>ask</user></prompt>"
+    )
     tree = parse_prompt(source).tree
     assert tree is not None
     assert tree.schema == "a"
