@@ -6,7 +6,16 @@ Nothing here knows a tokenizer or a model. Faults of a document are returned as 
 from __future__ import annotations
 
 from engine.pml.binding import ArgumentText, Bound, NewText, Part, RoleClose, RoleOpen, SchemaText, bind
-from engine.pml.diagnostics import CATALOGUE, Diagnostic, LineIndex, Severity, Span, has_errors, make
+from engine.pml.diagnostics import (
+    CATALOGUE,
+    Diagnostic,
+    LineIndex,
+    Severity,
+    Span,
+    catalogue_table,
+    has_errors,
+    make,
+)
 from engine.pml.edits import Picks, read_picks, set_argument, set_pick
 from engine.pml.names import NAME, RESERVED, ROLES
 from engine.pml.page import PromptEditError
@@ -58,6 +67,7 @@ __all__ = [
     "Text",
     "Union",
     "bind",
+    "catalogue_table",
     "document_kind",
     "has_errors",
     "make",

@@ -80,6 +80,12 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
 }
 
 
+def catalogue_table() -> str:
+    """The catalogue as the Markdown table of the language reference."""
+    rows = [f"| `{code}` | {severity} | {text} |" for code, (severity, text) in sorted(CATALOGUE.items())]
+    return "\n".join(("| code | severity | means |", "|---|---|---|", *rows))
+
+
 @dataclass(frozen=True)
 class Span:
     """A piece of the source text, half open, counted in code points."""
@@ -162,8 +168,9 @@ class Diagnostic:
         """The diagnostic for a terminal: its place, its sentence, the line, and a caret under the span."""
         place = f"{filename}:{self.line}:{self.column}" if filename else f"{self.line}:{self.column}"
         head = f"{place}: {self.severity} {self.code}: {self.message}"
-        lines = _LINE_END.split(source)
-        text = lines[self.line - 1] if self.line <= len(lines) else ""
+        start = max(self.span.start - self.column + 1, 0)
+        line_end = _LINE_END.search(source, start)
+        text = source[start : line_end.start() if line_end else len(source)]
         last = self.end_column if self.end_line == self.line else len(text) + 1
         width = max(last - self.column, 1)
         shown, indent, width = _window(text, self.column - 1, width)

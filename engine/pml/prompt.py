@@ -2,31 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final, Literal, cast
+from typing import Any, Literal, cast
 
-from engine.pml.diagnostics import Reporter, Span, quote
+from engine.pml.diagnostics import LineIndex, Reporter, Span, quote
 from engine.pml.dom import Attribute, Element
 from engine.pml.names import RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import Document, read
+from engine.pml.scanner import Scanner
 from engine.pml.spelling import Speller
 from engine.pml.tree import Argument, Import, Parsed, Prompt, Role, RoleName, Text
 from engine.pml.whitespace import Run, contents, preserves
 
-_ROOT: Final = re.compile(
-    r"<!--.*?-->|<\?.*?\?>|<!\[CDATA\[.*?\]\]>|<![A-Za-z][^>\[]*(?:\[[^\]]*\])?[^>]*>|<([A-Za-z_][\w.:-]*)",
-    re.S,
-)
-
 
 def document_kind(source: str) -> Literal["schema", "prompt"] | None:
     """What a document is by its root element: a schema, a prompt, or neither."""
-    for match in _ROOT.finditer(source):
-        if match[1]:
-            return cast(Literal["schema", "prompt"], match[1]) if match[1] in ("schema", "prompt") else None
-    return None
+    tag = Scanner(source, Reporter(LineIndex(source))).first_tag()
+    return cast(Literal["schema", "prompt"], tag) if tag in ("schema", "prompt") else None
 
 
 def parse_prompt(source: str | bytes) -> Parsed[Prompt]:

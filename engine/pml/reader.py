@@ -15,6 +15,7 @@ from engine.pml.scanner import Scanner
 MAX_BYTES: Final = 5 * 1024 * 1024
 """The largest document, and the largest `src` file, in bytes."""
 
+_POSITION: Final = re.compile(r", line \d+, column \d+$")
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
@@ -81,5 +82,6 @@ def _second_opinion(text: str, report: Reporter) -> None:
     except ET.XMLSyntaxError as error:
         line, column = error.position
         place = report.lines.offset(line or 1, column or 1)
-        message = f"the document is not well-formed XML: {error.msg or 'unknown fault'}"
+        reason = _POSITION.sub("", error.msg or "") or "the parser gives no reason"
+        message = f"the document is not well-formed XML: {reason}"
         report.add("E199", message, Span(place, min(place + 1, len(text))))

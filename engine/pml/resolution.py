@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from engine.pml.diagnostics import Reporter, Span, quote
 from engine.pml.spelling import Speller
@@ -120,8 +121,10 @@ class Resolver:
             return _Level(iter(node.children), path)
         earlier = self._written.setdefault(path, node)
         if earlier is not node:
-            line = self._report.lines.line(earlier.name_span.start)
-            message = f"module {quote(path)} is already imported at line {line}; remove one of the two"
+            first, again = (self._report.lines.line(one.name_span.start) for one in (earlier, node))
+            message = (
+                f"module {quote(path)} is imported at line {first} and again at line {again}; remove one"
+            )
             self._report.add("E405", message, node.name_span)
         self._arguments(module, node)
         if level.last is None and level.leading:
@@ -169,7 +172,7 @@ class Resolver:
         if near:
             remedy = f"did you mean <{near}/>?"
         elif index.by_path:
-            known = ", ".join(list(index.by_name)[:3])
+            known = ", ".join(islice(index.by_name, 3))
             remedy = f"it has {known}{' and others' if len(index.by_name) > 3 else ''}"
         else:
             remedy = "it defines none"

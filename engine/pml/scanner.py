@@ -63,6 +63,14 @@ class Scanner:
                 return child
         return None
 
+    def first_tag(self) -> str | None:
+        """The name of the root element, found without reading further."""
+        mark = self._text.find("<")
+        while mark >= 0 and not self._rooted:
+            mark = self._text.find("<", self._markup(mark))
+        roots = [child.tag for child in self._holder.children if isinstance(child, Element)]
+        return roots[0] if roots else None
+
     def _markup(self, mark: int) -> int:
         """Handle what begins with the `<` at `mark`; the answer is where it ends."""
         text = self._text
@@ -206,10 +214,11 @@ class Scanner:
         )
         self._report.add("E106", f"</{tag}> closes nothing: {remedy}", Span(mark, end))
 
-    @staticmethod
-    def _near(tag: str, top: str) -> bool:
+    def _near(self, tag: str, top: str) -> bool:
         """Whether an end tag looks like a misspelling of the open element's name, or the other way round."""
-        return bool(top) and difflib.SequenceMatcher(None, tag[:64], top[:64]).ratio() >= 0.8
+        if not top or self._report.hidden:
+            return False
+        return difflib.SequenceMatcher(None, tag[:64], top[:64]).ratio() >= 0.8
 
     def _pop(self, end: int, tag: str) -> None:
         if len(self._stack) > 1:
@@ -408,7 +417,7 @@ class Scanner:
             self._report.add("E113", message, Span(mark, end))
             return end
         encoding = _ENCODING.search(raw)
-        if encoding is not None and encoding[1].upper() not in ("UTF-8", "UTF8", "US-ASCII"):
+        if encoding is not None and encoding[1].upper() not in ("UTF-8", "UTF8"):
             span = Span(mark + encoding.start(1), mark + encoding.end(1))
             message = (
                 f"PML is written in UTF-8, not in {quote(encoding[1])}; save it as UTF-8 and say so here"

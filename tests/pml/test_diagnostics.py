@@ -203,7 +203,7 @@ EXAMPLES = [
     bound("E403", "<prompt><trip-plan><«tokyo»/></trip-plan></prompt>", "stands in 'trip-plan/overseas'"),
     bound("E403", "<prompt><trip-plan><«budget»/></trip-plan></prompt>", "at the top level"),
     bound("E404", "<prompt><«notes»/></prompt>", "'budget/notes' or 'food/notes'"),
-    bound("E405", "<prompt>\n<budget/>\n<«budget»/></prompt>", "already imported at line 2"),
+    bound("E405", "<prompt>\n<budget/>\n<«budget»/></prompt>", "is imported at line 2 and again at line 3"),
     bound(
         "E406",
         "<prompt><trip-plan><overseas>\n<tokyo/>\n<«rome»/></overseas></trip-plan></prompt>",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import time
 from pathlib import Path
 
@@ -76,7 +75,7 @@ def test_size_is_limited(as_bytes: bool) -> None:
 def test_line_ends_become_newlines_and_spans_count_the_source() -> None:
     source = '<schema name="a">\r\n  one\r\n  two\rthree\r\n</schema>'
     schema = parse_schema(source).tree
-    assert texts(schema) == ["one\n  two\nthree"] or texts(schema) == ["one\ntwo\nthree"]
+    assert texts(schema) == ["one\n  two\nthree"]
     assert schema is not None
     span = schema.children[0].span
     assert source[span.start : span.end] == "one\r\n  two\rthree"
@@ -236,6 +235,13 @@ def test_the_kind_of_a_document(source: str, kind: str | None) -> None:
     assert document_kind(source) == kind
 
 
+def test_the_kind_of_a_hostile_document_is_found_in_linear_time() -> None:
+    began = time.process_time()
+    for piece in ("<!--", "<![CDATA[", "<!DOCTYPE [", "<?", "<!x", "x"):
+        assert document_kind(piece * 200_000) is None
+    assert time.process_time() - began < 10
+
+
 # Files named by src
 
 
@@ -305,10 +311,8 @@ def test_a_base_that_is_a_link_is_followed(tmp_path: Path) -> None:
 def test_only_regular_files_are_read(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(os.path.relpath(tmp_path / "socket"))
-        for name in ("folder", "pipe", "socket", "missing", "folder/missing", "x" * 300):
-            assert parse_src(tmp_path, name)[0] == ["E209"], name
+    for name in ("folder", "pipe", "missing", "folder/missing", "x" * 300):
+        assert parse_src(tmp_path, name)[0] == ["E209"], name
 
 
 def test_a_src_file_is_limited_and_utf8(tmp_path: Path) -> None:
