@@ -1,11 +1,13 @@
 """Role tags → the text that the tokenizer's own chat template puts around each turn.
 
 The template is rendered once per sequence of roles, with a marker in place of each turn's content, and
-cut at the markers. A tokenizer without a template gets plain headings.
+cut at the markers. A tokenizer without a template gets plain headings. Where a template has no system turn,
+the system text becomes the first paragraph of the user turn that follows it.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,6 +34,10 @@ class Turns:
     opens: tuple[str, ...]
     closes: tuple[str, ...]
     generation: str
+
+    def first(self, count: int) -> Turns:
+        """Returns the first turns alone; what invites the assistant is left to who comes after."""
+        return Turns(self.opens[:count], self.closes[:count], "")
 
 
 class ChatFormat:
@@ -87,38 +93,29 @@ class ChatFormat:
             ) from error
 
     def _render(self, roles: tuple[str, ...]) -> Turns:
-        whole = self._whole(roles)
-        between = self._cut(whole, roles)
-        if self.bos is not None:
-            between[0] = between[0].removeprefix(self._tokenizer.bos_token)
-        opens, closes = [between[0]], []
-        for i in range(len(roles) - 1):
-            close = self._close_alone(roles[: i + 1])
-            close = close if between[i + 1].startswith(close) else ""
-            closes.append(close)
-            opens.append(between[i + 1].removeprefix(close))
-        closes.append(between[-1])
-        invited = self._apply(roles, generation=True)
-        generation = invited.removeprefix(whole) if invited.startswith(whole) else ""
-        return Turns(tuple(opens), tuple(closes), generation)
-
-    def _whole(self, roles: tuple[str, ...]) -> str:
+        """Cuts a rendering of these roles, of more, or with the system turn folded, as it must be."""
         try:
-            return self._apply(roles, generation=False)
-        except ChatError:
-            if "user" in roles:
+            return self._cut(roles)
+        except ChatError as error:
+            if roles[-1] != "user":  # some templates want a user turn; what stands before it is the same
+                with contextlib.suppress(ChatError):
+                    return self._cut((*roles, "user")).first(len(roles))
+            if roles[0] != "system" or roles[1:2] not in ((), ("user",)):
                 raise
-            # Some templates want a user turn; what stands before it is the same without it.
-            return self._apply((*roles, "user"), generation=False).split(_marker(len(roles)))[0]
+            return self._folded(roles, error)
 
-    def _close_alone(self, roles: tuple[str, ...]) -> str:
+    def _folded(self, roles: tuple[str, ...], refusal: ChatError) -> Turns:
+        """The system turn as first paragraph of the user turn, for templates without system turns."""
         try:
-            return self._apply(roles, generation=False).rsplit(_marker(len(roles) - 1), 1)[-1]
+            rest = self._cut(roles[1:] or ("user",))
         except ChatError:
-            return ""
+            raise refusal from None
+        whole = Turns((rest.opens[0], "", *rest.opens[1:]), ("\n\n", *rest.closes), rest.generation)
+        return whole if len(roles) > 1 else whole.first(1)
 
-    def _cut(self, whole: str, roles: tuple[str, ...]) -> list[str]:
-        parts, rest = [], whole
+    def _cut(self, roles: tuple[str, ...]) -> Turns:
+        whole = self._apply(roles, generation=False)
+        between, rest = [], whole
         for i in range(len(roles)):
             before, found, rest = rest.partition(_marker(i))
             if not found:
@@ -126,8 +123,24 @@ class ChatFormat:
                     f"the model's chat template drops or moves turn {i + 1} of {' → '.join(roles)}. "
                     "Use another order of roles."
                 )
-            parts.append(before)
-        return [*parts, rest]
+            between.append(before)
+        if self.bos is not None:
+            between[0] = between[0].removeprefix(self._tokenizer.bos_token)
+        opens, closes = [between[0]], []
+        for i in range(1, len(roles)):
+            close = self._close_alone(roles[:i])
+            close = close if between[i].startswith(close) else ""
+            closes.append(close)
+            opens.append(between[i].removeprefix(close))
+        invited = self._apply(roles, generation=True)
+        generation = invited.removeprefix(whole) if invited.startswith(whole) else ""
+        return Turns(tuple(opens), (*closes, rest), generation)
+
+    def _close_alone(self, roles: tuple[str, ...]) -> str:
+        try:
+            return self._apply(roles, generation=False).rsplit(_marker(len(roles) - 1), 1)[-1]
+        except ChatError:
+            return ""
 
 
 def _marker(index: int) -> str:

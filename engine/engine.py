@@ -240,7 +240,7 @@ class Engine:
         """
         if prompt is None:
             try:
-                return tuple(self._oversized(self._lay_out(schema)))
+                return (*self._oversized(self._lay_out(schema)), *self._stand_ins(schema))
             except ChatError as error:
                 return (make("E505", str(error), schema.span, schema.lines),)
         bound = bind(schema, prompt)
@@ -304,6 +304,15 @@ class Engine:
             hint = "import fewer modules, shorten the text, or use a model with a larger context window"
             raise PromptError((make("E502", message, prompt.span, prompt.lines, hint),))
         return layout, plan
+
+    def _stand_ins(self, schema: Schema) -> Iterator[Diagnostic]:
+        tokenizer = self.model.tokenizer
+        first = next((param for module in schema.modules() for param in module.params()), None)
+        if tokenizer.unk_token_id is None and first is not None and first.scaffold is None:
+            token = tokenizer.convert_ids_to_tokens(self.model.stand_in)
+            message = f"{self.model.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
+            hint = 'write scaffold="…", a text of the usual kind, to choose what stands there'
+            yield make("W607", message, first.span, schema.lines, hint)
 
     def _oversized(self, layout: SchemaLayout) -> Iterator[Diagnostic]:
         window = self.model.context_length

@@ -77,6 +77,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "W604": ("info", "An imported parameter has neither an argument nor a default."),
     "W605": ("warning", "A module repeats the text of another."),
     "W606": ("warning", "A scaffold that no prompt can use, or that names one module only."),
+    "W607": ("info", "The model has no token for unknown text, so another one fills a parameter's slot."),
 }
 
 

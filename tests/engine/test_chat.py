@@ -14,18 +14,50 @@ from engine.random_models import byte_tokenizer
 from engine.store import Store
 from tests.engine.tiny import CHATML, tiny_model, tiny_network
 
-BRACKETS = (
-    "{{ bos_token }}{% set ns = namespace(sys='') %}{% for m in messages %}{% if m.role == 'system' %}"
-    "{% set ns.sys = '<<SYS>>' + m.content + '<</SYS>>' %}{% elif m.role == 'user' %}"
-    "[INST] {{ ns.sys }}{{ m.content }} [/INST]{% set ns.sys = '' %}{% else %} {{ m.content }} </s>"
-    "{% endif %}{% endfor %}"
-)
-NO_SYSTEM = (
-    "{{ bos_token }}{% for m in messages %}{% if m.role == 'system' %}"
-    "{{ raise_exception('System role not supported') }}{% endif %}"
-    "<turn>{{ m.role }}\n{{ m.content | trim }}<end>\n{% endfor %}"
-    "{% if add_generation_prompt %}<turn>model\n{% endif %}"
-)
+# The forms of well-known families, each written as its tokenizer's template renders it.
+TEMPLATES = {
+    "chatml": (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    ),
+    "llama-2": (
+        "{% if messages[0].role == 'system' %}"
+        "{% set system = '<<SYS>>\n' + messages[0].content + '\n<</SYS>>\n\n' %}"
+        "{% set rest = messages[1:] %}{% else %}{% set system = '' %}{% set rest = messages %}{% endif %}"
+        "{% for m in rest %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+        "{% set text = system + m.content if loop.index0 == 0 else m.content %}"
+        "{% if m.role == 'user' %}{{ bos_token }}[INST] {{ text.strip() }} [/INST]"
+        "{% else %} {{ text.strip() }} {{ eos_token }}{% endif %}{% endfor %}"
+    ),
+    "llama-3": (
+        "{% for m in messages %}{% if loop.index0 == 0 %}{{ bos_token }}{% endif %}"
+        "<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n{{ m.content | trim }}<|eot_id|>{% endfor %}"
+        "{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+    ),
+    "mistral": (
+        "{{ bos_token }}{% for m in messages %}"
+        "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('Conversation roles must alternate user/assistant') }}{% endif %}"
+        "{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]"
+        "{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
+    ),
+    "gemma": (
+        "{{ bos_token }}{% if messages[0].role == 'system' %}"
+        "{{ raise_exception('System role not supported') }}"
+        "{% endif %}{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('Conversation roles must alternate') }}{% endif %}"
+        "{% set role = 'model' if m.role == 'assistant' else m.role %}"
+        "<start_of_turn>{{ role }}\n{{ m.content | trim }}<end_of_turn>\n{% endfor %}"
+        "{% if add_generation_prompt %}<start_of_turn>model\n{% endif %}"
+    ),
+    "phi": (
+        "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
+    ),
+    "tiny": CHATML,
+}
+WITHOUT_SYSTEM = ("mistral", "gemma")
 CONVERSATIONS = [
     ("user",),
     ("system", "user"),
@@ -46,26 +78,67 @@ def assembled(chat: ChatFormat, made, roles, contents) -> str:
     return (made.bos_token if chat.bos is not None else "") + middle + turns.generation
 
 
-@pytest.mark.parametrize("template", [CHATML, BRACKETS])
-@pytest.mark.parametrize("roles", CONVERSATIONS)
-def test_turns_assemble_to_the_template(template: str, roles) -> None:
-    made = tokenizer(template)
-    contents = [f"content {i}" for i in range(len(roles))]
+def rendered(made, roles, contents, folded: bool) -> str:
     messages = [{"role": r, "content": c} for r, c in zip(roles, contents, strict=True)]
-    want = made.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    if folded and roles[0] == "system":
+        first = {"role": "user", "content": contents[0] + "\n\n" + contents[1]}
+        messages = [first, *messages[2:]]
+    return made.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+@pytest.mark.parametrize("roles", CONVERSATIONS)
+def test_turns_assemble_to_the_template(family: str, roles) -> None:
+    made = tokenizer(TEMPLATES[family])
+    contents = [f"content {i}" for i in range(len(roles))]
+    want = rendered(made, roles, contents, family in WITHOUT_SYSTEM)
     assert assembled(ChatFormat(made), made, roles, contents) == want
 
 
-def test_a_role_that_the_template_refuses_is_an_error_in_words() -> None:
-    with pytest.raises(ChatError, match="System role not supported"):
-        ChatFormat(tokenizer(NO_SYSTEM)).turns(["system", "user"])
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_a_prompt_reads_as_its_family_renders_it(family: str, tmp_path: Path) -> None:
+    """Modules split turns in the middle, and the tokens still spell the whole conversation."""
+    made = tokenizer(TEMPLATES[family])
+    engine = Engine(Model("tiny", tiny_network(), made, family), Store.open(tmp_path))
+    schema = parse_schema(
+        '<schema name="s"><system>Be <module name="a">very</module>brief.</system>'
+        '<user>One<module name="m">two <param name="n" len="5"/></module>three</user>'
+        "<assistant>Fine.</assistant></schema>"
+    ).tree
+    prompt = parse_prompt('<prompt><a/><m n="2&amp;3"/><user>And now?</user></prompt>').tree
+    assert engine.check(schema) == ()
+    _, plan = engine._plan(schema, prompt)
+    contents = ["Be verybrief.", "Onetwo 2&3three", "Fine.", "And now?"]
+    roles = ("system", "user", "assistant", "user")
+    assert made.decode(plan.token_ids) == rendered(made, roles, contents, family in WITHOUT_SYSTEM)
 
 
-def test_a_schema_that_the_template_refuses_is_a_diagnostic(tmp_path: Path) -> None:
-    model = Model("tiny", tiny_network(), tokenizer(NO_SYSTEM), "no-system")
-    engine = Engine(model, Store.open(tmp_path))
-    schema = parse_schema('<schema name="s"><system>Hi</system><user>Yes</user></schema>').tree
+@pytest.mark.parametrize("family", TEMPLATES)
+def test_a_schema_of_a_system_turn_alone_is_continued_by_the_prompt(family: str, tmp_path: Path) -> None:
+    made = tokenizer(TEMPLATES[family])
+    engine = Engine(Model("tiny", tiny_network(), made, family), Store.open(tmp_path))
+    schema = parse_schema('<schema name="s"><system>Be brief.</system></schema>').tree
+    prompt = parse_prompt("<prompt><user>Why?</user></prompt>").tree
+    _, plan = engine._plan(schema, prompt)
+    want = rendered(made, ("system", "user"), ["Be brief.", "Why?"], family in WITHOUT_SYSTEM)
+    assert made.decode(plan.token_ids) == want
+
+
+def test_a_sequence_that_the_template_refuses_is_a_diagnostic(tmp_path: Path) -> None:
+    made = tokenizer(TEMPLATES["gemma"])
+    engine = Engine(Model("tiny", tiny_network(), made, "gemma"), Store.open(tmp_path))
+    schema = parse_schema('<schema name="s"><user>Yes</user></schema>').tree
+    prompt = parse_prompt("<prompt><user>Again</user></prompt>").tree
+    (fault,) = engine.check(schema, prompt)
+    assert fault.code == "E505"
+    assert "must alternate" in fault.message
+    schema = parse_schema('<schema name="s"><assistant>I</assistant><user>You</user></schema>').tree
     assert [d.code for d in engine.check(schema)] == ["E505"]
+
+
+def test_a_sequence_that_can_not_be_cut_is_an_error_in_words() -> None:
+    with pytest.raises(ChatError, match="drops or moves"):
+        ChatFormat(tokenizer("{{ messages[-1].content }}")).turns(["user", "assistant", "user"])
 
 
 def test_a_prompt_reads_as_the_template_renders_it(tmp_path: Path) -> None:

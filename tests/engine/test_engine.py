@@ -212,6 +212,17 @@ def test_a_prompt_that_does_not_fit_is_refused_with_its_code(engine: Engine, pro
         list(engine.run(schema, tree, SETTINGS))
 
 
+def test_a_missing_stand_in_is_said(tmp_path: Path) -> None:
+    model = tiny_model()
+    model.tokenizer.unk_token = None
+    engine = Engine(model, Store.open(tmp_path))
+    (advice,) = engine.check(trees()[0])
+    assert (advice.code, advice.severity) == ("W607", "info")
+    assert "'</s>'" in advice.message
+    scaffolded = SCHEMA.replace('len="8"', 'len="8" scaffold="3 days"')
+    assert engine.check(parse_schema(scaffolded).tree) == ()
+
+
 def test_a_prompt_that_adds_nothing_computes_its_last_token(engine: Engine) -> None:
     schema, prompt = trees(
         '<schema name="s"><module name="m">text</module></schema>', "<prompt><m/></prompt>"
