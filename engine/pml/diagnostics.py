@@ -7,6 +7,7 @@ its own E5xx codes, hand in a code, a sentence and a span.
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Final, Literal
 Severity = Literal["error", "warning", "info"]
 
 MAX_DIAGNOSTICS: Final = 1000
-"""A document reports at most this many faults; one more says how many are not shown."""
+"""A document reports at most this many errors, and as much advice; one more says how many are not shown."""
 
 CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E101": ("error", "The document is not UTF-8 text."),
@@ -71,6 +72,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
         "The chat template writes turns of the schema otherwise before those of the prompt.",
     ),
     "E505": ("error", "The chat template refuses this sequence of roles."),
+    "W600": ("info", "There is more advice than is shown."),
     "W601": ("warning", "A union has one member only."),
     "W602": ("warning", "A union has no member."),
     "W603": ("warning", "A module is empty."),
@@ -174,9 +176,9 @@ class Diagnostic:
         text = source[start : line_end.start() if line_end else len(source)]
         last = self.end_column if self.end_line == self.line else len(text) + 1
         width = max(last - self.column, 1)
-        shown, indent, width = _window(text, self.column - 1, width)
+        shown, indent, carets = _window(text, self.column - 1, width)
         gutter = f"{self.line} | "
-        caret = " " * len(gutter) + indent + "^" * width
+        caret = " " * len(gutter) + indent + carets
         note = f"\n{' ' * len(gutter)}hint: {self.hint}" if self.hint else ""
         return f"{head}\n{gutter}{shown}\n{caret}{note}"
 
@@ -184,16 +186,24 @@ class Diagnostic:
 _WINDOW: Final = 120
 
 
-def _window(text: str, start: int, width: int) -> tuple[str, str, int]:
-    """Cut a long line round its span; control characters are shown as a replacement character."""
+def _window(text: str, start: int, width: int) -> tuple[str, str, str]:
+    """A line cut round its span, with what stands under it: the blanks before the span, and its carets."""
     first = max(start - _WINDOW // 2, 0) if len(text) > _WINDOW else 0
     piece = text[first : first + _WINDOW]
     shown = "".join(
         char if char == "\t" or char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in piece
     )
-    before = shown[: start - first]
-    indent = "".join("\t" if char == "\t" else " " for char in before)
-    return shown, indent, min(width, max(len(shown) - len(before), 1))
+    start -= first
+    indent = "".join("\t" if char == "\t" else " " * _cells(char) for char in shown[:start])
+    carets = "^" * sum(_cells(char) for char in shown[start : start + width])
+    return shown, indent, carets or "^"
+
+
+def _cells(char: str) -> int:
+    """How many columns of a terminal a character takes."""
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in ("W", "F") else 1
 
 
 def make(
@@ -236,30 +246,56 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 @dataclass
 class Reporter:
-    """Collects the diagnostics of one document."""
+    """Collects the diagnostics of one document; errors and advice are limited each by itself."""
 
     lines: LineIndex
-    found: list[Diagnostic] = field(default_factory=list)
-    hidden: int = 0
+    errors: list[Diagnostic] = field(default_factory=list)
+    advice: list[Diagnostic] = field(default_factory=list)
+    hidden_errors: int = 0
+    hidden_advice: int = 0
 
     def add(self, code: str, message: str, span: Span, hint: str = "") -> None:
-        """Record one diagnostic, or only count it once `MAX_DIAGNOSTICS` are recorded."""
-        if len(self.found) >= MAX_DIAGNOSTICS:
-            self.hidden += 1
-            return
-        self.found.append(make(code, message, span, self.lines, hint))
+        """Record one diagnostic, or only count it once `MAX_DIAGNOSTICS` of its kind are recorded."""
+        is_error = CATALOGUE[code][0] == "error"
+        kept = self.errors if is_error else self.advice
+        if len(kept) < MAX_DIAGNOSTICS:
+            hint = hint if len(hint) <= _MAX_HINT else ""
+            kept.append(make(code, _printable(message), span, self.lines, hint))
+        elif is_error:
+            self.hidden_errors += 1
+        else:
+            self.hidden_advice += 1
 
-    def malformed(self) -> bool:
-        """Whether a fault of well-formedness (E1xx) has been recorded."""
-        return any(found.code.startswith("E1") for found in self.found)
+    @property
+    def full(self) -> bool:
+        """Whether further errors are only counted, so that they need no care for their words."""
+        return self.hidden_errors > 0
 
     def finish(self) -> tuple[Diagnostic, ...]:
         """All diagnostics in the order of the text."""
-        result = sort_diagnostics(self.found)
-        if not self.hidden:
-            return result
-        more = f"{self.hidden} more faults are not shown; mend the ones above first"
-        return (*result, make("E119", more, result[-1].span, self.lines))
+        found = sort_diagnostics((*self.errors, *self.advice))
+        notes: list[Diagnostic] = []
+        if self.hidden_errors:
+            message = f"{self.hidden_errors} more errors are not shown; mend the ones above first"
+            notes.append(make("E119", message, found[-1].span, self.lines))
+        if self.hidden_advice:
+            message = f"{self.hidden_advice} more pieces of advice are not shown; see to the ones above first"
+            notes.append(make("W600", message, found[-1].span, self.lines))
+        return (*found, *notes)
+
+
+_MAX_MESSAGE: Final = 400
+_MAX_HINT: Final = 200
+
+
+def _printable(message: str) -> str:
+    """A message of one line that shows what it holds: nothing invisible, nothing that turns the direction."""
+    if len(message) > _MAX_MESSAGE:
+        half = _MAX_MESSAGE // 2
+        message = f"{message[:half]}…{message[-half:]}"
+    if message.isprintable():
+        return message
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in message)
 
 
 def quote(value: str, limit: int = 60) -> str:

@@ -45,9 +45,9 @@ def read(source: str | bytes) -> Document:
             "E103", f"the character U+{code:04X} is not allowed in XML; remove it", Span(*match.span())
         )
     root = Scanner(text, report).scan()
-    if root is None and not report.found:
+    if root is None and not report.errors:
         report.add("E116", "the document is empty; begin with a root element", Span(0, len(text)))
-    if root is not None and not report.malformed():
+    if root is not None and not report.errors:
         _second_opinion(text, report)
     return Document(text, root, report)
 

@@ -216,7 +216,7 @@ class Scanner:
 
     def _near(self, tag: str, top: str) -> bool:
         """Whether an end tag looks like a misspelling of the open element's name, or the other way round."""
-        if not top or self._report.hidden:
+        if not top or self._report.full:
             return False
         return difflib.SequenceMatcher(None, tag[:64], top[:64]).ratio() >= 0.8
 

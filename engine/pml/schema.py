@@ -19,6 +19,8 @@ from engine.pml.whitespace import Run, contents, preserves
 
 _LENGTH: Final = re.compile(r"0*[1-9][0-9]{0,6}")
 _REPEAT_LENGTH: Final = 40
+MAX_PATH: Final = 2000
+"""The longest path of a module, in characters; every module below keeps a copy of its own."""
 _WHERE: Final = {
     "param": "a parameter belongs inside a module",
     "union": "a union holds modules only; put the inner union inside a module",
@@ -192,9 +194,11 @@ class _SchemaBuilder:
         frame.members += 1
         attributes = self._attributes(element, "module")
         name = self._required(element, attributes, "name")
-        usable = name is not None and self._check_module_name(name, frame.names)
-        path = f"{frame.path}/{name.value}" if name and frame.path else name.value if name else "?"
-        inner = self._frame(element, "module", frame.preserve, path, {})
+        path = "/".join(filter(None, (frame.path, name.value if name else "?")))
+        usable = (
+            name is not None and self._check_path(name, path) and self._check_module_name(name, frame.names)
+        )
+        inner = self._frame(element, "module", frame.preserve, path[:MAX_PATH], {})
         inner.builds = usable
         src = attributes.get("src")
         if src is not None:
@@ -363,6 +367,13 @@ class _SchemaBuilder:
         if NAME.fullmatch(name.value):
             return True
         self._report.add("E301", f"{quote(name.value)} cannot name a {what}: {NAME_RULE}", name.value_span)
+        return False
+
+    def _check_path(self, name: Attribute, path: str) -> bool:
+        if len(path) <= MAX_PATH:
+            return True
+        message = f"the path of this module has more than {MAX_PATH} characters; use shorter names"
+        self._report.add("E301", message, name.value_span)
         return False
 
     def _check_module_name(self, name: Attribute, names: dict[str, Span]) -> bool:

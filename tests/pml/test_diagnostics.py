@@ -164,6 +164,11 @@ EXAMPLES = [
     ),
     schema("E301", '<schema name="«größe»">x</schema>', "cannot name a schema"),
     schema(
+        "E301",
+        f'<schema name="a"><module name="m"><module name="«{"n" * 1999}»">x</module>y</module></schema>',
+        "more than 2000 characters",
+    ),
+    schema(
         "E302",
         '<schema name="a">\n<module name="m">x</module>\n<module name="«m»">y</module></schema>',
         "module 'm' is already defined at line 2; rename one, or nest it",
@@ -239,7 +244,7 @@ EXAMPLES = [
     ),
 ]
 
-ELSEWHERE = {"E101", "E102", "E117", "E119"}
+ELSEWHERE = {"E101", "E102", "E117", "E119", "W600"}
 """Codes with tests of their own, below and in test_reader."""
 
 
@@ -271,7 +276,7 @@ def test_every_code_of_the_language_has_an_example() -> None:
     texts = [
         path.read_text(encoding="utf-8") for path in folder.glob("*.py") if path.name != "diagnostics.py"
     ]
-    used = {code for code in CATALOGUE if any(f'"{code}"' in text for text in texts)} | {"E119"}
+    used = {code for code in CATALOGUE if any(f'"{code}"' in text for text in texts)} | {"E119", "W600"}
     assert used == {example.code for example in EXAMPLES} | ELSEWHERE
     assert all(code[:2] in ("E5", "W6") for code in set(CATALOGUE) - used)
 
@@ -367,6 +372,43 @@ def test_very_many_faults_are_counted_not_shown() -> None:
     assert len(diagnostics) == MAX_DIAGNOSTICS + 1
     assert diagnostics[-1].code == "E119"
     assert "4000 more" in diagnostics[-1].message
+
+
+def test_very_much_advice_is_no_error() -> None:
+    modules = "".join(f'<module name="m{number}"/>' for number in range(5000))
+    parsed = parse_schema(f'<schema name="a">{modules}</schema>')
+    assert parsed.ok
+    assert len(parsed.diagnostics) == MAX_DIAGNOSTICS + 1
+    assert parsed.diagnostics[-1].code == "W600"
+    assert "4000 more" in parsed.diagnostics[-1].message
+
+
+def test_messages_hide_no_character() -> None:
+    source = '<schema name="a"><b\u202eda\u0301 \u200b/>\u202e</schema>'
+    found = parse_schema(source).diagnostics
+    assert found
+    for one in found:
+        assert one.message.isprintable()
+        assert "\u202e" not in one.render(source)
+    assert "\\u202e" in found[0].message
+
+
+def test_huge_names_give_short_messages() -> None:
+    for source in (
+        f"<schema><{'x' * 100_000}>",
+        f"<{'x' * 100_000}></y>",
+        f"<prompt><m {'x' * 100_000}=1/></prompt>",
+    ):
+        for found in (*parse_schema(source).diagnostics, *parse_prompt(source).diagnostics):
+            assert len(found.message) + len(found.hint) < 700
+
+
+def test_the_caret_stands_under_wide_and_combined_characters() -> None:
+    source = '<schema name="a">東京 e\u0301 <modul name="m">x</modul></schema>'
+    line, caret = parse_schema(source).diagnostics[0].render(source).splitlines()[1:3]
+    assert line[caret.index("^") - 1 :].startswith("modul")
+    assert caret.count("^") == 5
+    assert caret.index("^") == len('1 | <schema name="a">') + 4 + 1 + 1 + 1 + 1
 
 
 def test_nesting_beyond_the_limit_has_its_own_sentence() -> None:
