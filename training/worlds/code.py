@@ -123,7 +123,7 @@ def code(r: random.Random, size: int, turns: int) -> Example:
     classes: list[tuple[str, str, list[str]]] = []
     for stem in stems:
         name = stem.capitalize()
-        methods = r.sample(ACTIONS, (1, r.randint(1, 2), r.randint(2, 3), r.randint(3, 6))[size])
+        methods = r.sample(ACTIONS, (1, r.randint(1, 2), r.randint(2, 3), r.randint(3, 8))[size])
         if r.random() < 0.3:
             methods[0] = f"{methods[0]}_{r.choice(FIELDS)}"
         example.module(source(r, stem, name, methods, size), f"{stem}.py")

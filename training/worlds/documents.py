@@ -336,7 +336,7 @@ def documents(r: random.Random, size: int, turns: int) -> Example:
             facts.append(upper(r.choice(attributes[key][1].split("|")).format(n=called, v=value)))
             known.append((kind, name, key, value))
         unknown += [(kind, name, key) for key in attributes if key not in chosen]
-        most = (0, 1, 3, 8)[size]
+        most = (0, 1, 3, r.randint(4, 12))[size]
         body = mixed(r, facts, lambda: filler(r), r.randint(most // 2, most))
         head = r.choice(HEADS).format(i=index + 1, n=name)
         example.module(paragraph(r, [head, *body] if head else body), f"doc{index}")

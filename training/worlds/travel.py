@@ -198,19 +198,19 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
     def padding(most: int) -> list[str]:
         return [filler(r) for _ in range(r.randint(0, most))]
 
-    most = (0, 2, 8, 16)[size]
+    most = (0, 2, 8, r.randint(10, 45))[size]
     body = mixed(r, facts, prose, r.randint(most // 2, most))
     if size or r.random() < 0.3:
         example.role("system")
         example.anonymous(paragraph(r, [r.choice(SYSTEM), *padding((0, 0, 1, 2)[size])]))
         example.close()
     example.role("user")
-    before = paragraph(r, [*padding((0, 1, 5, 14)[size]), r.choice(TRIP_BEFORE)])
+    before = paragraph(r, [*padding((0, 1, 5, 26)[size]), r.choice(TRIP_BEFORE)])
     if r.random() < 0.4:
         example.anonymous(paragraph(r, ["Here is what I want.", *padding((0, 0, 1, 2)[size])]) + " ")
     example.module(before, "trip")
     example.argument_of(length, "trip")
-    after = paragraph(r, [r.choice(TRIP_AFTER), *padding((0, 1, 5, 14)[size])])
+    after = paragraph(r, [r.choice(TRIP_AFTER), *padding((0, 1, 5, 26)[size])])
     example.pieces.append(Piece((after if after.startswith(",") else f" {after}") + " ", "module", "trip"))
     if near:
         example.module(paragraph(r, [*padding(most // 4), r.choice(NEAR)]), "trip/near")
