@@ -402,10 +402,11 @@ class _SchemaBuilder:
 
     def _check_scaffolds(self, schema: Schema) -> None:
         for scaffold, span in self._scaffolds:
+            named = set(scaffold.modules)
             known = [path for path in scaffold.modules if schema.module(path) is not None]
             for word in re.finditer(r"\S+", self._text[span.start : span.end]):
                 path = word[0]
-                if schema.module(path) is None and path in scaffold.modules:
+                if schema.module(path) is None and path in named:
                     near = self._speller.nearest(path, schema.index.by_path)
                     remedy = f"did you mean {quote(near)}?" if near else "name modules by their paths"
                     message = f"the schema has no module {quote(path)}; {remedy}"
@@ -417,7 +418,7 @@ class _SchemaBuilder:
                 both = f"{quote(first)} and {quote(second)}"
                 message = f"{both} are members of one union, so no prompt imports both; keep one"
                 self._report.add("W606", message, span)
-            elif len(set(scaffold.modules)) == 1 and known:
+            elif len(named) == 1 and known:
                 message = "a scaffold of one module changes nothing; name another, or remove it"
                 self._report.add("W606", message, span)
 

@@ -205,6 +205,30 @@ def test_repeated_faults_take_linear_time(piece: str) -> None:
     assert seconds(32_000) < max(small, 0.004) * 8 * 5
 
 
+def test_a_hundred_thousand_siblings_bind() -> None:
+    count = 100_000
+    schema = parse_schema(
+        '<schema name="a">' + "".join(f'<module name="m{n}">t</module>' for n in range(count)) + "</schema>"
+    )
+    prompt = parse_prompt("<prompt>" + "".join(f"<m{n}/>" for n in reversed(range(count))) + "</prompt>")
+    assert schema.tree is not None
+    assert prompt.tree is not None
+    bound = bind(schema.tree, prompt.tree)
+    assert bound.ok
+    assert bound.imports[:2] == ("m99999", "m99998")
+    assert len(bound.parts) == count
+
+
+def test_a_scaffold_of_many_unknown_modules_stays_cheap() -> None:
+    names = " ".join(f"y{n}" for n in range(20_000))
+    began = time.process_time()
+    parsed = parse_schema(
+        f'<schema name="a"><module name="m">t</module><scaffold modules="{names}"/></schema>'
+    )
+    assert time.process_time() - began < 5
+    assert not parsed.ok
+
+
 def test_many_unknown_imports_stay_cheap() -> None:
     schema = parse_schema(
         '<schema name="a">' + "".join(f'<module name="m{n}">t</module>' for n in range(2_000)) + "</schema>"
