@@ -68,7 +68,7 @@ class _PromptBuilder:
                 message = 'this is a schema; a prompt begins with <prompt schema="…">'
             else:
                 message = f'the root element is <{root.tag}>; a prompt begins with <prompt schema="…">'
-            self._report.add("E201", message, root.tag_span, "prompt")
+            self._report.add("E201", message, root.tag_span, "" if root.tag == "schema" else "prompt")
             if root.tag == "schema":
                 return None
         self._check_attributes(root, ("schema",))

@@ -141,7 +141,7 @@ class Scanner:
         if len(self._stack) == 1 and self._rooted:
             self._report_outside(tag_span, f"<{tag}>")
         if not finished:
-            message = f"the tag <{tag}> is not finished; its '>' is missing"
+            message = f"the tag <{tag}> is not finished, its '>' is missing; write it"
             self._report.add("E104", message, element.open_span, ">")
         first = not self._rooted
         self._rooted = True
@@ -180,7 +180,7 @@ class Scanner:
         top = self._stack[-1].tag
         if not match[2]:
             end = mark + len(match[0].rstrip(" \t\r\n"))
-            message = f"the closing tag </{tag} is not finished; its '>' is missing"
+            message = f"the closing tag </{tag} is not finished, its '>' is missing; write it"
             self._report.add("E104", message, Span(mark, end), f"</{tag or top}>")
         if not tag:
             if match[2]:
@@ -262,7 +262,9 @@ class Scanner:
                 continue
             if begin == place and element.attributes and not complained:
                 span = Span(begin, begin + len(found[1]))
-                self._report.add("E107", f"a space is missing before the attribute {quote(found[1])}", span)
+                self._report.add(
+                    "E107", f"a space is missing before the attribute {quote(found[1])}; write one", span
+                )
                 complained = True
             place, closed = self._attribute(element, found, complained)
             complained = complained or not found[2]

@@ -81,7 +81,7 @@ class _SchemaBuilder:
                 message = 'this is a prompt; a schema begins with <schema name="…">'
             else:
                 message = f'the root element is <{root.tag}>; a schema begins with <schema name="…">'
-            self._report.add("E201", message, root.tag_span, "schema")
+            self._report.add("E201", message, root.tag_span, "" if root.tag == "prompt" else "schema")
             if root.tag == "prompt":
                 return None
         frame = self._frame(root, "schema", False, "", {})
@@ -226,7 +226,8 @@ class _SchemaBuilder:
         if frame.kind == "union":
             return self._finish_union(frame)
         name, cache, src = element.get("name"), element.get("cache"), element.get("src")
-        if not children and not frame.unread:
+        finished = self._text.endswith(">", element.open_span.start, element.open_span.end)
+        if finished and not children and not frame.unread:
             message = f"module {quote(frame.path)} is empty; write its text, or remove it"
             self._report.add("W603", message, element.open_span)
         self._check_repeated(frame)

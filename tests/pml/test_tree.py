@@ -61,6 +61,42 @@ PAPER_TRAVEL = """<schema name="travel">
 """
 
 
+PAPER_PERSONALIZATION = """<schema name="personalization-education">
+  <system>Dialogues between people...
+  </system>
+  <user> **Tailor learning content ...
+  <union>
+    <module name="elementary">
+      The elementary phase ..
+    </module>
+    <module name="middle-school">
+      As students transition...
+    </module>
+  </union>
+  2. Subject proficiency ...
+  <union>
+    <module name="beginner">
+      A beginner is often at ...
+    </module>
+    <module name="expert">
+      An expert stands at...
+    </module>
+  </union>
+  3. Recent learning history
+  <union>
+    <module name="recently-studied">
+      If a topic was engaged...
+    </module>
+    <module name="studied-6-months-before">
+      Half a year is ample ...
+    </module>
+  </union>
+  </user>
+  <assistant>Noted.</assistant>
+</schema>
+"""
+
+
 def schema(source: str) -> Schema:
     parsed = parse_schema(source)
     assert parsed.tree is not None
@@ -70,6 +106,7 @@ def schema(source: str) -> Schema:
 def test_the_schemas_of_the_paper_are_clean() -> None:
     assert parse_schema(PAPER_CODE).diagnostics == ()
     assert parse_schema(PAPER_TRAVEL).diagnostics == ()
+    assert parse_schema(PAPER_PERSONALIZATION).diagnostics == ()
 
 
 def test_the_structure_of_the_paper_is_read() -> None:
