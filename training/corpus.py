@@ -22,9 +22,9 @@ from training.worlds.learning import learning
 from training.worlds.travel import travel
 
 WORLDS: dict[str, tuple[Callable[[random.Random, int, int], Example], float]] = {
-    "travel": (travel, 0.45),
+    "travel": (travel, 0.4),
     "documents": (documents, 0.25),
-    "learning": (learning, 0.15),
+    "learning": (learning, 0.2),
     "code": (code, 0.15),
 }
 END = "<|im_end|>"

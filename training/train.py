@@ -26,13 +26,19 @@ from training.corpus import Batch, Stage, batch
 
 log = logging.getLogger("training")
 
-# (share of the time at which the stage ends, stage): short contexts first, or nothing is learned in an hour
-STAGES: tuple[tuple[float, Stage], ...] = (
-    (0.13, Stage(192, 32, (1.0, 0.0, 0.0, 0.0), (2, 5), 0.2, 0.0)),
-    (0.25, Stage(384, 16, (0.3, 0.7, 0.0, 0.0), (3, 6), 0.4, 0.1)),
-    (0.33, Stage(768, 8, (0.15, 0.3, 0.55, 0.0), (3, 6), 0.4, 0.3)),
-    (0.43, Stage(1536, 4, (0.05, 0.15, 0.4, 0.4), (3, 6), 0.4, 0.3)),
-    (9.99, Stage(2304, 3, (0.05, 0.1, 0.25, 0.6), (3, 6), 0.4, 0.2)),
+SHORT = Stage(192, 32, (1.0, 0.0, 0.0, 0.0), (2, 5), 0.2, 0.0)
+LONGER = Stage(384, 16, (0.3, 0.7, 0.0, 0.0), (3, 6), 0.4, 0.1)
+PAGE = Stage(768, 8, (0.15, 0.3, 0.55, 0.0), (3, 6), 0.5, 0.3)
+PAGES = Stage(1536, 4, (0.05, 0.15, 0.4, 0.4), (3, 6), 0.5, 0.3)
+LONGEST = Stage(2304, 3, (0.05, 0.1, 0.25, 0.6), (3, 6), 0.5, 0.2)
+# (share of the time at which it ends, stages to draw from): with long contexts first nothing is learned in an hour
+CURRICULUM: tuple[tuple[float, tuple[Stage, ...]], ...] = (
+    (0.13, (SHORT,)),
+    (0.25, (LONGER,)),
+    (0.33, (PAGE,)),
+    (0.43, (PAGES,)),
+    (0.55, (LONGEST,)),
+    (9.99, (PAGE, PAGE, PAGES, PAGES, PAGES, LONGEST)),
 )
 PEAK_MATRICES, PEAK_REST, FLOOR, WARM_UP = 3e-3, 2e-3, 0.03, 60
 CONTEXT_SHARE = 0.2
@@ -60,9 +66,9 @@ def new_model(vocabulary: int) -> LlamaForCausalLM:
     )
 
 
-def stage_at(done: float) -> Stage:
-    """The stage for a share of the time."""
-    return next(stage for end, stage in STAGES if done < end)
+def stage_at(done: float, r: random.Random) -> Stage:
+    """A stage of the curriculum for a share of the time."""
+    return r.choice(next(stages for end, stages in CURRICULUM if done < end))
 
 
 def rate_at(step: int, done: float) -> float:
@@ -157,7 +163,7 @@ def train(tokenizer_folder: Path, run: Path, until: float, pause: Path, compiled
         while pause.exists() and time.time() < until:
             time.sleep(0.5)
         done = (time.time() - start) / (until - start)
-        stage = stage_at(done)
+        stage = stage_at(done, r)
         for optimizer, peak in zip(optimizers, (PEAK_MATRICES, PEAK_REST), strict=True):
             optimizer.param_groups[0]["lr"] = peak * rate_at(step, done)
         before = time.time()

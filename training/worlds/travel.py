@@ -161,7 +161,7 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
     example = Example("travel")
     place, (length, days) = destination(r), duration(r)
     example.subject, example.argument = place, length
-    near = r.random() < 0.15
+    near = r.random() < 0.22
     others = r.sample(
         [k for k in TOPICS if k != "sights"],
         [r.randint(0, 1), r.randint(1, 2), r.randint(1, 4), r.randint(2, 5)][size],
