@@ -31,7 +31,7 @@ LONGER = Stage(384, 16, (0.3, 0.7, 0.0, 0.0), (3, 6), 0.4, 0.1)
 PAGE = Stage(768, 8, (0.15, 0.3, 0.55, 0.0), (3, 6), 0.5, 0.3)
 PAGES = Stage(1536, 4, (0.05, 0.15, 0.4, 0.4), (3, 6), 0.5, 0.3)
 LONGEST = Stage(2304, 3, (0.05, 0.1, 0.25, 0.6), (3, 6), 0.5, 0.2)
-# (share of the time at which it ends, stages to draw from): with long contexts first nothing is learned in an hour
+# (share of the time at which it ends, stages to draw from); long contexts first: nothing learned in an hour
 CURRICULUM: tuple[tuple[float, tuple[Stage, ...]], ...] = (
     (0.13, (SHORT,)),
     (0.25, (LONGER,)),
