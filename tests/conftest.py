@@ -9,7 +9,11 @@ import pytest
 
 _HOME = tempfile.TemporaryDirectory(prefix="pml-tests-")
 
-for _name in [name for name in os.environ if name.startswith("PML_") and name != "PML_REQUIRE_BROWSER"]:
+for _name in [
+    name
+    for name in os.environ
+    if name.startswith("PML_") and name not in ("PML_REQUIRE_BROWSER", "PML_CHROMIUM")
+]:
     del os.environ[_name]
 os.environ |= {
     "GRADIO_ANALYTICS_ENABLED": "False",

@@ -1,6 +1,6 @@
 """Runs of one prompt, cached and uncached one after the other, as frames that the page paints.
 
-The engine works in its own thread, so a slow browser never slows the clock; the page takes frames at its pace.
+The engine works in its own thread, so a slow browser never slows the clock; the page takes frames as it can.
 """
 
 from __future__ import annotations

@@ -1,0 +1,138 @@
+"""What the page gets from two texts: marks at the right places, the tree, picks, words to complete."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.studio.documents import (
+    Documents,
+    diagnostics_json,
+    edited_prompt,
+    first_error,
+    picks_json,
+    preview,
+    tree_json,
+    words_json,
+)
+from app.studio.source_offsets import to_utf16
+
+SCHEMA = """<schema name="travel">
+  <system>You plan trips.</system>
+  <user>
+    <module name="trip">
+      I go for <param name="duration" len="5"/>.
+      <union>
+        <module name="tokyo">Neon and shrines.</module>
+        <module name="rome">Ruins and fountains.</module>
+      </union>
+    </module>
+  </user>
+</schema>
+"""
+PROMPT = """<prompt schema="travel">
+  <trip duration="3 days"><tokyo/></trip>
+  <user>Where to surf?</user>
+</prompt>
+"""
+
+
+@pytest.fixture
+def documents() -> Documents:
+    return Documents()
+
+
+def tree_of(source: str = SCHEMA):
+    tree = Documents().schema(source).tree
+    assert tree is not None
+    return tree
+
+
+def test_offsets_count_utf16_units() -> None:
+    text = "a😀é😀b"
+    offset = to_utf16(text)
+    encoded = [len(text[:n].encode("utf-16-le")) // 2 for n in range(len(text) + 1)]
+    assert [offset(n) for n in range(len(text) + 1)] == encoded
+
+
+def test_a_fault_after_an_emoji_is_marked_where_the_browser_counts_it() -> None:
+    source = '<prompt schema="travel">\n  😀😀 <toyko/>\n</prompt>\n'
+    checked = Documents().check(SCHEMA, source)
+    fault = diagnostics_json(checked.of_prompt, source)[0]
+    marked = source.encode("utf-16-le")[2 * fault["from"] : 2 * fault["to"]].decode("utf-16-le")
+    assert "toyko" in marked
+    assert (fault["line"], fault["column"]) == (2, source.split("\n")[1].index("toyko") + 1)
+
+
+def test_valid_documents_have_no_errors(documents: Documents) -> None:
+    checked = documents.check(SCHEMA, PROMPT)
+    assert first_error(checked.schema.diagnostics) is None
+    assert first_error(checked.of_prompt) is None
+    assert not checked.stale
+
+
+def test_a_half_typed_tag_leaves_the_prompt_on_the_last_good_schema(documents: Documents) -> None:
+    broken = SCHEMA.replace('<module name="rome">', '<module name="ro')
+    checked = documents.check(broken, PROMPT, fallback=SCHEMA)
+    assert first_error(checked.schema.diagnostics) is not None
+    assert checked.stale
+    assert checked.basis.source == SCHEMA
+    assert first_error(checked.of_prompt) is None
+
+
+def test_the_same_text_is_parsed_once(documents: Documents) -> None:
+    assert documents.schema(SCHEMA) is documents.schema(SCHEMA)
+    assert documents.schema(SCHEMA) is not documents.schema(SCHEMA + "<!-- -->")
+
+
+def test_the_tree_nests_as_the_schema_does_and_leaves_turns_out() -> None:
+    (trip,) = tree_json(tree_of())
+    assert (trip["kind"], trip["path"]) == ("module", "trip")
+    assert trip["params"] == [{"name": "duration", "length": 5, "default": ""}]
+    (union,) = trip["children"]
+    assert [member["path"] for member in union["members"]] == ["trip/tokyo", "trip/rome"]
+
+
+def test_preview_is_one_short_line() -> None:
+    module = tree_of(SCHEMA.replace("Neon and shrines.", "Neon\n\n and  " + "shrines " * 60)).module(
+        "trip/tokyo"
+    )
+    assert module is not None
+    line = preview(module)
+    assert line.startswith("Neon and shrines")
+    assert len(line) <= 160
+    assert line.endswith("…")
+
+
+def test_a_pick_in_the_tree_is_found_in_the_prompt_and_read_back() -> None:
+    tree = tree_of()
+    text = edited_prompt(tree, PROMPT, {"path": "trip/rome", "on": True})
+    assert "<rome/>" in text
+    assert "<tokyo/>" not in text
+    assert "Where to surf?" in text
+    assert set(picks_json(tree, text)["paths"]) == {"trip", "trip/rome"}
+
+
+def test_an_argument_in_the_tree_is_found_in_the_prompt_and_read_back() -> None:
+    tree = tree_of()
+    text = edited_prompt(tree, PROMPT, {"path": "trip", "argument": "duration", "value": '5 "long" days'})
+    assert picks_json(tree, text)["arguments"]["trip"]["duration"] == '5 "long" days'
+    empty = edited_prompt(tree, text, {"path": "trip", "argument": "duration", "value": ""})
+    assert "duration" not in empty
+
+
+def test_words_to_complete_know_the_modules_and_their_parameters() -> None:
+    words = words_json(tree_of())
+    offered = {element["name"]: element for element in words["prompt"]["elements"]}
+    assert offered["tokyo"]["parents"] == ["trip"]
+    assert offered["tokyo"]["empty"]
+    assert not offered["trip"]["empty"]
+    assert [attribute["name"] for attribute in words["prompt"]["attributes"]["trip"]] == ["duration"]
+    assert "module" in {element["name"] for element in words["schema"]["elements"]}
+
+
+def test_words_without_a_schema_are_still_there() -> None:
+    assert {element["name"] for element in words_json(None)["prompt"]["elements"]} == {
+        "system",
+        "user",
+        "assistant",
+    }

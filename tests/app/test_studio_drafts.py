@@ -1,0 +1,121 @@
+"""Nothing that was written is lost: revisions, the shelf, damaged files, a full disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.studio.drafts import SHELF_SIZE, Drafts, StaleDraftError, Workspace, write_text
+from engine.errors import StudioError
+
+
+def workspace(text: str, **fields: object) -> Workspace:
+    return Workspace(name="travel", schema=f"<schema>{text}</schema>", prompt="<prompt/>", **fields)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def drafts(tmp_path: Path) -> Drafts:
+    return Drafts(tmp_path / "drafts")
+
+
+def test_the_first_start_has_no_draft(drafts: Drafts) -> None:
+    assert drafts.load() is None
+
+
+def test_a_draft_survives_a_restart(drafts: Drafts, tmp_path: Path) -> None:
+    kept = drafts.save(workspace("é 😀", settings={"seed": 3}), base=0)
+    assert Drafts(tmp_path / "drafts").load() == kept
+
+
+def test_a_save_from_an_old_revision_is_refused(drafts: Drafts) -> None:
+    first = drafts.save(workspace("one"), base=0)
+    second = drafts.save(workspace("two"), base=first.revision)
+    with pytest.raises(StaleDraftError) as stale:
+        drafts.save(workspace("three"), base=first.revision)
+    assert stale.value.current == second
+    assert drafts.load() == second
+
+
+def test_an_old_revision_with_the_same_text_is_no_conflict(drafts: Drafts) -> None:
+    first = drafts.save(workspace("one"), base=0)
+    drafts.save(workspace("two"), base=first.revision)
+    assert drafts.save(workspace("two", settings={"seed": 1}), base=first.revision).settings == {"seed": 1}
+
+
+def test_a_forced_save_puts_the_other_text_on_the_shelf(drafts: Drafts) -> None:
+    first = drafts.save(workspace("one"), base=0)
+    drafts.save(workspace("two"), base=first.revision)
+    drafts.save(workspace("three"), base=first.revision, force=True)
+    assert [kept.schema for _, kept in drafts.shelf()] == [workspace("two").schema]
+
+
+def test_opening_another_workspace_shelves_the_present_one(drafts: Drafts) -> None:
+    drafts.save(workspace("mine"), base=0)
+    drafts.replace(workspace("sample"))
+    ((key, kept),) = drafts.shelf()
+    assert kept.schema == workspace("mine").schema
+    assert drafts.shelved(key) == kept
+    with pytest.raises(StudioError, match="Choose another"):
+        drafts.shelved("gone")
+
+
+def test_the_shelf_does_not_grow_for_ever(drafts: Drafts) -> None:
+    for number in range(SHELF_SIZE + 5):
+        drafts.replace(workspace(str(number)))
+    shelf = drafts.shelf()
+    assert len(shelf) == SHELF_SIZE
+    assert shelf[0][1].schema == workspace(str(SHELF_SIZE + 3)).schema
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"name": 1}', '{"surprise": true}', "\x00"])
+def test_a_damaged_draft_is_set_aside_not_overwritten(drafts: Drafts, tmp_path: Path, damage: str) -> None:
+    file = tmp_path / "drafts" / "workspace.json"
+    file.write_text(damage)
+    assert drafts.load() is None
+    (aside,) = (tmp_path / "drafts").glob("workspace.damaged-*.json")
+    assert aside.read_text() == damage
+    drafts.save(workspace("new"), base=0)
+    assert drafts.load() is not None
+
+
+def test_a_text_that_no_encoding_takes_is_kept(drafts: Drafts) -> None:
+    kept = drafts.save(workspace("half of a pair: \ud83d"), base=0)
+    assert drafts.load() == kept
+
+
+def test_a_failed_write_leaves_the_old_text_and_no_rubbish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "text.pml"
+    file.write_text("old")
+
+    def full_disk(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(OSError, match="No space"):
+        write_text(file, "new")
+    assert file.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["text.pml"]
+
+
+def test_a_full_disk_is_a_sentence(drafts: Drafts, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full_disk(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(StudioError, match="No space left on device"):
+        drafts.save(workspace("one"), base=0)
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StudioError, match="drafts folder"):
+        Drafts(tmp_path / "file" / "drafts")
+
+
+def test_the_file_is_plain_json(drafts: Drafts, tmp_path: Path) -> None:
+    drafts.save(workspace("one"), base=0)
+    assert json.loads((tmp_path / "drafts" / "workspace.json").read_text())["revision"] == 1

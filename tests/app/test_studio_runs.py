@@ -1,0 +1,183 @@
+"""Runs as the page sees them, with an engine that only plays events."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from app.studio.chart import ttft_chart
+from app.studio.documents import Documents
+from app.studio.runs import Run, RunRequest, Runs, word_difference
+from engine import Answer, Compared, Comparison, Delta, Finished, FirstToken, RunSettings, Working
+from engine.errors import StudioError
+
+SCHEMA = '<schema name="s"><module name="m">Some text.</module></schema>'
+PROMPT = '<prompt schema="s"><m/>Go on.</prompt>'
+TTFT = {"cached": [30.0, 10.0, 12.0], "uncached": [200.0, 240.0, 220.0]}
+
+
+class PlayedEngine:
+    """Plays the events of an engine; `gate` holds it before the second half of the first side."""
+
+    def __init__(self, gate: threading.Event | None = None, fault: Exception | None = None) -> None:
+        self.orders: list[tuple[str, ...]] = []
+        self.budgets: list[int] = []
+        self.closed = threading.Event()
+        self._gate, self._fault = gate, fault
+
+    def run(
+        self, _schema: Any, _prompt: Any, settings: RunSettings, mode: str, **options: Any
+    ) -> Iterator[Any]:
+        assert mode == "both"
+        assert options["parse_ms"] > 0
+        turn = len(self.orders)
+        self.orders.append(options["order"])
+        self.budgets.append(settings.max_new_tokens)
+        try:
+            for side in options["order"]:
+                yield from self._side(side, turn)
+            yield Compared(Comparison(8.0, True, 0.25, False))
+        finally:
+            self.closed.set()
+
+    def _side(self, side: Any, turn: int) -> Iterator[Any]:
+        if side == "cached" and turn == 0:
+            yield Working(side, "encoding m", 0, 1)
+        if self._fault is not None:
+            raise self._fault
+        ttft = TTFT[side][turn]
+        tokens = {"prompt": 10, "from_cache": 8, "computed": 2}
+        yield FirstToken(side, ttft, {"parse": 1.0, "prefill": ttft - 1.0}, tokens)
+        yield Delta(side, "one ")
+        if self._gate is not None:
+            assert self._gate.wait(10)
+        yield Delta(side, f"two {side}")
+        text = f"one two {side}"
+        timeline = {"parse": 1.0, "prefill": ttft - 1.0}
+        made = {**tokens, "generated": 3}
+        yield Finished(side, Answer(text, (1, 2, 3), ttft, 4.0, timeline, made, (), "eos"))
+
+
+def request(repeats: int = 1, key: str = "k") -> RunRequest:
+    schema = Documents().schema(SCHEMA).tree
+    assert schema is not None
+    return RunRequest(schema, PROMPT, RunSettings(max_new_tokens=64), repeats, key)
+
+
+def last(runs: Runs, wanted: RunRequest) -> Run:
+    *_, run = runs.stream(wanted)
+    return run
+
+
+def test_both_sides_run_to_the_end() -> None:
+    run = last(Runs(PlayedEngine()), request()).to_json()  # type: ignore[arg-type]
+    assert run["state"] == "done"
+    assert run["number"] == 1
+    cached, uncached = run["sides"]["cached"], run["sides"]["uncached"]
+    assert (cached["text"], uncached["text"]) == ("one two cached", "one two uncached")
+    assert (cached["ttft_ms"], uncached["ttft_ms"]) == (30.0, 200.0)
+    assert cached["tokens"]["from_cache"] == 8
+    assert cached["tokens_per_second"] == 250.0
+    assert run["comparison"]["ttft_speedup"] == pytest.approx(200 / 30)
+    assert run["comparison"]["kl_first_token"] == 0.25
+    assert run["difference"]["differing"] == 1
+
+
+def test_the_order_alternates_from_run_to_run() -> None:
+    engine = PlayedEngine()
+    runs = Runs(engine)  # type: ignore[arg-type]
+    last(runs, request(key="a"))
+    last(runs, request(key="b"))
+    assert engine.orders == [("cached", "uncached"), ("uncached", "cached")]
+    assert [run.number for run in runs.history] == [1, 2]
+
+
+def test_repeats_show_the_median_sample_with_its_own_timeline() -> None:
+    engine = PlayedEngine()
+    run = last(Runs(engine), request(repeats=3)).to_json()  # type: ignore[arg-type]
+    assert engine.budgets == [64, 1, 1]
+    assert run["sides"]["cached"]["samples_ms"] == [30.0, 10.0, 12.0]
+    assert run["sides"]["cached"]["ttft_ms"] == 12.0
+    assert run["sides"]["cached"]["timeline_ms"]["prefill"] == 11.0
+    assert run["comparison"]["ttft_speedup"] == pytest.approx(220 / 12)
+    assert run["sides"]["cached"]["text"] == "one two cached"
+
+
+def test_stopping_half_way_keeps_what_came() -> None:
+    gate = threading.Event()
+    engine = PlayedEngine(gate)
+    runs = Runs(engine)  # type: ignore[arg-type]
+    run = None
+    for run in runs.stream(request()):
+        if run.sides["cached"].text == "one " and not gate.is_set():
+            runs.stop("k")
+            gate.set()
+    assert run is not None
+    frame = run.to_json()
+    assert frame["state"] == "stopped"
+    assert frame["sides"]["cached"]["text"].startswith("one ")
+    assert frame["sides"]["uncached"]["state"] == "not run"
+    assert engine.closed.is_set()
+    assert runs.find(1) is run
+
+
+def test_leaving_the_page_stops_the_run() -> None:
+    gate = threading.Event()
+    engine = PlayedEngine(gate)
+    frames = Runs(engine).stream(request())  # type: ignore[arg-type]
+    while next(frames).sides["cached"].text != "one ":
+        pass
+    frames.close()  # type: ignore[attr-defined]
+    gate.set()
+    assert engine.closed.wait(10)
+
+
+def test_a_fault_of_the_users_is_said_as_it_is() -> None:
+    run = last(Runs(PlayedEngine(fault=StudioError("The prompt is too long. Pick fewer."))), request())  # type: ignore[arg-type]
+    assert (run.state, run.message) == ("failed", "The prompt is too long. Pick fewer.")
+    assert run.number == 0
+
+
+def test_any_other_fault_is_logged_and_said(caplog: pytest.LogCaptureFixture) -> None:
+    run = last(Runs(PlayedEngine(fault=RuntimeError("boom"))), request())  # type: ignore[arg-type]
+    assert run.state == "failed"
+    assert "boom" in run.message
+    assert "A run failed" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "differing"),
+    [
+        ("", "", 0),
+        ("a b c", "a b c", 0),
+        ("a b c", "a x c", 1),
+        ("a b", "a b c d", 2),
+        ("  a\nb", "a b", 0),
+        ("", "a", 1),
+    ],
+)
+def test_word_difference_loses_no_letter(left: str, right: str, differing: int) -> None:
+    difference = word_difference(left, right)
+    assert "".join(text for text, _ in difference["cached"]) == left
+    assert "".join(text for text, _ in difference["uncached"]) == right
+    assert difference["differing"] == differing
+
+
+def test_the_chart_has_one_bar_per_side_and_run_in_the_timelines_parts() -> None:
+    runs = Runs(PlayedEngine())  # type: ignore[arg-type]
+    last(runs, request())
+    figure = ttft_chart(runs.history).to_dict()
+    bars = {trace["name"]: trace for trace in figure["data"] if trace["type"] == "bar"}
+    assert set(bars) == {"parse", "prefill"}
+    assert list(bars["prefill"]["y"]) == [29.0, 199.0]
+    assert [list(level) for level in bars["prefill"]["x"]] == [["Run 1", "Run 1"], ["cached", "uncached"]]
+    assert list(bars["prefill"]["customdata"]) == [1, 1]
+    assert figure["layout"]["paper_bgcolor"] == "rgba(0,0,0,0)"
+
+
+def test_the_chart_without_runs_says_what_to_do() -> None:
+    figure = ttft_chart(()).to_dict()
+    assert "Run the prompt" in figure["layout"]["annotations"][0]["text"]

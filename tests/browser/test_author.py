@@ -1,0 +1,293 @@
+"""The Author page: writing, picking, running and comparing, as a person does it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from engine.pml import parse_schema
+from tests.browser.conftest import Server, Watched, serve
+
+LONG_RUN_MS = 120_000
+TEXTS = "window.promptCacheStudio.workspace.texts()"
+
+
+def text_of(page: Page, kind: str) -> str:
+    return str(page.evaluate(f"{TEXTS}.{kind}"))
+
+
+def wait_for_text(page: Page, kind: str, pattern: str) -> None:
+    page.wait_for_function(
+        f"pattern => new RegExp(pattern).test({TEXTS}.{kind})", arg=pattern, timeout=10_000
+    )
+
+
+def rewrite(page: Page, kind: str, text: str) -> None:
+    """Replaces a document by typing over it, as a paste does."""
+    page.get_by_role("textbox", name=f"{kind.title()} document").click()
+    page.keyboard.press("Control+a")
+    page.keyboard.insert_text(text)
+
+
+def run(page: Page) -> None:
+    page.locator("#run").click()
+    expect(page.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
+
+
+def pane(page: Page, name: str):
+    return page.get_by_role("region", name=name, exact=True)
+
+
+def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
+    author.get_by_role("textbox", name="Schema document").click()
+    author.keyboard.press("Control+Home")
+    # Between two keystrokes the mark must come quickly; the page measures from the key to the underline.
+    author.evaluate(
+        """() => {
+            window.marked = new Promise(resolve => {
+                let pressed = 0
+                addEventListener("keydown", () => { pressed = performance.now() }, true)
+                new MutationObserver((_, observer) => {
+                    if (!document.querySelector(".panel.schema .cm-lintRange-error")) return
+                    observer.disconnect()
+                    resolve(performance.now() - pressed)
+                }).observe(document.body, {subtree: true, childList: true, attributes: true})
+            })
+        }"""
+    )
+    author.keyboard.type("&")
+    assert author.evaluate("window.marked") < 3000
+    problems = author.get_by_role("list", name="Problems of the schema")
+    expect(problems).to_contain_text("E1")
+    expect(author.locator(".panel.schema .status")).to_contain_text("error")
+    author.locator(".panel.schema .cm-lintRange-error").first.hover()
+    expect(author.locator(".cm-tooltip")).to_contain_text("E1")
+    author.keyboard.press("Control+z")
+    expect(author.locator(".panel.schema .status")).to_have_text("no problems")
+
+
+def test_picks_write_the_prompt(author: Page) -> None:
+    rewrite(author, "prompt", '<prompt schema="travel">\n  <user>Where shall I go?</user>\n</prompt>\n')
+    tree = author.get_by_role("region", name="Modules")
+    expect(tree.get_by_label("trip-plan").first).not_to_be_checked()
+    tree.get_by_role("checkbox", name=re.compile("^trip-plan")).click()
+    wait_for_text(author, "prompt", "<trip-plan")
+    tree.get_by_role("radio", name=re.compile("^overseas")).click()
+    wait_for_text(author, "prompt", "<overseas")
+    tree.get_by_role("radio", name=re.compile("^tokyo")).click()
+    wait_for_text(author, "prompt", "<tokyo/>")
+    duration = tree.get_by_role("textbox", name=re.compile("duration"))
+    duration.fill("3 days")
+    wait_for_text(author, "prompt", 'duration="3 days"')
+    expect(tree.locator(".counter").first).to_contain_text(re.compile(r"\d / \d+ tokens"))
+    assert "Where shall I go?" in text_of(author, "prompt")
+    expect(author.locator(".panel.prompt .status")).to_have_text("no problems")
+
+
+def test_edits_of_the_prompt_move_the_picks(author: Page) -> None:
+    tree = author.get_by_role("region", name="Modules")
+    expect(tree.get_by_role("radio", name=re.compile("^tokyo"))).to_be_checked()
+    rewrite(author, "prompt", text_of(author, "prompt").replace("<tokyo/>", "<rome/>"))
+    expect(tree.get_by_role("radio", name=re.compile("^rome"))).to_be_checked()
+    expect(tree.get_by_role("radio", name=re.compile("^tokyo"))).not_to_be_checked()
+    author.keyboard.press("Control+z")
+    expect(tree.get_by_role("radio", name=re.compile("^tokyo"))).to_be_checked()
+
+
+def test_both_sides_run_and_are_compared(author: Page) -> None:
+    run(author)
+    for name in ("Cached", "Uncached"):
+        expect(pane(author, name).locator(".ttft")).to_have_text(re.compile(r"[\d.,]+\s?(ms|s)"))
+        assert pane(author, name).locator(".answer").inner_text().strip()
+        expect(pane(author, name).locator(".parts")).to_contain_text("prefill")
+    expect(author.locator(".ratio")).to_have_text(re.compile(r"[\d.]+"))
+    cached = pane(author, "Cached").locator(".facts").inner_text()
+    assert int(re.sub(r"\D", "", cached.split("from cache")[1].split("computed")[0])) > 500
+    expect(author.locator("#ttft-chart .js-plotly-plot")).to_be_visible()
+    bars = author.locator("#ttft-chart .bars path").count()
+    run(author)
+    assert "encode" not in pane(author, "Cached").locator(".parts").inner_text()
+    author.wait_for_function("n => document.querySelectorAll('#ttft-chart .bars path').length > n", arg=bars)
+    expect(author.locator("#history")).to_contain_text("Run 1")
+    expect(author.get_by_role("region", name="Modules").locator(".row.on .badge").first).to_have_text(
+        "memory"
+    )
+
+
+def test_a_new_module_is_encoded_once(author: Page) -> None:
+    rewrite(author, "prompt", text_of(author, "prompt").replace("<tokyo/>", "<sydney/>"))
+    run(author)
+    assert "encode" in pane(author, "Cached").locator(".parts").inner_text()
+    run(author)
+    assert "encode" not in pane(author, "Cached").locator(".parts").inner_text()
+
+
+def test_a_run_is_stopped_half_way_and_keeps_what_came(author: Page) -> None:
+    author.get_by_role("button", name="Settings").click()
+    author.get_by_label("New tokens, at most").fill("2000")
+    author.get_by_label("Temperature").fill("5")
+    author.get_by_label("Temperature").press("Tab")
+    author.locator("#run").click()
+    author.wait_for_function(
+        "[...document.querySelectorAll('.pane .answer')].some(a => a.innerText.length > 40 && "
+        "!a.querySelector('.empty'))",
+        timeout=60_000,
+    )
+    author.keyboard.press("Escape")
+    expect(author.locator(".run-status")).to_contain_text("Stopped", timeout=30_000)
+    assert any(len(text) > 30 for text in author.locator(".pane .answer").all_inner_texts())
+    expect(author.locator("#run")).to_be_enabled()
+
+
+def test_a_run_with_errors_is_refused_with_the_first_of_them(author: Page) -> None:
+    rewrite(author, "prompt", '<prompt schema="travel"><toyko/></prompt>')
+    author.keyboard.press("Control+Enter")
+    status = author.locator(".run-status")
+    expect(status).to_contain_text("E4")
+    expect(status).to_contain_text("tokyo")
+    assert "<toyko/>" in text_of(author, "prompt")
+
+
+def test_the_schema_downloads_and_parses_again(author: Page) -> None:
+    author.get_by_role("button", name="File").click()
+    with author.expect_download() as download:
+        author.get_by_role("menuitem", name="Download the schema").click()
+    assert download.value.suggested_filename == "travel.pml"
+    parsed = parse_schema(Path(download.value.path()).read_bytes())
+    assert parsed.ok
+    assert parsed.tree is not None
+    assert parsed.tree.name == "travel"
+
+
+def test_work_survives_a_reload(author: Page) -> None:
+    rewrite(author, "prompt", '<prompt schema="travel">\n  <user>Never lose this.</user>\n</prompt>\n')
+    author.wait_for_timeout(50)
+    author.reload()
+    author.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    wait_for_text(author, "prompt", "Never lose this")
+
+
+def test_work_and_segments_survive_a_restart(browser: Browser, tmp_path: Path) -> None:
+    for turn in ("first", "second"):
+        server = serve(tmp_path)
+        try:
+            watch = Watched(browser.new_page(), server.url)
+            page = watch.open()
+            if turn == "first":
+                rewrite(page, "prompt", text_of(page, "prompt").replace("surf", "very best surf"))
+                run(page)
+                assert "encode" in pane(page, "Cached").locator(".parts").inner_text()
+            else:
+                wait_for_text(page, "prompt", "very best surf")
+                expect(page.locator(".picker .row.on .badge").first).to_have_text("disk")
+                run(page)
+                parts = pane(page, "Cached").locator(".parts").inner_text()
+                assert "encode" not in parts
+                assert "load" in parts
+            page.close()
+        finally:
+            server.stop()
+
+
+def test_markup_in_texts_is_only_text(author: Page) -> None:
+    evil = "&lt;img src=x onerror=&quot;window.hacked=1&quot;&gt;"
+    rewrite(author, "schema", f'<schema name="evil"><module name="m">{evil} {evil}</module></schema>')
+    rewrite(author, "prompt", f'<prompt schema="evil"><m/> {evil}</prompt>')
+    expect(author.locator(".panel.prompt .status")).to_have_text("no problems")
+    author.locator(".picker .row").first.hover()
+    run(author)
+    assert author.evaluate("window.hacked") is None
+    assert author.locator("img[src=x]").count() == 0
+
+
+@pytest.mark.parametrize("origin", ["http://127.0.0.1:1", "http://evil.example"])
+def test_requests_of_other_pages_are_refused(browser: Browser, studio: Server, origin: str) -> None:
+    context = browser.new_context()
+    answer = context.request.post(
+        f"{studio.url}/gradio_api/component_server",
+        headers={"Origin": origin, "Content-Type": "text/plain"},
+        data=json.dumps({"session_hash": "x", "component_id": 1, "fn_name": "open_workspace", "data": []}),
+    )
+    assert answer.status == 403
+    assert context.request.get(studio.url, headers={"Host": "evil.example"}).status == 403
+    assert context.request.get(studio.url).status == 200
+    context.close()
+
+
+def test_another_pages_script_reaches_nothing(browser: Browser, studio: Server) -> None:
+    """The attack itself: a page of another origin posts to the studio without asking."""
+    page = browser.new_page()
+    seen: list[int] = []
+    page.on("response", lambda response: seen.append(response.status) if studio.url in response.url else None)
+    page.goto("data:text/html,<title>elsewhere</title>")
+    page.evaluate(
+        """url => fetch(url + "/gradio_api/component_server", {
+            method: "POST", mode: "no-cors", headers: {"Content-Type": "text/plain"}, body: "{}"
+        }).catch(() => {})""",
+        studio.url,
+    )
+    page.wait_for_timeout(300)
+    assert 200 not in seen
+    page.close()
+
+
+@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_page_fits_and_can_be_read(watched: Watched, width: int, theme: str) -> None:
+    page = watched.page
+    page.set_viewport_size({"width": width, "height": 900})
+    watched.open()
+    if theme == "dark":
+        page.get_by_role("button", name="Light or dark").click()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    for name in ("Run", "Settings", "File"):
+        expect(page.get_by_role("button", name=re.compile(f"^{name}")).first).to_be_visible()
+    contrast = page.evaluate(
+        """() => {
+            const rgb = c => { const x = document.createElement("canvas").getContext("2d")
+                x.fillStyle = c; x.fillRect(0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data] }
+            const light = c => rgb(c).slice(0, 3).map(v => v / 255)
+                .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+                .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0)
+            const ground = n => { for (; n; n = n.parentElement) {
+                const c = getComputedStyle(n).backgroundColor
+                if (rgb(c)[3] > 200) return c } return "white" }
+            const texts = ".bar h2, .row .name, .status, .soft, .run-status, .empty, .tokens"
+            return [...document.querySelectorAll(texts)]
+                .filter(n => n.textContent.trim() && n.offsetParent)
+                .map(n => { const a = light(getComputedStyle(n).color), b = light(ground(n))
+                    return [(Math.max(a, b) + .05) / (Math.min(a, b) + .05), n.className, n.textContent] })
+                .sort((x, y) => x[0] - y[0])[0]
+        }"""
+    )
+    assert contrast[0] >= 4.5, contrast
+
+
+def test_the_keyboard_alone_is_enough(author: Page) -> None:
+    author.get_by_role("textbox", name="Prompt document").focus()
+    author.keyboard.press("Escape")
+    author.keyboard.press("Tab")
+    assert not author.evaluate("Boolean(document.activeElement.closest('.panel.prompt .cm-editor'))")
+    author.keyboard.press("Control+Enter")
+    expect(author.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
+    unnamed = author.evaluate(
+        """() => [...document.querySelectorAll("button, input, select, [role=textbox]")]
+            .filter(n => n.offsetParent && !n.closest(".plotly, .modebar")
+                && !(n.getAttribute("aria-label") || n.labels?.length || n.textContent.trim() || n.title))
+            .map(n => n.outerHTML.slice(0, 120))"""
+    )
+    assert unnamed == []
+
+
+def test_the_gallery_opens_samples_ready_to_run(watched: Watched) -> None:
+    page = watched.open("/#/gallery")
+    cards = page.locator("#page-gallery article")
+    expect(cards).to_have_count(4)
+    page.get_by_role("button", name=re.compile("^Open .*document.* with prompt 1", re.IGNORECASE)).click()
+    wait_for_text(page, "schema", 'name="documents"')
+    run(page)
+    assert pane(page, "Uncached").locator(".answer").inner_text().strip()
