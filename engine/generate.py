@@ -184,7 +184,7 @@ class Sampler:
 
     def choose(self, logits: Tensor) -> int:
         """Returns a token for logits [vocabulary]."""
-        if self._temperature <= 0:
+        if not self._temperature > 0:
             return int(logits.argmax())
         weights = torch.softmax(logits.float().cpu() / self._temperature, -1)
         return int(torch.multinomial(weights, 1, generator=self._generator))

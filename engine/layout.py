@@ -80,6 +80,8 @@ class SchemaLayout:
         modules: in document order.
         total_positions: of the whole schema.
         roles: of the schema's turns, in order.
+        where: place of every node, by its identity.
+        keys: of segments, by index of the run and scope, as far as they were asked for. One model's.
     """
 
     schema: Schema
@@ -88,6 +90,7 @@ class SchemaLayout:
     total_positions: int
     roles: tuple[str, ...]
     where: dict[tuple[int, Mark], Extent] = field(repr=False)
+    keys: dict[tuple[int, Scope], str] = field(default_factory=dict, repr=False)
 
     def extent(self, node: object, mark: Mark = "text") -> Extent | None:
         """Where a node stands; None for a node that is not of this schema."""

@@ -33,6 +33,7 @@ log = logging.getLogger(__name__)
 
 INDEX = "index.sqlite"
 _BUSY_SECONDS = 30
+_BATCH = 500  # keys in one query
 
 
 @dataclass(frozen=True)
@@ -139,10 +140,13 @@ class Store:
     def contains(self, keys: Iterable[str]) -> set[str]:
         """Returns those of the keys that the index lists."""
         wanted = list(keys)
+        found: set[str] = set()
         with self._index() as connection:
-            marks = ",".join("?" * len(wanted))
-            rows = connection.execute(f"select key from segments where key in ({marks})", wanted)
-            return {row[0] for row in rows.fetchall()}
+            for batch in (wanted[i : i + _BATCH] for i in range(0, len(wanted), _BATCH)):
+                marks = ",".join("?" * len(batch))
+                rows = connection.execute(f"select key from segments where key in ({marks})", batch)
+                found.update(row[0] for row in rows.fetchall())
+        return found
 
     def load(self, key: str, token_ids: Sequence[int]) -> Segment | None:
         """Returns a segment whose tensors are mapped from its file, or None where it must be computed.
@@ -157,7 +161,7 @@ class Store:
             return None
         file, size, digest, blob = row
         path = self.folder / "files" / file
-        fault = self._fault(key, path, size, digest, blob == _pack(token_ids))
+        fault = self._fault(path, size, digest, blob == _pack(token_ids))
         if fault is None:
             try:
                 with safetensors.safe_open(path, framework="pt") as opened:
@@ -177,7 +181,9 @@ class Store:
         metadata = {"key": segment.key, "format": str(FORMAT_VERSION), **asdict(origin)}
         tensors = {"keys": segment.keys.cpu().contiguous(), "values": segment.values.cpu().contiguous()}
         data = safetensors.torch.save(tensors, metadata)
-        name = f"{segment.key}.safetensors"
+        digest = xxhash.xxh3_128_hexdigest(data)
+        # Two processes that encode the same segment write two files, and neither spoils the other's.
+        name = f"{segment.key}-{digest[:16]}.safetensors"
         path = self.folder / "files" / name
         temporary = path.with_name(f".{segment.key}.{uuid.uuid4().hex}.tmp")
         try:
@@ -186,7 +192,7 @@ class Store:
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
-            self._enter(segment, origin, name, len(data), xxhash.xxh3_128_hexdigest(data))
+            self._enter(segment, origin, name, len(data), digest)
         except (OSError, sqlite3.Error) as error:
             temporary.unlink(missing_ok=True)
             raise StoreError(
@@ -246,7 +252,7 @@ class Store:
             connection.execute("commit")
             for key, file in rows:
                 (self.folder / "files" / file).unlink(missing_ok=True)
-                self._verified.discard(key)
+                self._verified.discard(file)
         return len(rows)
 
     @contextmanager
@@ -270,6 +276,7 @@ class Store:
         )
         with self._index() as connection:
             connection.execute("begin immediate")
+            old = connection.execute("select file from segments where key = ?", [segment.key]).fetchone()
             connection.execute(
                 "insert or replace into segments (key, file, bytes, digest, tokens, token_ids, dtype,"
                 " fingerprint, model, scope, created, last_used, hits)"
@@ -281,9 +288,11 @@ class Store:
                 [segment.key, origin.schema, origin.path],
             )
             connection.execute("commit")
-            self._verified.discard(segment.key)
+            self._verified.discard(file)
+        if old is not None and old[0] != file:
+            (self.folder / "files" / old[0]).unlink(missing_ok=True)
 
-    def _fault(self, key: str, path: Path, size: int, digest: str, same_tokens: bool) -> str | None:
+    def _fault(self, path: Path, size: int, digest: str, same_tokens: bool) -> str | None:
         """Says what is wrong with a file, or None. The digest is taken once per process and file."""
         if not same_tokens:
             return "its tokens are not those of its key"
@@ -291,10 +300,10 @@ class Store:
             found = path.stat().st_size
             if found != size:
                 return f"it has {found} bytes and should have {size}"
-            if key not in self._verified:
+            if path.name not in self._verified:
                 if _file_digest(path) != digest:
                     return "its digest does not agree with the index"
-                self._verified.add(key)
+                self._verified.add(path.name)
         except OSError as error:
             return str(error)
         return None
@@ -304,10 +313,10 @@ class Store:
         aside = self.folder / "quarantine"
         with self._index() as connection:
             connection.execute("begin immediate")
-            connection.execute("delete from segments where key = ?", [key])
-            self._count(connection, "corrupt", 1)
+            gone = connection.execute("delete from segments where key = ? and file = ?", [key, path.name])
+            self._count(connection, "corrupt", gone.rowcount)
             connection.execute("commit")
-            self._verified.discard(key)
+            self._verified.discard(path.name)
         try:
             aside.mkdir(exist_ok=True)
             path.replace(aside / path.name)

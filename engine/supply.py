@@ -59,8 +59,12 @@ class Supply:
 
     def key(self, layout: SchemaLayout, run: Run, scope: Scope) -> str:
         """Returns the key of a run's segment."""
-        context = [token for earlier in layout.context(run, scope) for token in earlier.token_ids]
-        return segment_key(self.model.fingerprint, self.model.dtype, run.token_ids, context)
+        known = layout.keys.get((run.index, scope))
+        if known is None:
+            context = [token for earlier in layout.context(run, scope) for token in earlier.token_ids]
+            known = segment_key(self.model.fingerprint, self.model.dtype, run.token_ids, context)
+            layout.keys[run.index, scope] = known
+        return known
 
     def tiers(self, layout: SchemaLayout, runs: Iterable[Run], scope: Scope) -> Callable[[Run], Tier]:
         """Returns a function that says where the segment of each of these runs is now."""

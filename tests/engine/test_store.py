@@ -152,6 +152,25 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytes
     assert store.contains(["k"]) == set()
 
 
+def test_two_writers_of_one_segment_do_not_spoil_each_other(tmp_path: Path) -> None:
+    one, two = Store.open(tmp_path), Store.open(tmp_path)
+    one.save(segment(), ORIGIN)
+    assert one.load("k", range(5)) is not None
+    two.save(segment(seed=1), Origin("other", "m", "anchored", "tiny", "f"))
+    for store in (one, two):
+        read = store.load("k", range(5))
+        assert read is not None
+        assert torch.equal(read.keys, segment(seed=1).keys)
+    assert one.stats().corrupt == 0
+    audit(one)
+
+
+def test_many_keys_are_looked_up_at_once(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.save(segment(), ORIGIN)
+    assert store.contains([*map(str, range(50_000)), "k"]) == {"k"}
+
+
 def write_forever(folder: str) -> None:
     store = Store.open(Path(folder))
     number = 0
