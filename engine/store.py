@@ -250,7 +250,7 @@ class Store:
             connection.executemany("delete from segments where key = ?", [(key,) for key, _ in rows])
             connection.executemany("delete from labels where key = ?", [(key,) for key, _ in rows])
             connection.execute("commit")
-            for key, file in rows:
+            for _, file in rows:
                 (self.folder / "files" / file).unlink(missing_ok=True)
                 self._verified.discard(file)
         return len(rows)
