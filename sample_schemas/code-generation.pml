@@ -7,7 +7,8 @@
   <user>
     These are the source files.
     <module name="unit.py"><![CDATA[
-      # unit.py
+      # unit.py: the class Unit with move, attack, heal, distance and describe
+      # Example: unit = Unit(), then unit.move()
       import math
 
       class Unit:
@@ -45,7 +46,8 @@
               return f"{self.name} at {self.x}, {self.y} with {self.health}"
     ]]></module>
     <module name="map.py"><![CDATA[
-      # map.py
+      # map.py: the class Map with draw, build, is_free and clear
+      # Example: map = Map(), then map.draw()
 
       class Map:
           """A board of cells that knows where the walls are."""
@@ -77,7 +79,8 @@
               self.walls = set()
     ]]></module>
     <module name="player.py"><![CDATA[
-      # player.py
+      # player.py: the class Player with join, add, win, strongest and lost
+      # Example: player = Player(), then player.join()
 
       class Player:
           """Somebody who owns units and earns a score."""
@@ -113,7 +116,8 @@
               return all(unit.health <= 0 for unit in self.units)
     ]]></module>
     <module name="game.py"><![CDATA[
-      # game.py
+      # game.py: the class Game with start, enter, next_turn and over
+      # Example: game = Game(), then game.start()
       import random
 
       class Game:
@@ -148,7 +152,8 @@
               return len(standing) < 2 or self.turn >= self.limit
     ]]></module>
     <module name="database.py"><![CDATA[
-      # database.py
+      # database.py: the class Database with open, save, find and best
+      # Example: database = Database(), then database.open()
       import json
 
       class Database:

@@ -7,5 +7,5 @@
   <dune-mills/>
   <harlow-bridge/>
   <merlin-lamp/>
-  <user>Where does Lena Varga live?</user>
+  <user>Who designed the Harlow Bridge?</user>
 </prompt>

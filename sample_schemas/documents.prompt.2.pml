@@ -1,6 +1,6 @@
 <prompt schema="documents">
+  <lena-varga/>
   <torlin/>
-  <ridgeway/>
-  <harlow-bridge/>
-  <user>Who designed the Harlow Bridge?</user>
+  <dune-mills/>
+  <user>Who is the mayor of Torlin?</user>
 </prompt>

@@ -134,12 +134,12 @@
               The easiest way to get around is by metro.
             </module>
             <module name="rome">
-              Rome, the eternal capital of Italy, is built in layers, and every cellar is somebody's museum.
+              Rome, the eternal capital of Italy, is a place of layers, and every cellar is somebody's museum.
               One drinks from a fountain that an emperor paid for, and sits on a column that has lost its temple.
               The light is the colour of apricots, the traffic has its own rules, and cats sleep on marble.
               In Rome, bells are never far from the ear, and neither is a good argument.
               The best sights are the Colosseum, the Trevi Fountain and the Pantheon.
-              Come to the fountain at six in the morning, when only the sweepers and the pigeons are there.
+              Rome rewards those who come early: at six in the morning only the sweepers and the pigeons are there.
               The best museums are the Borghese Gallery and the Capitoline Museum.
               Tickets for the gallery are sold by the hour, and the hour is kept.
               For viewpoints, go to the Janiculum Hill, the Orange Terrace and the Pincio Lookout.
@@ -148,7 +148,7 @@
               The best walks are the Appian Path and the Tiber Promenade.
               The old road runs straight out of the city between pines and tombs, and on Sunday no cars are allowed.
               At the table, try cacio e pepe, fried artichokes and gelato.
-              Coffee is taken standing, in three sips, and milk is for the morning only.
+              Coffee in Rome is taken standing, in three sips, and milk is for the morning only.
               Good areas to stay are Trastevere and Monti.
               The best season is early autumn.
               The easiest way to get around is by tram.

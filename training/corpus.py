@@ -22,10 +22,10 @@ from training.worlds.learning import learning
 from training.worlds.travel import travel
 
 WORLDS: dict[str, tuple[Callable[[random.Random, int, int], Example], float]] = {
-    "travel": (travel, 0.4),
-    "documents": (documents, 0.25),
-    "learning": (learning, 0.2),
-    "code": (code, 0.15),
+    "travel": (travel, 0.33),
+    "documents": (documents, 0.32),
+    "learning": (learning, 0.15),
+    "code": (code, 0.2),
 }
 END = "<|im_end|>"
 CONTEXT_WEIGHT = 0.05

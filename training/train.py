@@ -38,7 +38,8 @@ CURRICULUM: tuple[tuple[float, tuple[Stage, ...]], ...] = (
     (0.33, (PAGE,)),
     (0.43, (PAGES,)),
     (0.55, (LONGEST,)),
-    (9.99, (PAGE, PAGE, PAGES, PAGES, PAGES, LONGEST)),
+    (0.70, (PAGE, PAGE, PAGES, PAGES, PAGES, LONGEST)),
+    (9.99, (PAGE, PAGES, PAGES, LONGEST)),
 )
 PEAK_MATRICES, PEAK_REST, FLOOR, WARM_UP = 3e-3, 2e-3, 0.03, 60
 CONTEXT_SHARE = 0.2

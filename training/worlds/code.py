@@ -80,7 +80,9 @@ def method_lines(r: random.Random, name: str, fields: list[str], size: int) -> l
 def source(r: random.Random, stem: str, name: str, methods: list[str], size: int) -> str:
     """The text of one source file."""
     fields = r.sample(FIELDS, r.randint(1, 3))
-    lines = [f"# {stem}.py"]
+    lines = [f"# {stem}.py: the class {name} with {joined(methods)}" if r.random() < 0.8 else f"# {stem}.py"]
+    if r.random() < 0.9:
+        lines.append(f"# Example: {stem} = {name}(), then {stem}.{methods[0]}()")
     if size and r.random() < 0.3:
         lines.append(f"import {r.choice(['math', 'random', 'json', 'time'])}")
     lines += ["", f"class {name}:"] if r.random() < 0.6 else [f"class {name}:"]

@@ -300,6 +300,20 @@ SYSTEM = TABLES["system"]
 LEADS = TABLES["leads"]
 ACKNOWLEDGEMENTS = TABLES["acknowledgements"]
 HEADS = TABLES["heads"]
+# attributes whose value may be another document's subject
+REFERENCES = {
+    "home": "town",
+    "seat": "town",
+    "stands": "town",
+    "port": "town",
+    "friend": "person",
+    "founder": "person",
+    "head": "person",
+    "mayor": "person",
+    "architect": "person",
+    "captain": "person",
+    "maker": "company",
+}
 UNSTATED = "That is not stated in the documents."
 
 
@@ -320,10 +334,10 @@ def documents(r: random.Random, size: int, turns: int) -> Example:
     example.anonymous(f"{r.choice(LEADS)} ")
     known: list[tuple[str, str, str, str]] = []
     unknown: list[tuple[str, str, str]] = []
-    for index in range(count):
-        kind = r.choice([*KINDS, "person", "company"])
-        maker, attributes = KINDS[kind]
-        name = maker(r)
+    kinds = r.choices([*KINDS, "person", "company", "town"], k=count)
+    names = [KINDS[kind][0](r) for kind in kinds]
+    for index, (kind, name) in enumerate(zip(kinds, names, strict=True)):
+        attributes = KINDS[kind][1]
         short = name.split()[0] if kind == "person" else name
         chosen = r.sample(
             list(attributes),
@@ -332,6 +346,9 @@ def documents(r: random.Random, size: int, turns: int) -> Example:
         facts: list[str] = []
         for key in chosen:
             value = attributes[key][0](r)
+            others = [n for k, n in zip(kinds, names, strict=True) if k == REFERENCES.get(key) and n != name]
+            if others and r.random() < 0.4:
+                value = r.choice(others)
             called = name if not facts or r.random() < 0.75 else short
             facts.append(upper(r.choice(attributes[key][1].split("|")).format(n=called, v=value)))
             known.append((kind, name, key, value))
@@ -348,7 +365,7 @@ def documents(r: random.Random, size: int, turns: int) -> Example:
             example.role("assistant")
             example.anonymous(r.choice(ACKNOWLEDGEMENTS))
             example.close()
-    for _ in range(turns):
+    for _ in range(turns if size < 2 else 2 * turns):
         if unknown and r.random() < 0.12:
             kind, name, key = r.choice(unknown)
             answer = UNSTATED
