@@ -18,6 +18,7 @@ for _name in [
 os.environ |= {
     "GRADIO_ANALYTICS_ENABLED": "False",
     "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",  # tiny models: more threads only wait for each other
     "TOKENIZERS_PARALLELISM": "false",
     "XDG_CACHE_HOME": f"{_HOME.name}/cache",
     "XDG_DATA_HOME": f"{_HOME.name}/data",
