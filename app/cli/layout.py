@@ -8,7 +8,7 @@ import click
 
 from app.cli.documents import read_schema
 from app.cli.options import ModelOptions, debug_option, engine_options, json_option, scope_option
-from app.cli.output import counted, milliseconds, print_json, progress_bar, size, table
+from app.cli.output import counted, milliseconds, print_json, printable, progress_bar, size, table
 
 if TYPE_CHECKING:
     from engine.layout import Scope
@@ -87,6 +87,8 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     engine = ModelOptions(**engine_choice).open()
     with progress_bar() as progress:
         report = engine.encode(document.tree, scope=scope, progress=progress)
+    for warning in report.warnings:
+        click.echo(f"pml: {printable(warning)}", err=True)
     if as_json:
         print_json(
             {
@@ -95,6 +97,7 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
                 "tokens": report.tokens,
                 "seconds": report.seconds,
                 "bytes": report.bytes,
+                "warnings": list(report.warnings),
             }
         )
         return
