@@ -140,7 +140,7 @@ def save(path: Path, state: dict[str, object]) -> None:
     part.replace(path)
 
 
-def train(tokenizer_folder: Path, run: Path, until: float, pause: Path, compiled: bool) -> None:
+def train(tokenizer_folder: Path, run: Path, until: float, pause: Path | None, compiled: bool) -> None:
     """Trains until the clock says `until` (seconds since the epoch)."""
     run.mkdir(parents=True, exist_ok=True)
     tokenizer = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
@@ -161,7 +161,7 @@ def train(tokenizer_folder: Path, run: Path, until: float, pause: Path, compiled
     saved = exported = logged = time.time()
     spent = {"draw": 0.0, "step": 0.0}
     while time.time() < until:
-        while pause.exists() and time.time() < until:
+        while pause is not None and pause.exists() and time.time() < until:
             time.sleep(0.5)
         done = (time.time() - start) / (until - start)
         stage = stage_at(done, r)
@@ -220,7 +220,6 @@ def main() -> None:
     parser.add_argument(
         "--pause",
         type=Path,
-        default=Path("/tmp/pause_training"),
         help="training waits while this file exists",
     )
     parser.add_argument("--threads", type=int, default=2)

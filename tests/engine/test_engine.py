@@ -13,7 +13,7 @@ from engine.generate import Compared, Delta, Finished, FirstToken, RunSettings, 
 from engine.model import load
 from engine.pml import parse_prompt, parse_schema
 from engine.store import Store
-from tests.engine.tiny import save_tiny, tiny_model
+from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 
 SCHEMA = """<schema name="trip">
   <system>You are a planner.</system>
@@ -130,6 +130,32 @@ def test_a_store_that_cannot_be_written_costs_a_warning_only(engine: Engine, mon
     assert found["cached"].tokens["generated"] >= 1
     assert len(found["cached"].warnings) == 1
     assert "No space left" in found["cached"].warnings[0]
+
+
+def greedy(network, tokens: list[int], count: int) -> list[int]:
+    """The plain model's answer: one full pass per token, without any cache."""
+    network.set_attn_implementation("eager")
+    answer: list[int] = []
+    with torch.no_grad():
+        while len(answer) < count and answer[-1:] != [1]:
+            logits = network(torch.tensor([tokens + answer]), use_cache=False).logits[0, -1]
+            answer.append(int(logits.argmax()))
+    return answer
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_both_sides_decode_as_the_plain_model_does(tmp_path: Path, seed: int) -> None:
+    """All text is anonymous here, so the cached side sees exactly what the model itself would."""
+    engine = Engine(tiny_model(seed=seed), Store.open(tmp_path))
+    schema, prompt = trees(
+        '<schema name="s"><user>Some text that is always there.</user><assistant>Yes.</assistant></schema>',
+        "<prompt><user>And this is new.</user></prompt>",
+    )
+    _, plan = engine._plan(schema, prompt)
+    want = greedy(tiny_network("llama-gqa", seed), plan.token_ids, 24)
+    for event in engine.run(schema, prompt, RunSettings(max_new_tokens=24)):
+        if isinstance(event, Finished):
+            assert list(event.answer.token_ids) == want, event.side
 
 
 def test_stopping_releases_the_engine(engine: Engine) -> None:
