@@ -1,9 +1,7 @@
 <?xml version="1.0" encoding="UTF-8"?>
 <!-- After appendix A.1.1 of the Prompt Cache paper: the source files of a small game, one module each. -->
 <schema name="code-generation">
-  <system>
-    You write short Python programs from the classes in the files.
-  </system>
+  <system>You write short Python programs from the classes in the files.</system>
   <user>
     These are the source files.
     <module name="unit.py"><![CDATA[
@@ -186,7 +184,5 @@
               return max((item["score"] for item in self.items), default=0)
     ]]></module>
   </user>
-  <assistant>
-    I have read the code. What shall I write?
-  </assistant>
+  <assistant>I have read the code. What shall I write?</assistant>
 </schema>

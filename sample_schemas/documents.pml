@@ -113,7 +113,5 @@
       If it fails earlier, it is mended for nothing, and the owner is sent a picture of the person who mended it.
     </module>
   </user>
-  <assistant>
-    I have read the documents. What would you like to know?
-  </assistant>
+  <assistant>I have read the documents. What would you like to know?</assistant>
 </schema>

@@ -229,7 +229,5 @@
       </module>
     </union>
   </user>
-  <assistant>
-    I have read the profile. What shall we learn?
-  </assistant>
+  <assistant>I have read the profile. What shall we learn?</assistant>
 </schema>

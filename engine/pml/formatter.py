@@ -1,0 +1,276 @@
+"""The canonical form of a document: indentation, one way of writing each tag, and not one token changed.
+
+Lines of text are never joined or broken, comments stay where they are, and what `xml:space="preserve"` covers
+keeps every character. White space is added only where the white-space rules make nothing of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from engine.errors import PromptError, StudioError
+from engine.pml.diagnostics import quote
+from engine.pml.dom import Attribute, Chars, Element
+from engine.pml.names import ROLES
+from engine.pml.prompt import document_kind, parse_prompt
+from engine.pml.reader import Document, read
+from engine.pml.schema import parse_schema
+from engine.pml.tree import Prompt, Schema
+from engine.pml.whitespace import SPACE, Run, contents, preserves
+
+INDENT: Final = "  "
+WIDTH: Final = 100
+"""A turn or an argument of one line stays on the line of its tags up to this many characters."""
+
+_INLINE: Final = ("param", "parameter")
+_TRIMMED: Final = ("schema", "prompt", "arg", *ROLES)
+_SPELLED: Final = {"parameter": "param", "length": "len"}
+_ORDER: Final = ("name", "len", "cache", "src", "default", "scaffold", "modules", "xml:space", "xml:lang")
+_ESCAPES: Final = {"&": "&amp;", "<": "&lt;", '"': "&quot;", "\n": "&#10;", "\t": "&#9;", "\r": "&#13;"}
+_COMMENT: Final = re.compile("<!--.*?-->", re.DOTALL)
+_ESCAPED: Final = re.compile('[&<"\n\t\r]')
+
+
+class FormatError(StudioError):
+    """A document that cannot be formatted without changing what it means."""
+
+
+def format_source(source: str) -> str:
+    """Returns the canonical form of a schema or prompt.
+
+    The form is idempotent, and the formatted document has the same tree, so it gives the same token ids.
+
+    Args:
+        source: The document. Faults of names and structure do not matter, as long as it is well-formed.
+
+    Raises:
+        PromptError: The document is not well-formed.
+        FormatError: Its root is neither a schema nor a prompt.
+    """
+    document = read(source)
+    if document.report.errors:
+        raise PromptError(document.report.finish())
+    kind = document_kind(document.text)
+    if document.root is None or kind is None:
+        tag = quote(document.root.tag) if document.root else "nothing"
+        raise FormatError(f"the root element is {tag}; only a schema or a prompt can be formatted")
+    for careful in (False, True):
+        result = _Printer(document, kind == "prompt", careful).print(document.root)
+        if _tree(result) == _tree(document.text):
+            return result
+    raise FormatError(
+        "no other form of this document means exactly the same, so it is left as it is; please report it"
+    )
+
+
+def start_tag(tag: str, attributes: list[tuple[str, str]], empty: bool) -> str:
+    """Returns a start tag with its attributes escaped."""
+    parts = [
+        f'{name}="{_ESCAPED.sub(lambda found: _ESCAPES[found[0]], value)}"' for name, value in attributes
+    ]
+    return f"<{' '.join([tag, *parts])}{'/' if empty else ''}>"
+
+
+def _tree(source: str) -> Schema | Prompt | None:
+    kind = document_kind(source)
+    return parse_prompt(source).tree if kind == "prompt" else parse_schema(source).tree
+
+
+@dataclass(slots=True)
+class _Paragraph:
+    """Text, comments and parameters between two other elements, as written."""
+
+    raw: str
+
+    @property
+    def blank(self) -> bool:
+        return not self.raw.strip(SPACE)
+
+    @property
+    def silent(self) -> bool:
+        """Whether it holds comments only."""
+        return not _COMMENT.sub("", self.raw).strip(SPACE)
+
+    @property
+    def before(self) -> str:
+        """The white space at the start."""
+        return self.raw[: len(self.raw) - len(self.raw.lstrip(SPACE))]
+
+    @property
+    def after(self) -> str:
+        """The white space at the end."""
+        return self.raw[len(self.raw.rstrip(SPACE)) :]
+
+    def lines(self) -> list[str]:
+        """The lines without the indentation that they share and without white space at both ends."""
+        first, *rest = self.raw.split("\n")
+        if not first.strip(SPACE):
+            indents = [line[: len(line) - len(line.lstrip(" \t"))] for line in rest if line.strip(SPACE)]
+            margin = _common(indents)
+            rest = [line.removeprefix(margin) for line in rest]
+        rest = [line if line.strip(SPACE) else "" for line in rest]
+        return "\n".join((first, *rest)).strip(SPACE).split("\n")
+
+
+class _Printer:
+    """Prints one document.
+
+    Args:
+        document: What was read.
+        is_prompt: Attributes of imports are arguments, so they stay in their order.
+        careful: Compare the content of each element, and keep it as it is written where it would change.
+    """
+
+    def __init__(self, document: Document, is_prompt: bool, careful: bool) -> None:
+        self._text = document.text
+        self._is_prompt = is_prompt
+        self._careful = careful
+        self._printed: dict[int, str] = {}
+
+    def print(self, root: Element) -> str:
+        """Returns the whole document; what stands round the root keeps its lines."""
+        for element, depth, preserve in reversed(list(_walk(root))):
+            self._printed[id(element)] = self._element(element, depth, preserve)
+        around = (self._text[: root.span.start].removeprefix("\ufeff"), self._text[root.span.end :])
+        head, tail = (_unix(piece).strip(SPACE) for piece in around)
+        return "\n".join(filter(None, (head, self._printed[id(root)], tail))) + "\n"
+
+    def _element(self, element: Element, depth: int, preserve: bool) -> str:
+        inner = self._verbatim(element) if preserve else self._content(element, depth)
+        tag = element.tag if self._is_prompt else _SPELLED.get(element.tag, element.tag)
+        opening = start_tag(tag, self._attributes(element), not inner)
+        return f"{opening}{inner}</{tag}>" if inner else opening
+
+    def _attributes(self, element: Element) -> list[tuple[str, str]]:
+        found = list(element.attributes.values())
+        if self._is_prompt and element.tag not in ("prompt", "arg", *ROLES):
+            return [(attribute.name, attribute.value) for attribute in found]
+        named = [(self._attribute_name(element, one), one) for one in found]
+        rank = {name: place for place, name in enumerate(_ORDER)}
+        named.sort(key=lambda pair: rank.get(pair[0], len(rank)))
+        return [(name, _value(name, one.value)) for name, one in named]
+
+    def _attribute_name(self, element: Element, attribute: Attribute) -> str:
+        spelled = _SPELLED.get(attribute.name, attribute.name)
+        is_param = element.tag in _INLINE and not self._is_prompt
+        return spelled if is_param and spelled not in element.attributes else attribute.name
+
+    # Content
+
+    def _verbatim(self, element: Element) -> str:
+        pieces = [
+            self._raw(child) if isinstance(child, Chars) else self._printed[id(child)]
+            for child in element.children
+        ]
+        return "".join(pieces)
+
+    def _raw(self, chars: Chars) -> str:
+        return _unix(self._text[chars.span.start : chars.span.end])
+
+    def _content(self, element: Element, depth: int) -> str:
+        parts = list(self._parts(element))
+        inner = self._laid_out(element, parts, depth, mini=False)
+        if not self._careful or not inner:
+            return inner
+        mini = self._laid_out(element, parts, depth, mini=True)
+        spaced = ' xml:space="default"'
+        trial = read(f"<{element.tag}{spaced}>{mini}</{element.tag}>")
+        same = trial.root is not None and not trial.report.errors
+        if same and self._runs(element, self._text) == self._runs(trial.root, trial.text):
+            return inner
+        return self._verbatim(element)
+
+    def _runs(self, element: Element | None, source: str) -> list[str]:
+        if element is None:
+            return []
+        items = contents(element, source, False, element.tag in _TRIMMED)
+        return [f"text {item.text}" if isinstance(item, Run) else _kind(item) for item in items]
+
+    def _parts(self, element: Element) -> Iterator[_Paragraph | Element]:
+        pieces: list[str] = []
+        for child in element.children:
+            if isinstance(child, Element) and child.tag not in _INLINE:
+                yield _Paragraph("".join(pieces))
+                yield child
+                pieces = []
+            else:
+                pieces.append(self._raw(child) if isinstance(child, Chars) else self._printed[id(child)])
+        yield _Paragraph("".join(pieces))
+
+    def _laid_out(self, element: Element, parts: list[_Paragraph | Element], depth: int, mini: bool) -> str:
+        """The content on lines of its own wherever white space means nothing there, or means one space."""
+        trimmed = element.tag in _TRIMMED
+        inline = self._one_line(element, parts, depth) if trimmed else ""
+        if inline:
+            return inline
+        indent = "\n" + INDENT * (depth + 1)
+        out: list[str] = []
+        free, gap = True, ""  # may white space stand here, and is there a blank line to keep
+        last = len(parts) - 1
+        for place, part in enumerate(parts):
+            if isinstance(part, Element):
+                out.append((gap + indent if free else "") + self._block(part, mini))
+                free, gap = True, ""
+            elif part.blank:
+                gap = "\n" if 0 < place < last and part.raw.count("\n") > 1 else ""
+            else:
+                out.append(self._paragraph(part, indent, place > 0, part.silent or (trimmed and place == 0)))
+                free = bool(part.after) or part.silent or (trimmed and place == last)
+                gap = "\n" if part.after.count("\n") > 1 else ""
+        return "".join(out) + ("\n" + INDENT * depth if free and out else "")
+
+    def _paragraph(self, part: _Paragraph, indent: str, follows: bool, free: bool) -> str:
+        lines = part.lines()
+        if follows and lines[0].startswith("<!--") and part.before and "\n" not in part.before:
+            return " " + part.raw.strip(SPACE)  # a comment on the line of the tag before it
+        if not part.before and not free:
+            return part.raw.rstrip(SPACE)
+        gap = "\n" if follows and part.before.count("\n") > 1 else ""
+        return gap + "".join(indent + line if line else "\n" for line in lines)
+
+    def _one_line(self, element: Element, parts: list[_Paragraph | Element], depth: int) -> str:
+        """The content, where it is one line of text that fits beside its tags; else empty."""
+        if element.tag in ("schema", "prompt") or len(parts) != 1 or not isinstance(parts[0], _Paragraph):
+            return ""
+        lines = parts[0].lines()
+        width = len(INDENT) * depth + len(lines[0]) + 2 * len(element.tag) + len("<></>")
+        return lines[0] if len(lines) == 1 and width <= WIDTH else ""
+
+    def _block(self, element: Element, mini: bool) -> str:
+        return f"<{_kind(element)}/>" if mini else self._printed[id(element)]
+
+
+def _walk(root: Element) -> Iterator[tuple[Element, int, bool]]:
+    """Every element with its depth and whether its white space is kept, parents first."""
+    pending = [(root, 0, preserves(root, False))]
+    while pending:
+        element, depth, preserve = pending.pop()
+        yield element, depth, preserve
+        below = [child for child in element.children if isinstance(child, Element)]
+        pending.extend((child, depth + 1, preserves(child, preserve)) for child in below)
+
+
+def _kind(element: Element) -> str:
+    return _SPELLED.get(element.tag, element.tag)
+
+
+def _value(name: str, value: str) -> str:
+    if name == "modules":
+        return " ".join(value.split())
+    return value.strip() if name in ("len", "length") else value
+
+
+def _common(indents: list[str]) -> str:
+    """The indentation that all lines begin with."""
+    if not indents:
+        return ""
+    low, high = min(indents), max(indents)
+    same = next((at for at, pair in enumerate(zip(low, high, strict=False)) if pair[0] != pair[1]), None)
+    return low if same is None else low[:same]
+
+
+def _unix(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")

@@ -1,0 +1,210 @@
+"""From a tree back to a document: for schemas and prompts that a program or another format gave.
+
+Every text survives to the character. Where the white-space rules would change one, its element is written
+with `xml:space="preserve"`; everywhere else the document is laid out as the formatter does it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any, Final
+
+from engine.errors import StudioError
+from engine.pml.diagnostics import Span
+from engine.pml.dom import Chars, Element
+from engine.pml.formatter import format_source, start_tag
+from engine.pml.prompt import parse_prompt
+from engine.pml.schema import parse_schema
+from engine.pml.tree import Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
+from engine.pml.whitespace import Run, contents
+
+_NOWHERE: Final = Span(0, 0)
+_ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
+_ESCAPED: Final = re.compile(r"[&<\r]|(?<=\]\])>")
+
+
+def _escape(found: re.Match[str]) -> str:
+    return _ESCAPES[found[0]]
+
+
+class WriteError(StudioError):
+    """A tree that no document can spell."""
+
+
+def write_schema(schema: Schema) -> str:
+    """Returns a document that `parse_schema` reads as this schema.
+
+    Neighbouring texts count as one. The text of a module with `src` is left to its file.
+
+    Raises:
+        WriteError: A name, a text or a value cannot stand in a document, or the elements are nested too deep.
+    """
+    source = _Writer().write(schema)
+    wanted = _normal(schema)
+    parsed = parse_schema(source)
+    if _readable(parsed, ("E209",)) and parsed.tree is not None and _normal(parsed.tree) == wanted:
+        return format_source(source)
+    raise WriteError(f"this schema cannot be written as a document: {_reason(parsed, ('E208',))}")
+
+
+def write_prompt(prompt: Prompt) -> str:
+    """Returns a document that `parse_prompt` reads as this prompt; neighbouring texts count as one.
+
+    Raises:
+        WriteError: A name, a text or a value cannot stand in a document, or the elements are nested too deep.
+    """
+    source = _Writer().write(prompt)
+    parsed = parse_prompt(source)
+    if _readable(parsed) and parsed.tree is not None and _normal(parsed.tree) == _normal(prompt):
+        return format_source(source)
+    raise WriteError(f"this prompt cannot be written as a document: {_reason(parsed)}")
+
+
+def _readable(parsed: Parsed[Any], allowed: tuple[str, ...] = ()) -> bool:
+    return all(found.severity != "error" or found.code in allowed for found in parsed.diagnostics)
+
+
+def _reason(parsed: Parsed[Any], allowed: tuple[str, ...] = ()) -> str:
+    faults = [one for one in parsed.diagnostics if one.severity == "error" and one.code not in allowed]
+    return f"{faults[0].code}, {faults[0].message}" if faults else "a value in it would be read differently"
+
+
+def _normal(root: Any) -> Any:
+    """The tree with neighbouring texts joined, empty ones dropped, and the text of files left out."""
+    done: dict[int, Any] = {}
+    for node in reversed(_nodes(root)):
+        if isinstance(node, Module) and node.src is not None:
+            done[id(node)] = replace(node, children=())
+        elif isinstance(node, Union):
+            done[id(node)] = replace(node, members=tuple(done[id(member)] for member in node.members))
+        elif not isinstance(node, Param):
+            children = tuple(done.get(id(child), child) for child in _joined(node.children))
+            done[id(node)] = replace(node, children=children)
+    return done[id(root)]
+
+
+def _nodes(root: Any) -> list[Any]:
+    """Every node but texts, parents first."""
+    found, pending = [], [root]
+    while pending:
+        node = pending.pop()
+        found.append(node)
+        pending.extend(child for child in _children(node) if not isinstance(child, Text))
+    return found
+
+
+def _children(node: Any) -> tuple[Any, ...]:
+    if isinstance(node, Union):
+        return node.members
+    if isinstance(node, Param) or (isinstance(node, Module) and node.src is not None):
+        return ()
+    return _joined(node.children)
+
+
+def _joined(children: tuple[Any, ...]) -> tuple[Any, ...]:
+    result: list[Any] = []
+    for child in children:
+        if isinstance(child, Text):
+            if result and isinstance(result[-1], Text):
+                result[-1] = Text(result[-1].text + child.text, result[-1].span)
+            elif child.text:
+                result.append(child)
+        else:
+            result.append(child)
+    return tuple(result)
+
+
+class _Writer:
+    """Writes every element without a space that is not its own; the formatter adds the layout."""
+
+    def write(self, root: Schema | Prompt) -> str:
+        modes = self._modes(root)
+        written: dict[int, str] = {}
+        for node in reversed(_nodes(root)):
+            preserve, inherited = modes[id(node)]
+            inner = "".join(
+                _ESCAPED.sub(_escape, child.text) if isinstance(child, Text) else written[id(child)]
+                for child in _children(node)
+            )
+            tag, attributes, extra = _tag(node)
+            if preserve != inherited:
+                attributes.append(("xml:space", "preserve" if preserve else "default"))
+            inner = extra + inner
+            opening = start_tag(tag, attributes, not inner)
+            written[id(node)] = f"{opening}{inner}</{tag}>" if inner else opening
+        return written[id(root)]
+
+    def _modes(self, root: Schema | Prompt) -> dict[int, tuple[bool, bool]]:
+        """Of every node: whether its white space is kept, and whether that of its parent is."""
+        modes: dict[int, tuple[bool, bool]] = {}
+        pending: list[tuple[Any, bool]] = [(root, False)]
+        while pending:
+            node, inherited = pending.pop()
+            children = _children(node)
+            preserve = _must_preserve(node, children, inherited)
+            modes[id(node)] = preserve, inherited
+            pending.extend((child, preserve) for child in children if not isinstance(child, Text))
+        return modes
+
+
+def _must_preserve(node: Any, children: tuple[Any, ...], inherited: bool) -> bool:
+    """Whether an element keeps white space: where it must, or where its parent does and it is one line."""
+    texts = [child.text for child in children if isinstance(child, Text)]
+    if len(texts) == len(children) and not any("\n" in text for text in texts) and inherited:
+        return True
+    return bool(texts) and not _survives(node, children)
+
+
+def _survives(node: Any, children: tuple[Any, ...]) -> bool:
+    """Whether the white-space rules leave the texts of an element as they are."""
+    element = Element("", _NOWHERE, _NOWHERE, _NOWHERE)
+    for child in children:
+        if isinstance(child, Text):
+            element.children.append(Chars(child.text, _NOWHERE))
+        else:
+            tag = "param" if isinstance(child, Param) else "module"
+            element.children.append(Element(tag, _NOWHERE, _NOWHERE, _NOWHERE))
+    read = contents(element, "", False, isinstance(node, (Schema, Prompt, Role)))
+    kept = [item.text if isinstance(item, Run) else None for item in read]
+    return kept == [child.text if isinstance(child, Text) else None for child in children]
+
+
+def _tag(node: Any) -> tuple[str, list[tuple[str, str]], str]:
+    """The tag of a node, its attributes, and what stands first inside it."""
+    match node:
+        case Schema():
+            scaffolds = [
+                start_tag("scaffold", [("modules", " ".join(one.modules))], True) for one in node.scaffolds
+            ]
+            return "schema", [("name", node.name)], "".join(scaffolds)
+        case Prompt():
+            return "prompt", [] if node.schema is None else [("schema", node.schema)], ""
+        case Module():
+            cache = [] if node.cache else [("cache", "false")]
+            source = [] if node.src is None else [("src", node.src)]
+            return "module", [("name", node.name), *cache, *source], ""
+        case Union():
+            return "union", [] if node.scaffold is None else [("scaffold", node.scaffold)], ""
+        case Param():
+            optional = (("default", node.default), ("scaffold", node.scaffold))
+            length = ("len", str(node.length))
+            return "param", [("name", node.name), length, *((k, v) for k, v in optional if v is not None)], ""
+        case Role():
+            return node.role, [], ""
+        case _:
+            return _import_tag(node)
+
+
+def _import_tag(node: Import) -> tuple[str, list[tuple[str, str]], str]:
+    """Arguments stand in attributes, except what has several lines and what repeats a name."""
+    names = [argument.name for argument in node.arguments]
+    plain = len(set(names)) == len(names) and all("\n" not in one.value for one in node.arguments)
+    if plain:
+        return node.name, [(one.name, one.value) for one in node.arguments], ""
+    inner = ""
+    for argument in node.arguments:
+        value = _ESCAPED.sub(_escape, argument.value)
+        attributes = [("name", argument.name), ("xml:space", "preserve")]
+        inner += f"{start_tag('arg', attributes, not value)}{value}{'</arg>' if value else ''}"
+    return node.name, [], inner

@@ -1,0 +1,93 @@
+"""Trees survive being written and read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.pml import Module, Prompt, Schema, bind, parse_prompt, parse_schema
+from engine.pml.formatter import format_source
+from engine.pml.writer import WriteError, write_prompt, write_schema
+from tests.pml.trees import NOWHERE, prompts, schemas, text
+
+
+@settings(max_examples=300, deadline=None, database=None)
+@given(schemas())
+def test_a_schema_survives(schema: Schema) -> None:
+    source = write_schema(schema)
+    parsed = parse_schema(source)
+    assert parsed.ok, parsed.diagnostics
+    assert parsed.tree == schema
+    assert format_source(source) == source
+
+
+@settings(max_examples=200, deadline=None, database=None)
+@given(st.data())
+def test_a_prompt_survives(data: st.DataObject) -> None:
+    schema = data.draw(schemas())
+    prompt = data.draw(prompts(schema))
+    source = write_prompt(prompt)
+    parsed = parse_prompt(source)
+    assert parsed.ok, parsed.diagnostics
+    assert parsed.tree == prompt
+    assert bind(schema, prompt).ok
+    assert format_source(source) == source
+
+
+def leaf(name: str, *texts: str) -> Module:
+    return Module(name, name, tuple(text(one) for one in texts), True, None, NOWHERE, NOWHERE)
+
+
+def test_plain_texts_are_laid_out() -> None:
+    schema = Schema("s", (leaf("a", "One."), leaf("b", " Two", " three. ")), (), NOWHERE)
+    assert write_schema(schema).splitlines() == [
+        '<schema name="s">',
+        '  <module name="a">One.</module>',
+        '  <module name="b">',
+        "    Two three.",
+        "  </module>",
+        "</schema>",
+    ]
+
+
+def test_the_text_of_a_file_stays_in_its_file() -> None:
+    schema = Schema("s", (replace(leaf("a", "read\n"), src="a.txt"),), (), NOWHERE)
+    assert write_schema(schema) == '<schema name="s">\n  <module name="a" src="a.txt"/>\n</schema>\n'
+
+
+def test_only_texts_that_need_it_keep_their_space() -> None:
+    schema = Schema("s", (leaf("a", "  One."), leaf("b", "Two.")), (), NOWHERE)
+    source = write_schema(schema)
+    assert '<module name="a" xml:space="preserve">  One.</module>' in source
+    assert '<module name="b">Two.</module>' in source
+
+
+@pytest.mark.parametrize(
+    ("schema", "code"),
+    [
+        (Schema("s", (leaf("a b"),), (), NOWHERE), "E301"),
+        (Schema("s", (leaf("user"),), (), NOWHERE), "E303"),
+        (Schema("s", (leaf("a"), leaf("a")), (), NOWHERE), "E302"),
+        (Schema("s", (text("\0"),), (), NOWHERE), "E103"),
+        (Schema("", (), (), NOWHERE), "E202"),
+    ],
+)
+def test_what_cannot_be_written_says_why(schema: Schema, code: str) -> None:
+    with pytest.raises(WriteError, match=code):
+        write_schema(schema)
+
+
+def test_a_prompt_that_cannot_be_written_says_why() -> None:
+    with pytest.raises(WriteError, match="E103"):
+        write_prompt(Prompt(None, (text("\x07"),), NOWHERE))
+
+
+def test_two_hundred_levels() -> None:
+    module = Module("m", "/".join("m" * 200), (text(" deep\n  er "),), True, None, NOWHERE, NOWHERE)
+    for level in range(199, 0, -1):
+        module = Module("m", "/".join("m" * level), (module,), True, None, NOWHERE, NOWHERE)
+    schema = Schema("s", (module,), (), NOWHERE)
+    assert parse_schema(write_schema(schema)).tree == schema

@@ -1,0 +1,123 @@
+"""Drawn schemas and prompts, as trees, with awkward texts and names."""
+
+from __future__ import annotations
+
+import string
+from typing import Any
+
+from hypothesis import strategies as st
+
+from engine.pml import (
+    RESERVED,
+    Argument,
+    Import,
+    Module,
+    Param,
+    Prompt,
+    Role,
+    Scaffold,
+    Schema,
+    Span,
+    Text,
+    Union,
+)
+
+NOWHERE = Span(0, 0)
+AWKWARD = (
+    *(" ", "\n", "\t", "  \n  ", "a", "Word ", "\n\n    ", "line\n", "\n    def f():\n        x\n", "\r"),
+    *("<", "&amp;", "]]>", '"', "'", "{", "}}", "{%", "\\", "<!-- c -->", "#", "${x}"),
+    *("🗼", "é", "e\u0301", "\u202e", "\u00a0"),
+)
+TEXTS = st.lists(st.sampled_from(AWKWARD), min_size=1, max_size=6).map("".join)
+PLAIN = st.text(string.ascii_letters + " .,\n", min_size=1, max_size=20)
+VALUES = st.none() | TEXTS | st.just("")
+NAMES = st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_.-]{0,5}\Z").filter(lambda name: name not in RESERVED)
+
+
+def text(value: str) -> Text:
+    return Text(value, NOWHERE)
+
+
+@st.composite
+def params(draw: st.DrawFn, name: str) -> Param:
+    return Param(name, draw(st.integers(1, 40)), draw(VALUES), draw(VALUES), NOWHERE)
+
+
+@st.composite
+def modules(draw: st.DrawFn, name: str, above: str, depth: int, texts: st.SearchStrategy[str]) -> Module:
+    path = f"{above}/{name}" if above else name
+    children = draw(containers(path, depth, texts, True))
+    return Module(name, path, children, draw(st.booleans()), None, NOWHERE, NOWHERE)
+
+
+@st.composite
+def containers(
+    draw: st.DrawFn, path: str, depth: int, texts: st.SearchStrategy[str], inside: bool, used: Any = ()
+) -> tuple[Any, ...]:
+    """What stands in a schema, a role or a module: no two texts beside each other."""
+    names = iter(draw(st.lists(NAMES.filter(lambda n: n not in used), unique=True, max_size=4)))
+    slots = iter(draw(st.lists(NAMES, unique=True, max_size=3)) if inside else [])
+    children: list[Any] = []
+    for kind in draw(st.lists(st.sampled_from("tmup"), max_size=5)):
+        if kind == "t" and not (children and isinstance(children[-1], Text)):
+            children.append(text(draw(texts)))
+        elif kind == "p" and (slot := next(slots, None)):
+            children.append(draw(params(slot)))
+        elif kind == "m" and depth and (name := next(names, None)):
+            children.append(draw(modules(name, path, depth - 1, texts)))
+        elif kind == "u" and depth and (found := [n for n in (next(names, None), next(names, None)) if n]):
+            members = tuple(draw(modules(name, path, depth - 1, texts)) for name in found)
+            children.append(Union(members, draw(st.sampled_from([None, *found])), NOWHERE))
+    return tuple(children)
+
+
+@st.composite
+def schemas(draw: st.DrawFn, texts: st.SearchStrategy[str] = TEXTS, depth: int = 3) -> Schema:
+    children: list[Any] = []
+    used: set[str] = set()
+    for role in draw(st.lists(st.sampled_from([None, "system", "user", "assistant"]), max_size=4)):
+        inner = draw(containers("", depth, texts, False, frozenset(used)))
+        used |= {module.name for module in Schema("s", inner, (), NOWHERE).index.members[""].values()}
+        if role is not None:
+            children.append(Role(role, inner, NOWHERE))
+        elif not (children and isinstance(children[-1], Text) and inner and isinstance(inner[0], Text)):
+            children.extend(inner)
+    schema = Schema(draw(NAMES), tuple(children), (), NOWHERE)
+    paths = list(schema.index.by_path)
+    if paths and draw(st.booleans()):
+        named = tuple(draw(st.lists(st.sampled_from(paths), min_size=1, max_size=3)))
+        schema = Schema(schema.name, schema.children, (Scaffold(named, NOWHERE),), NOWHERE)
+    return schema
+
+
+@st.composite
+def prompts(draw: st.DrawFn, schema: Schema, texts: st.SearchStrategy[str] = TEXTS) -> Prompt:
+    """A prompt that binds to the schema: picks in schema order, arguments, new text at the end."""
+    index = schema.index
+    picked: set[str] = set()
+    closed: set[int] = set()
+    for path in index.by_path:
+        above = path.rpartition("/")[0]
+        union = index.union_of.get(path)
+        if (above and above not in picked) or (union is not None and id(union) in closed):
+            continue
+        if draw(st.booleans()):
+            picked.add(path)
+            if union is not None:
+                closed.add(id(union))
+    tops = [name for name in index.members[""] if name in picked]
+    children: list[Any] = [_import(draw, index, name, picked, texts) for name in tops]
+    if draw(st.booleans()):
+        children.append(text(draw(texts)))
+    return Prompt(schema.name, tuple(children), NOWHERE)
+
+
+def _import(
+    draw: st.DrawFn, index: Any, path: str, picked: set[str], texts: st.SearchStrategy[str]
+) -> Import:
+    module = index.by_path[path]
+    given = [param for param in module.params() if draw(st.booleans())]
+    arguments = tuple(Argument(param.name, draw(texts), NOWHERE) for param in given)
+    inner = [one.path for one in index.members.get(path, {}).values() if one.path in picked]
+    children = tuple(_import(draw, index, below, picked, texts) for below in inner)
+    return Import(module.name, arguments, children, NOWHERE, NOWHERE)
