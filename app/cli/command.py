@@ -18,6 +18,7 @@ from app.cli.bench import bench
 from app.cli.cache import cache
 from app.cli.check import check
 from app.cli.documents import FaultyDocumentError, file_report, rendered
+from app.cli.format import format_command
 from app.cli.layout import encode, layout
 from app.cli.models import models
 from app.cli.output import Console, print_json
@@ -47,7 +48,7 @@ def pml() -> None:
     """
 
 
-for command in (studio, check, run, layout, encode, cache, models, bench):
+for command in (studio, check, format_command, run, layout, encode, cache, models, bench):
     pml.add_command(command)
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
-import tempfile
 import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -16,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from app.atomic import write_text
 from engine.errors import StudioError
 
 logger = logging.getLogger(__name__)
@@ -188,21 +187,3 @@ def _write(path: Path, workspace: Workspace) -> None:
         raise StudioError(
             f"The draft cannot be saved in {str(path.parent)!r}: {error.strerror}. The page still has it."
         ) from error
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that at any instant either the old or the new text is there, whole.
-
-    Raises:
-        OSError: as the system reports it; the old file is untouched.
-    """
-    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".new")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

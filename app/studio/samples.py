@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import sample_schemas
-from app.studio.drafts import Workspace, write_text
+from app.atomic import write_text
+from app.studio.drafts import Workspace
 from engine.errors import StudioError
 
 FIRST_SAMPLE = "travel"

@@ -75,6 +75,7 @@ def test_every_promised_command_is_there() -> None:
     assert {" ".join(path) for path, _ in commands(pml)} == {
         "studio",
         "check",
+        "format",
         "run",
         "layout",
         "encode",

@@ -1,0 +1,41 @@
+"""Writing a file whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file so that at any instant either the old or the new text is there, whole.
+
+    A link is followed, and the permissions of a file that is there already stay as they are.
+
+    Raises:
+        OSError: as the system reports it; the old file is untouched.
+    """
+    target = path.resolve()
+    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".new")
+    temporary = Path(name)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            shutil.copymode(target, temporary)
+        else:
+            temporary.chmod(0o666 & ~_umask())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _umask() -> int:
+    """What new files of this process may not have; asking for it means setting it for an instant."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
