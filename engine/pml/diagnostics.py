@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final, Literal
 
 Severity = Literal["error", "warning", "info"]
 
 MAX_DIAGNOSTICS: Final = 1000
 """A document reports at most this many errors, and as much advice; one more says how many are not shown."""
+
+MAX_ERRORS: Final = 5000
+"""A document with this many errors is not read further."""
 
 CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E101": ("error", "The document is not UTF-8 text."),
@@ -38,6 +43,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E117": ("error", "Elements are nested more than 256 deep."),
     "E118": ("error", "A name with a prefix; only `xml:space` and `xml:lang` are known."),
     "E119": ("error", "There are more faults than are shown."),
+    "E120": ("error", "The document has more than 40,000 elements, attributes and comments."),
     "E199": ("error", "Another fault of the XML, in the words of the XML parser."),
     "E201": ("error", "The root element is not `schema`, or not `prompt`."),
     "E202": ("error", "A required attribute is missing or empty."),
@@ -104,7 +110,10 @@ class LineIndex:
     """Turns offsets into lines and columns, both from 1, columns in characters."""
 
     def __init__(self, source: str = "") -> None:
-        self._starts = [0, *(match.end() for match in _LINE_END.finditer(source))]
+        if "\r" in source:  # each line end becomes one \n where it ends, and no offset moves
+            source = source.replace("\r\n", " \n").replace("\r", "\n")
+        self._starts = array("I", accumulate((len(line) + 1 for line in source.split("\n")), initial=0))
+        self._starts.pop()
         self._length = len(source)
 
     def position(self, offset: int) -> tuple[int, int]:
@@ -271,12 +280,18 @@ class Reporter:
         """Whether further errors are only counted, so that they need no care for their words."""
         return self.hidden_errors > 0
 
+    @property
+    def hopeless(self) -> bool:
+        """Whether there are so many errors that reading on helps nobody."""
+        return len(self.errors) + self.hidden_errors >= MAX_ERRORS
+
     def finish(self) -> tuple[Diagnostic, ...]:
         """All diagnostics in the order of the text."""
         found = sort_diagnostics((*self.errors, *self.advice))
         notes: list[Diagnostic] = []
         if self.hidden_errors:
-            message = f"{self.hidden_errors} more errors are not shown; mend the ones above first"
+            count = f"{self.hidden_errors} or more" if self.hopeless else f"{self.hidden_errors} more"
+            message = f"{count} errors are not shown; mend the ones above first"
             notes.append(make("E119", message, found[-1].span, self.lines))
         if self.hidden_advice:
             message = f"{self.hidden_advice} more pieces of advice are not shown; see to the ones above first"

@@ -48,6 +48,8 @@ def decode(raw: str, start: int, report: Reporter, attribute: bool = False) -> s
     pieces: list[str] = []
     place = 0
     for match in _REFERENCE.finditer(raw):
+        if report.hopeless:
+            break
         pieces.append(plain(raw[place : match.start()]))
         pieces.append(_resolve(match, start, report))
         place = match.end()

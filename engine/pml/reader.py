@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import lxml.etree as ET
 
-from engine.pml.diagnostics import LineIndex, Reporter, Span
+from engine.pml.diagnostics import MAX_ERRORS, LineIndex, Reporter, Span
 from engine.pml.dom import Element
 from engine.pml.scanner import Scanner
 
@@ -39,7 +40,7 @@ def read(source: str | bytes) -> Document:
     report = Reporter(LineIndex(text))
     if undecoded is not None:
         report.add("E101", undecoded[1], undecoded[0])
-    for match in _FORBIDDEN.finditer(text):
+    for match in islice(_FORBIDDEN.finditer(text), MAX_ERRORS):
         code = ord(match[0])
         report.add(
             "E103", f"the character U+{code:04X} is not allowed in XML; remove it", Span(*match.span())

@@ -6,9 +6,11 @@ of a document costs no stack.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections import Counter
+from itertools import islice
 from typing import Final
 
 from engine.pml.diagnostics import Reporter, Span, quote
@@ -17,6 +19,9 @@ from engine.pml.entities import decode
 
 MAX_DEPTH: Final = 256
 """Elements nested deeper are reported and left out of the tree."""
+
+MAX_ITEMS: Final = 40_000
+"""Elements, attributes, comments and CDATA sections of a document; at the next one, reading ends."""
 
 _NAME: Final = r"[A-Za-z_:\x80-\U0010FFFF][A-Za-z0-9_:.\-\x80-\U0010FFFF]*"
 _OPEN: Final = re.compile(rf"<({_NAME})")
@@ -29,6 +34,10 @@ _JUNK: Final = re.compile(rf"(?!{_NAME})[^\s<>/](?:(?!{_NAME})[^\s<>/])*")
 _ENCODING: Final = re.compile(r"encoding\s*=\s*[\"']([^\"']*)")
 _DOCTYPE_PART: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[\[\]<>]")
 _KNOWN_PREFIXED: Final = ("xml:space", "xml:lang")
+
+
+class _EnoughError(Exception):
+    """Reading on would take more time or memory than a document may."""
 
 
 class Scanner:
@@ -46,9 +55,20 @@ class Scanner:
         self._rooted = False
         self._outside = False
         self._deep = False
+        self._items = 0
 
     def scan(self) -> Element | None:
         """Scan the text and return its root element, or None where it holds no element."""
+        try:
+            self._scan()
+        except _EnoughError:
+            self._leave_rest()
+        for child in self._holder.children:
+            if isinstance(child, Element):
+                return child
+        return None
+
+    def _scan(self) -> None:
         text, place = self._text, 0
         while place < len(text):
             mark = text.find("<", place)
@@ -58,27 +78,42 @@ class Scanner:
                 self._characters(place, mark)
             place = self._markup(mark) if mark < len(text) else mark
         self._close_rest()
-        for child in self._holder.children:
-            if isinstance(child, Element):
-                return child
-        return None
+
+    def _count(self, place: int) -> None:
+        """Count one more item that begins at `place`."""
+        self._items += 1
+        if self._items > MAX_ITEMS:
+            message = (
+                f"the document has more than {MAX_ITEMS} elements, attributes and comments; what follows is "
+                "not read: split the document"
+            )
+            self._report.add("E120", message, Span(place, min(place + 1, len(self._text))))
+            raise _EnoughError
+        self._stop_if_hopeless()
+
+    def _stop_if_hopeless(self) -> None:
+        if self._report.hopeless:
+            raise _EnoughError
 
     def first_tag(self) -> str | None:
         """The name of the root element, found without reading further."""
         mark = self._text.find("<")
-        while mark >= 0 and not self._rooted:
-            mark = self._text.find("<", self._markup(mark))
+        with contextlib.suppress(_EnoughError):
+            while mark >= 0 and not self._rooted:
+                mark = self._text.find("<", self._markup(mark))
         roots = [child.tag for child in self._holder.children if isinstance(child, Element)]
         return roots[0] if roots else None
 
     def _markup(self, mark: int) -> int:
         """Handle what begins with the `<` at `mark`; the answer is where it ends."""
         text = self._text
+        if text.startswith("</", mark):
+            self._stop_if_hopeless()
+            return self._end_tag(mark)
+        self._count(mark)
         opening = _OPEN.match(text, mark)
         if opening is not None:
             return self._start_tag(opening)
-        if text.startswith("</", mark):
-            return self._end_tag(mark)
         if text.startswith("<!--", mark):
             return self._comment(mark)
         if text.startswith("<![CDATA[", mark):
@@ -100,6 +135,7 @@ class Scanner:
         while at >= 0:
             span = Span(start + at, start + at + 3)
             self._report.add("E109", "']]>' may not stand in text; write ]]&gt;", span, "]]&gt;")
+            self._stop_if_hopeless()
             at = raw.find("]]>", at + 3)
         self._add(Chars(decode(raw, start, self._report), Span(start, end)))
 
@@ -168,7 +204,7 @@ class Scanner:
         """Whether the text has at least as many end tags as start tags of this name."""
         if self._balance is None:
             self._balance = Counter()
-            for part in _TAGS.finditer(self._text):
+            for part in islice(_TAGS.finditer(self._text), MAX_ITEMS):
                 self._balance[part[2]] += 1 if part[1] else 0 if part[3] else -1
         return self._balance[tag] >= 0
 
@@ -239,6 +275,11 @@ class Scanner:
         while len(self._stack) > 1:
             self._never_closed(len(self._text), "the document ends first")
 
+    def _leave_rest(self) -> None:
+        """End what is open without a word: its end was not looked for."""
+        while len(self._stack) > 1:
+            self._pop(len(self._text), self._stack[-1].tag)
+
     # Attributes
 
     def _attributes(self, element: Element, place: int) -> tuple[int, bool]:
@@ -255,6 +296,7 @@ class Scanner:
                 return begin + 2, True
             if char in ("", "<"):
                 return last, False
+            self._count(begin)
             found = _ATTRIBUTE.match(text, begin)
             if found is None:
                 last = place = self._junk(begin, complained)
@@ -350,9 +392,10 @@ class Scanner:
             self._missing.add(needle)
         return found
 
-    def _rest_of_line(self, start: int) -> int:
+    def _rest_of_line(self, start: int, limit: int | None = None) -> int:
         line_end = self._report.lines.next_line(start)
-        return start + len(self._text[start:line_end].rstrip(" \t\r\n"))
+        end = line_end if limit is None else min(line_end, limit)
+        return start + len(self._text[start:end].rstrip(" \t\r\n"))
 
     def _comment(self, mark: int) -> int:
         stop = self._find("-->", mark + 4)
@@ -402,7 +445,7 @@ class Scanner:
             elif part[0] == ">" and depth <= 0:
                 return part.end()
             elif part[0] == "<" and depth <= 0:
-                return min(part.start(), self._rest_of_line(place))
+                return self._rest_of_line(place, part.start())
         self._missing.add(">")
         return self._rest_of_line(place)
 

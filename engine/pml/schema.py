@@ -407,6 +407,8 @@ class _SchemaBuilder:
             known = [path for path in scaffold.modules if schema.module(path) is not None]
             for word in re.finditer(r"\S+", self._text[span.start : span.end]):
                 path = word[0]
+                if self._report.full:
+                    break
                 if schema.module(path) is None and path in named:
                     near = self._speller.nearest(path, schema.index.by_path)
                     remedy = f"did you mean {quote(near)}?" if near else "name modules by their paths"

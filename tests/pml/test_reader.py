@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from engine.pml import Module, Schema, Text, bind, document_kind, parse_prompt, parse_schema
+from engine.pml.diagnostics import MAX_DIAGNOSTICS, MAX_ERRORS
 from engine.pml.reader import MAX_BYTES
+from engine.pml.scanner import MAX_ITEMS
 
 CLEAN = '<schema name="a">Grüße, 東京 🗼</schema>'
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """Time of this thread in the best of three tries, the garbage of other tests left alone."""
+    tries = []
+    gc.disable()
+    try:
+        for _ in range(3):
+            began = time.thread_time()
+            work()
+            tries.append(time.thread_time() - began)
+    finally:
+        gc.enable()
+    return min(tries)
 
 
 def codes(source: str | bytes, base: Path | None = None) -> list[str]:
@@ -100,9 +118,7 @@ def test_entities_and_cdata_are_decoded_in_text_and_values() -> None:
 def test_an_entity_bomb_stays_small() -> None:
     lines = ['<!ENTITY l0 "ha">'] + [f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10)]
     source = f'<!DOCTYPE schema [{"".join(lines)}]><schema name="a">&l9;</schema>'
-    began = time.perf_counter()
     parsed = parse_schema(source)
-    assert time.perf_counter() - began < 2
     assert [found.code for found in parsed.diagnostics] == ["E111", "E110"]
     assert texts(parsed.tree) == ["&l9;"]
 
@@ -163,15 +179,43 @@ def test_a_tree_at_the_depth_limit_compares_and_binds() -> None:
     assert len(bound.imports) == 255
 
 
-def test_twenty_thousand_siblings() -> None:
-    source = (
-        '<schema name="a">' + "".join(f'<module name="m{n}">t</module>' for n in range(20_000)) + "</schema>"
-    )
-    parsed = parse_schema(source)
+def siblings(count: int) -> str:
+    modules = "".join(f'<module name="m{n}">t</module>' for n in range(count))
+    return f'<schema name="a">{modules}</schema>'
+
+
+def test_as_many_siblings_as_a_document_may_have() -> None:
+    count = (MAX_ITEMS - 2) // 2
+    parsed = parse_schema(siblings(count))
     assert parsed.ok
     assert parsed.tree is not None
-    assert len(parsed.tree.modules()) == 20_000
-    assert parsed.tree.module("m19999") is not None
+    assert len(parsed.tree.modules()) == count
+    assert parsed.tree.module(f"m{count - 1}") is not None
+
+
+def test_a_hundred_thousand_siblings_are_too_many() -> None:
+    parsed = parse_schema(siblings(100_000))
+    assert [found.code for found in parsed.diagnostics] == ["E120"]
+    assert parsed.tree is not None
+    assert len(parsed.tree.modules()) == MAX_ITEMS // 2 - 1
+    assert parsed.source[parsed.diagnostics[0].span.start] == "n"
+
+
+@pytest.mark.parametrize("piece", ["<", "&", "]]>", "<!x", "<a b='", "\x01", "</a", "<?x?>"])
+def test_a_document_of_faults_is_not_read_to_its_end(piece: str) -> None:
+    parsed = parse_schema("<schema name='a'>" + piece * 500_000)
+    assert len(parsed.diagnostics) == MAX_DIAGNOSTICS + 1
+    hidden = parsed.diagnostics[-1]
+    assert hidden.code == "E119"
+    assert f"{MAX_ERRORS - MAX_DIAGNOSTICS} or more errors" in hidden.message
+
+
+def test_comments_and_attributes_count_too() -> None:
+    comments = parse_schema("<schema name='a'>" + "<!-- x -->" * MAX_ITEMS + "</schema>")
+    values = " ".join(f"a{n}=''" for n in range(MAX_ITEMS))
+    attributes = parse_schema(f"<schema {values}/>")
+    assert comments.diagnostics[-1].code == "E120"
+    assert "E120" in {found.code for found in attributes.diagnostics}
 
 
 @pytest.mark.parametrize(
@@ -194,51 +238,39 @@ def test_twenty_thousand_siblings() -> None:
     ],
 )
 def test_repeated_faults_take_linear_time(piece: str) -> None:
-    def seconds(count: int) -> float:
-        source = "<schema>" + piece * count
-        began = time.process_time()
-        parse_schema(source)
-        return time.process_time() - began
+    def parsing(count: int) -> float:
+        return seconds(lambda: parse_schema("<schema>" + piece * count))
 
-    seconds(100)
-    small = min(seconds(4_000) for _ in range(2))
-    assert seconds(32_000) < max(small, 0.004) * 8 * 5
+    small, large = parsing(500), parsing(4_000)
+    assert large < max(small, 0.001) * 8 * 5
 
 
-def test_a_hundred_thousand_siblings_bind() -> None:
-    count = 100_000
-    schema = parse_schema(
-        '<schema name="a">' + "".join(f'<module name="m{n}">t</module>' for n in range(count)) + "</schema>"
-    )
+def test_many_siblings_bind() -> None:
+    count = 15_000
+    schema = parse_schema(siblings(count))
     prompt = parse_prompt("<prompt>" + "".join(f"<m{n}/>" for n in reversed(range(count))) + "</prompt>")
     assert schema.tree is not None
     assert prompt.tree is not None
     bound = bind(schema.tree, prompt.tree)
     assert bound.ok
-    assert bound.imports[:2] == ("m99999", "m99998")
+    assert bound.imports[:2] == (f"m{count - 1}", f"m{count - 2}")
     assert len(bound.parts) == count
 
 
 def test_a_scaffold_of_many_unknown_modules_stays_cheap() -> None:
     names = " ".join(f"y{n}" for n in range(20_000))
-    began = time.process_time()
-    parsed = parse_schema(
-        f'<schema name="a"><module name="m">t</module><scaffold modules="{names}"/></schema>'
-    )
-    assert time.process_time() - began < 5
-    assert not parsed.ok
+    source = f'<schema name="a"><module name="m">t</module><scaffold modules="{names}"/></schema>'
+    assert seconds(lambda: parse_schema(source)) < 5
+    assert not parse_schema(source).ok
 
 
 def test_many_unknown_imports_stay_cheap() -> None:
-    schema = parse_schema(
-        '<schema name="a">' + "".join(f'<module name="m{n}">t</module>' for n in range(2_000)) + "</schema>"
-    )
-    prompt = parse_prompt("<prompt>" + "".join(f"<n{n}/>" for n in range(5_000)) + "</prompt>")
-    assert schema.tree is not None
-    assert prompt.tree is not None
-    began = time.process_time()
-    assert not bind(schema.tree, prompt.tree).ok
-    assert time.process_time() - began < 5
+    schema = parse_schema(siblings(2_000)).tree
+    prompt = parse_prompt("<prompt>" + "".join(f"<n{n}/>" for n in range(5_000)) + "</prompt>").tree
+    assert schema is not None
+    assert prompt is not None
+    assert not bind(schema, prompt).ok
+    assert seconds(lambda: bind(schema, prompt)) < 5
 
 
 @pytest.mark.parametrize(
@@ -260,10 +292,9 @@ def test_the_kind_of_a_document(source: str, kind: str | None) -> None:
 
 
 def test_the_kind_of_a_hostile_document_is_found_in_linear_time() -> None:
-    began = time.process_time()
     for piece in ("<!--", "<![CDATA[", "<!DOCTYPE [", "<?", "<!x", "x"):
         assert document_kind(piece * 200_000) is None
-    assert time.process_time() - began < 10
+        assert seconds(lambda: document_kind(piece * 200_000)) < 5  # noqa: B023 - called at once
 
 
 # Files named by src
