@@ -380,7 +380,7 @@ def test_very_much_advice_is_no_error() -> None:
     assert parsed.ok
     assert len(parsed.diagnostics) == MAX_DIAGNOSTICS + 1
     assert parsed.diagnostics[-1].code == "W600"
-    assert "3000 more" in parsed.diagnostics[-1].message
+    assert "4000 more" in parsed.diagnostics[-1].message
 
 
 def test_messages_hide_no_character() -> None:
