@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lxml.etree as ET
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ from engine.pml import (
     set_argument,
     set_pick,
 )
+from tests import fuzz_pml
 
 SCHEMA = """<?xml version="1.0" encoding="UTF-8"?>
 <!-- A schema with everything in it. -->
@@ -158,3 +160,18 @@ def test_the_verdict_agrees_with_lxml(source: str) -> None:
     except (ET.XMLSyntaxError, UnicodeEncodeError):
         sound = False
     assert sound == (not codes), codes
+
+
+def test_the_fuzzer_finds_nothing_in_a_thousand_documents() -> None:
+    seeds = [SCHEMA, PROMPT]
+    tally = fuzz_pml.run(seed=1, seconds=600, limit=1000, seeds=seeds, report=lambda _: None)
+    assert tally.documents == 1000
+    assert 0 < tally.sound < 1000
+
+
+def test_the_fuzzer_notices_what_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuzz_pml, "format_source", lambda source: source.replace("tokyo", "kyoto"))
+    with pytest.raises(fuzz_pml.FuzzError) as found:
+        fuzz_pml.run(seed=1, seconds=600, limit=1000, seeds=[SCHEMA], report=lambda _: None)
+    assert "changed the meaning" in str(found.value.__cause__)
+    assert "<" in str(found.value)

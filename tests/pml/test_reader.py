@@ -198,7 +198,7 @@ def test_a_hundred_thousand_siblings_are_too_many() -> None:
     assert [found.code for found in parsed.diagnostics] == ["E120"]
     assert parsed.tree is not None
     assert len(parsed.tree.modules()) == MAX_ITEMS // 2 - 1
-    assert parsed.source[parsed.diagnostics[0].span.start] == "n"
+    assert parsed.source.startswith("<module", parsed.diagnostics[0].span.start)
 
 
 @pytest.mark.parametrize("piece", ["<", "&", "]]>", "<!x", "<a b='", "\x01", "</a", "<?x?>"])
@@ -207,7 +207,9 @@ def test_a_document_of_faults_is_not_read_to_its_end(piece: str) -> None:
     assert len(parsed.diagnostics) == MAX_DIAGNOSTICS + 1
     hidden = parsed.diagnostics[-1]
     assert hidden.code == "E119"
-    assert f"{MAX_ERRORS - MAX_DIAGNOSTICS} or more errors" in hidden.message
+    count, _, words = hidden.message.partition(" or more errors")
+    assert words
+    assert MAX_ERRORS - MAX_DIAGNOSTICS <= int(count) < 2 * MAX_ERRORS
 
 
 def test_comments_and_attributes_count_too() -> None:
