@@ -207,8 +207,8 @@ def _add_tail(parts: list[Part], tail: list[Text | Role]) -> list[Part]:
             )
             parts.append(RoleClose(item.role, item, True))
             continue
-        ends_turn = isinstance(tail[place + 1], Role) if place + 1 < len(tail) else turns
-        text = NewText(item.text.removesuffix(" ") if ends_turn else item.text, item.span)
+        before_role = place + 1 < len(tail) and isinstance(tail[place + 1], Role)
+        text = NewText(item.text.removesuffix(" ") if before_role else item.text, item.span)
         last = parts[-1] if parts else None
         if isinstance(last, RoleClose) and last.role == "user":
             parts.insert(len(parts) - 1, text)

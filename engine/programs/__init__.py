@@ -1,0 +1,23 @@
+"""Python functions as schemas and prompts: the source is compiled, and nothing is run to compile it.
+
+`docs/programs.md` says what a program may hold and what becomes of it.
+"""
+
+from __future__ import annotations
+
+from engine.programs.errors import ProgramArgumentError, ProgramError
+from engine.programs.parameters import Arg
+from engine.programs.program import Program, compile_source, schema
+from engine.programs.recorder import Recorder
+from engine.programs.writer import to_program
+
+__all__ = [
+    "Arg",
+    "Program",
+    "ProgramArgumentError",
+    "ProgramError",
+    "Recorder",
+    "compile_source",
+    "schema",
+    "to_program",
+]

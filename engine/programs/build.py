@@ -1,0 +1,132 @@
+"""From a compiled program to its schema, and with values for its parameters to a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from engine.pml import (
+    NAME,
+    Argument,
+    Import,
+    Module,
+    Param,
+    Prompt,
+    Role,
+    Scaffold,
+    Schema,
+    Span,
+    Text,
+    Union,
+)
+from engine.programs.expressions import Const, Ref, evaluate, text_of
+from engine.programs.naming import legible, unique
+from engine.programs.nodes import Block, Choice, Compiled, Node, Say, Turn
+
+_NOWHERE: Final = Span(0, 0)
+
+
+def build_schema(compiled: Compiled) -> Schema:
+    """The schema of a program. The spans of its nodes point nowhere, as it was never a document."""
+    body: tuple[Any, ...] = tuple(_nodes(compiled.body, ""))
+    if compiled.opened is not None:
+        body = (Role(compiled.opened, body, _NOWHERE),)
+    if compiled.system is not None:
+        text = (Text(compiled.system, _NOWHERE),) if compiled.system else ()
+        body = (Role("system", text, _NOWHERE), *body)
+    scaffolds = tuple(Scaffold(paths, _NOWHERE) for paths in compiled.scaffolds)
+    return Schema(compiled.name, body, scaffolds, _NOWHERE)
+
+
+def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
+    """The prompt that a program gives for some values.
+
+    Args:
+        compiled: The program.
+        values: The value of every parameter, by its name in Python.
+    """
+    children: list[Any] = list(_imports(compiled.body, values))
+    for turn in compiled.tail:
+        text = "".join(text_of(evaluate(part, values)) for part in turn.parts)
+        inner = (Text(text, _NOWHERE),) if text else ()
+        children.extend(inner if turn.role is None else (Role(turn.role, inner, _NOWHERE),))
+    return Prompt(compiled.name, tuple(children), _NOWHERE)
+
+
+def _nodes(body: tuple[Node, ...], path: str) -> Iterator[Any]:
+    """The children of a schema, a turn, or the module with this path."""
+    for item in _contents(body):
+        match item:
+            case str():
+                yield Text(item, _NOWHERE)
+            case Block():
+                yield _module(item, path)
+            case Choice(members, scaffold):
+                yield Union(tuple(_module(member, path) for member in members), scaffold, _NOWHERE)
+            case Turn(role, inner):
+                yield Role(role, tuple(_nodes(inner, path)), _NOWHERE)
+            case (name, Ref() as ref):
+                yield _param(name, ref)
+
+
+def _module(block: Block, above: str) -> Module:
+    path = f"{above}/{block.name}" if above else block.name
+    children = tuple(_nodes(block.body, path))
+    return Module(block.name, path, children, block.cache, block.src, _NOWHERE, _NOWHERE)
+
+
+def _param(name: str, ref: Ref) -> Param:
+    if ref.arg is None:
+        raise TypeError(f"{ref.parameter.name} has no length")
+    return Param(name, ref.arg.length, ref.parameter.default, ref.arg.scaffold, _NOWHERE)
+
+
+def _contents(body: tuple[Node, ...]) -> Iterator[str | tuple[str, Ref] | Block | Choice | Turn]:
+    """What a body holds: neighbouring constants as one text, and every parameter with its name there."""
+    taken: dict[str, int] = {}
+    pending = ""
+    for node in body:
+        for part in node.parts if isinstance(node, Say) else (node,):
+            if isinstance(part, Const):
+                pending += text_of(part.value)
+                continue
+            if pending:
+                yield pending
+                pending = ""
+            if isinstance(part, Ref):
+                yield unique(_slot_name(part), taken, 0), part
+            elif isinstance(part, (Block, Choice, Turn)):
+                yield part
+    if pending:
+        yield pending
+
+
+def _slot_name(ref: Ref) -> str:
+    given = ref.name or (ref.arg.name if ref.arg else None) or ref.parameter.name
+    return given if NAME.fullmatch(given) else legible(given)
+
+
+def _imports(body: tuple[Node, ...], values: Mapping[str, Any]) -> Iterator[Import]:
+    for node in body:
+        match node:
+            case Block():
+                if evaluate(node.condition, values):
+                    yield _import(node, values)
+            case Choice(members):
+                chosen = next((one for one in members if evaluate(one.condition, values)), None)
+                if chosen is not None:
+                    yield _import(chosen, values)
+            case Turn(body=inner):
+                yield from _imports(inner, values)
+
+
+def _import(block: Block, values: Mapping[str, Any]) -> Import:
+    arguments = []
+    for item in _contents(block.body):
+        if isinstance(item, tuple):
+            name, ref = item
+            text = text_of(values[ref.parameter.name])
+            if text != text_of(ref.parameter.default):
+                arguments.append(Argument(name, text, _NOWHERE))
+    inner = tuple(_imports(block.body, values))
+    return Import(block.name, tuple(arguments), inner, _NOWHERE, _NOWHERE)

@@ -1,0 +1,81 @@
+"""A call of one program in another: which parameter gets which expression."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from dataclasses import replace
+
+from engine.programs.expressions import Const, Expr, ExpressionReader, Fault, Ref
+from engine.programs.parameters import Arg, NewWords, Parameter, accepts, expected, short
+
+
+def bind_call(
+    call: ast.Call,
+    parameters: tuple[Parameter, ...],
+    reader: ExpressionReader,
+    names: Mapping[str, Expr],
+    fault: Fault,
+) -> dict[str, Expr]:
+    """What every parameter of the called program stands for.
+
+    Args:
+        call: The call; its first argument, the recorder, is checked by the caller.
+        parameters: The parameters of the called program.
+        reader: Reads the arguments, in the calling file.
+        names: What the names in the arguments stand for.
+        fault: Makes the error for a place in the calling file.
+
+    Raises:
+        ProgramError: An argument is unknown, missing, given twice, or not what its parameter takes.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    function = ast.unparse(call.func)
+    given: dict[str, ast.expr] = {}
+    if len(call.args) - 1 > len(parameters):
+        raise fault(call, f"{function} takes {len(parameters)} arguments besides the recorder; remove some")
+    for parameter, value in zip(parameters, call.args[1:], strict=False):
+        given[parameter.name] = value
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise fault(keyword, "** cannot be compiled; write each argument")
+        if keyword.arg not in known:
+            raise fault(keyword, f"{function} has no parameter {keyword.arg}; it has {', '.join(known)}")
+        if keyword.arg in given:
+            raise fault(keyword, f"{keyword.arg} is given twice; keep one")
+        given[keyword.arg] = keyword.value
+    bound: dict[str, Expr] = {}
+    for parameter in parameters:
+        if parameter.name in given:
+            node = given[parameter.name]
+            if isinstance(node, ast.Starred):
+                raise fault(node, "* cannot be compiled; write each argument")
+            bound[parameter.name] = _given(parameter, node, reader, names, fault)
+        elif parameter.required:
+            message = (
+                f"{function} needs {parameter.name}: {expected(parameter.kind)}; give {parameter.name}=…"
+            )
+            raise fault(call, message)
+        else:
+            bound[parameter.name] = Const(parameter.default)
+    return bound
+
+
+def _given(
+    parameter: Parameter,
+    node: ast.expr,
+    reader: ExpressionReader,
+    names: Mapping[str, Expr],
+    fault: Fault,
+) -> Expr:
+    text = isinstance(parameter.kind, (Arg, NewWords))
+    value = reader.read_text(node, names) if text else reader.read(node, names)
+    if isinstance(value, Const):
+        unset = value.value is None and isinstance(parameter.kind, Arg)
+        if not unset and not accepts(parameter.kind, value.value):
+            message = f"{parameter.name} cannot be {short(value.value)}; it takes {expected(parameter.kind)}"
+            raise fault(node, message)
+    elif isinstance(value, Ref) and isinstance(parameter.kind, Arg):
+        name = parameter.kind.name or parameter.name
+        return replace(value, slot=parameter.kind, name=name)
+    return value

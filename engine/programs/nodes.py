@@ -1,0 +1,85 @@
+"""A compiled program: the tree from which its schema and every prompt of it are built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from engine.pml.tree import RoleName
+from engine.programs.expressions import Expr
+from engine.programs.parameters import Parameter
+
+
+@dataclass(frozen=True)
+class Say:
+    """Text: constants and parameters one after another."""
+
+    parts: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A module.
+
+    Attributes:
+        name: Its name, unique where it stands.
+        condition: When a prompt imports it, provided that no earlier member of its union is imported.
+        body: What it holds; for a module from a file, its text.
+        cache: False where it is never stored.
+        src: The file its text comes from.
+    """
+
+    name: str
+    condition: Expr
+    body: tuple[Node, ...]
+    cache: bool = True
+    src: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A union: a prompt imports the first member whose condition holds."""
+
+    members: tuple[Block, ...]
+    scaffold: str | None = None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """A turn of the conversation in the schema."""
+
+    role: RoleName
+    body: tuple[Node, ...]
+
+
+Node = Say | Block | Choice | Turn
+
+
+@dataclass(frozen=True)
+class NewTurn:
+    """Text that only the prompt holds: a turn of its own, or with no role the end of what is open."""
+
+    role: RoleName | None
+    parts: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A program without its Python.
+
+    Attributes:
+        name: Name of the schema.
+        parameters: What a caller gives.
+        body: What the schema holds.
+        tail: The new text at the end of a prompt.
+        scaffolds: Modules that are encoded together, as paths.
+        opened: The turn in which text stands that is in no turn; None where it stands in none.
+        system: The text of the system turn that the docstring gives; None without one.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[Node, ...]
+    tail: tuple[NewTurn, ...]
+    scaffolds: tuple[tuple[str, ...], ...]
+    opened: RoleName | None
+    system: str | None

@@ -1,0 +1,148 @@
+"""The parameters of a program: what each may be given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.pml.entities import is_character
+from engine.pml.spelling import Speller
+from engine.programs.errors import ProgramArgumentError
+
+MAX_LENGTH: Final = 9_999_999
+"""The longest parameter that a schema may have, in tokens."""
+
+Choice = str | int | None
+"""A value of a `Literal` parameter."""
+
+
+@dataclass(frozen=True)
+class Arg:
+    """A parameter of the schema: text of at most `length` tokens. `Arg[5]` is short for `Arg(5)`.
+
+    Attributes:
+        length: The most tokens that an argument may have.
+        name: Its name in the schema, where that is not the name of the Python parameter.
+        scaffold: Text that stands in for the argument while the module is encoded.
+    """
+
+    length: int
+    name: str | None = None
+    scaffold: str | None = None
+
+    def __class_getitem__(cls, length: int) -> Arg:
+        return cls(length)
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A `bool` parameter."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """A `Literal` parameter."""
+
+    values: tuple[Choice, ...]
+
+
+@dataclass(frozen=True)
+class NewWords:
+    """A `str` parameter: text of any length, which belongs to the prompt and not to the schema."""
+
+
+Kind = Arg | Flag | Options | NewWords
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a program.
+
+    Attributes:
+        name: Its name in Python.
+        kind: What it may be given.
+        line: Its line in the Python file.
+        required: Whether it has no default.
+        default: The default.
+    """
+
+    name: str
+    kind: Kind
+    line: int
+    required: bool
+    default: Any = None
+
+    def value(self, given: Any) -> Any:
+        """What a given argument means: None for an `Arg` is no text."""
+        return "" if given is None and isinstance(self.kind, Arg) else given
+
+
+def accepts(kind: Kind, value: Any) -> bool:
+    """Whether a parameter may have this value."""
+    match kind:
+        case Flag():
+            return isinstance(value, bool)
+        case Options(values):
+            return any(type(value) is type(one) and value == one for one in values)
+        case _:
+            return isinstance(value, str)
+
+
+def expected(kind: Kind) -> str:
+    """What a parameter takes, in words."""
+    match kind:
+        case Flag():
+            return "True or False"
+        case Options(values):
+            return "one of " + ", ".join(repr(value) for value in values)
+        case Arg(length):
+            return f"text of at most {length} tokens"
+        case _:
+            return "text"
+
+
+def forbidden_character(text: str) -> str | None:
+    """The first character of a text that no PML document may hold."""
+    return next((char for char in text if not is_character(ord(char))), None)
+
+
+def complete(name: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The value of every parameter: the arguments, checked, and the defaults.
+
+    Raises:
+        ProgramArgumentError: An argument is unknown, missing, or not what its parameter takes.
+    """
+    known = {parameter.name: parameter for parameter in parameters}
+    for unknown in given.keys() - known.keys():
+        near = Speller().nearest(unknown, known)
+        takes = ", ".join(known) or "no arguments"
+        remedy = f"did you mean {near!r}?" if near else f"it takes {takes}"
+        raise ProgramArgumentError(f"{name} has no parameter {unknown!r}; {remedy}")
+    values: dict[str, Any] = {}
+    for parameter in parameters:
+        if parameter.name not in given and parameter.required:
+            message = (
+                f"{name} needs the argument {parameter.name!r}: {expected(parameter.kind)}; "
+                f"call {name}({parameter.name}=…)"
+            )
+            raise ProgramArgumentError(message)
+        value = given.get(parameter.name, parameter.default)
+        unset = value is None and isinstance(parameter.kind, Arg)
+        if not unset and not accepts(parameter.kind, value):
+            message = (
+                f"{name}: {parameter.name} cannot be {short(value)}; it takes {expected(parameter.kind)}"
+            )
+            raise ProgramArgumentError(message)
+        bad = forbidden_character(value) if isinstance(value, str) else None
+        if bad is not None:
+            message = f"{name}: {parameter.name} holds {bad!r}, which no document may hold; remove it"
+            raise ProgramArgumentError(message)
+        values[parameter.name] = parameter.value(value)
+    return values
+
+
+def short(value: object) -> str:
+    """A value as it is shown in a message."""
+    shown = repr(value)
+    return shown if len(shown) <= 60 else shown[:59] + "…"

@@ -1,0 +1,233 @@
+"""A Python function as a schema and its prompts."""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+from engine.pml import NAME, Prompt, Schema
+from engine.pml.conversation import Message
+from engine.pml.names import NAME_RULE
+from engine.pml.writer import write_schema
+from engine.programs.build import build_prompt, build_schema
+from engine.programs.compiler import compile_program
+from engine.programs.errors import ProgramArgumentError, ProgramError
+from engine.programs.naming import legible
+from engine.programs.nodes import Compiled
+from engine.programs.parameters import Parameter, complete
+from engine.programs.recorder import Recorder
+from engine.programs.scopes import Decorated, Definition, decorated_in, definition_of
+
+Scaffolds = Iterable[str | Iterable[str]]
+"""Modules that are encoded together: each entry is several paths, in a list or with spaces between."""
+
+
+class Program:
+    """A function that was made a program by `schema`. It is compiled at its first use.
+
+    Calling it gives a prompt; calling it with the recorder of another program makes it a module of that one.
+
+    Args:
+        definition: Finds the function's source.
+        function: The function; None where its file is read and never run.
+        name: Name of the schema; None for the function's own.
+        scaffolds: Modules that are encoded together.
+    """
+
+    def __init__(
+        self,
+        definition: Callable[[], Definition],
+        function: Callable[..., Any] | None,
+        name: str | None = None,
+        scaffolds: Any = (),
+    ) -> None:
+        self._find = definition
+        self._function = function
+        self._name = name
+        self._scaffolds = scaffolds
+        if function is not None:
+            functools.update_wrapper(self, function)
+
+    @cached_property
+    def definition(self) -> Definition:
+        """The function's source.
+
+        Raises:
+            ProgramError: The source cannot be found.
+        """
+        return self._find()
+
+    @cached_property
+    def _compiled(self) -> Compiled:
+        definition = self.definition
+        name: Any = legible(definition.node.name) if self._name is None else self._name
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            raise definition.fault(definition.node, f"{name!r} is no name of a schema; {NAME_RULE}")
+        return compile_program(definition, name, self._read_scaffolds(definition))
+
+    def _read_scaffolds(self, definition: Definition) -> tuple[tuple[str, ...], ...]:
+        found: list[tuple[str, ...]] = []
+        message = 'scaffolds is a list such as ["trip-plan trip-plan/overseas"]'
+        if isinstance(self._scaffolds, str) or not isinstance(self._scaffolds, Iterable):
+            raise definition.fault(definition.node, message)
+        for one in self._scaffolds:
+            paths = tuple(one.split() if isinstance(one, str) else one)
+            if not all(isinstance(path, str) for path in paths):
+                raise definition.fault(definition.node, message)
+            found.append(paths)
+        return tuple(found)
+
+    @property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """What a call may give.
+
+        Raises:
+            ProgramError: The program cannot be compiled.
+        """
+        return self._compiled.parameters
+
+    @cached_property
+    def _schema(self) -> Schema:
+        schema = build_schema(self._compiled)
+        for scaffold in schema.scaffolds:
+            for path in scaffold.modules:
+                if schema.module(path) is None:
+                    node = self.definition.node
+                    raise self.definition.fault(node, f"a scaffold names {path!r}, which is no module's path")
+        return schema
+
+    def schema(self) -> Schema:
+        """The schema that the program stands for.
+
+        Raises:
+            ProgramError: Something in it has no counterpart in a schema; the error names the line.
+        """
+        return self._schema
+
+    def source(self) -> str:
+        """The schema as a PML document.
+
+        Raises:
+            ProgramError: Something in the program has no counterpart in a schema.
+            WriteError: The schema is too deep or too large for a document.
+        """
+        return write_schema(self.schema())
+
+    @overload
+    def __call__(self, recorder: Recorder, /, *args: Any, **arguments: Any) -> None: ...
+
+    @overload
+    def __call__(self, *args: Any, **arguments: Any) -> Prompt: ...
+
+    def __call__(self, *args: Any, **arguments: Any) -> Prompt | None:
+        """The prompt for some arguments; or, given a recorder first, write the text of the program.
+
+        Raises:
+            ProgramArgumentError: An argument is unknown, missing, or not what its parameter takes.
+            ProgramError: The program cannot be compiled.
+        """
+        if args and isinstance(args[0], Recorder):
+            self._runnable()(*args, **arguments)
+            return None
+        return build_prompt(self._compiled, self._values(args, arguments))
+
+    def messages(self, *args: Any, **arguments: Any) -> tuple[Message, ...]:
+        """Run the function, and give what it writes as the turns of a conversation.
+
+        The prompt of the same arguments, bound to the schema, spells the same.
+
+        Raises:
+            ProgramArgumentError: An argument is unknown, missing, or not what its parameter takes.
+            ProgramError: The program cannot be compiled, or comes from a file that is not run.
+        """
+        compiled = self._compiled
+        recorder = Recorder(compiled.opened, self.definition.base)
+        self._runnable()(recorder, **self._values(args, arguments))
+        system = () if compiled.system is None else (Message("system", compiled.system),)
+        return system + recorder.messages()
+
+    def text(self, *args: Any, **arguments: Any) -> str:
+        """Run the function, and give what it writes, turns one after another.
+
+        Raises:
+            ProgramArgumentError: An argument is unknown, missing, or not what its parameter takes.
+            ProgramError: The program cannot be compiled, or comes from a file that is not run.
+        """
+        return "".join(message.text for message in self.messages(*args, **arguments))
+
+    def _runnable(self) -> Callable[..., Any]:
+        if self._function is None:
+            raise ProgramError("this program was read from a file that is not run; import it to run it")
+        return self._function
+
+    def _values(self, args: tuple[Any, ...], arguments: Mapping[str, Any]) -> dict[str, Any]:
+        parameters, name = self.parameters, self.definition.node.name
+        if len(args) > len(parameters):
+            raise ProgramArgumentError(f"{name} takes {len(parameters)} arguments, and got {len(args)}")
+        given = dict(zip((parameter.name for parameter in parameters), args, strict=False))
+        for twice in given.keys() & arguments.keys():
+            raise ProgramArgumentError(f"{name} got {twice} twice; give it once")
+        return complete(name, parameters, given | dict(arguments))
+
+
+@overload
+def schema(name: types.FunctionType, /) -> Program: ...
+
+
+@overload
+def schema(
+    name: str | None = None, *, scaffolds: Scaffolds = ()
+) -> Callable[[types.FunctionType], Program]: ...
+
+
+def schema(
+    name: types.FunctionType | str | None = None, *, scaffolds: Scaffolds = ()
+) -> Program | Callable[[types.FunctionType], Program]:
+    """Make a function a program: `@schema`, or `@schema("travel")`.
+
+    Args:
+        name: Name of the schema; by default that of the function.
+        scaffolds: Modules that are encoded together, each entry as paths with spaces between or in a list.
+    """
+    if isinstance(name, types.FunctionType):
+        return schema()(name)
+
+    def decorate(function: types.FunctionType) -> Program:
+        return Program(lambda: definition_of(function), function, name, scaffolds)
+
+    return decorate
+
+
+def compile_source(
+    source: str, filename: str = "program.py", *, name: str | None = None, base: Path | None = None
+) -> Program:
+    """The program in a Python file, which is read and never run.
+
+    Args:
+        source: The text of the file.
+        filename: Its name, for messages.
+        name: The function, where the file holds several programs; by default the last one.
+        base: The folder that modules with `src` take their text from.
+
+    Raises:
+        ProgramError: It is not Python, or holds no such program. What cannot be compiled in the program is
+            reported at the program's first use.
+    """
+    import engine.programs
+
+    def wrap(found: Decorated) -> Program:
+        return Program(lambda: found.definition, None, found.name, found.scaffolds)
+
+    modules: dict[str, types.ModuleType] = {"engine.programs": engine.programs}
+    programs: list[Program] = decorated_in(source, filename, base, modules, schema, wrap)
+    if name is not None:
+        programs = [one for one in programs if one.definition.node.name == name]
+    if not programs:
+        what = f"no program {name}" if name else "no program"
+        message = f"there is {what} in it; begin a function with @schema from engine.programs"
+        raise ProgramError(f"{Path(filename).name}: {message}")
+    return programs[-1]

@@ -1,0 +1,108 @@
+"""What a program writes with when it is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from engine.pml.conversation import Message
+from engine.pml.sources import SourceFault, read_source
+from engine.programs.errors import ProgramError
+from engine.programs.expressions import text_of
+
+
+class Recorder:
+    """The first parameter of a program, `p`.
+
+    Args:
+        opened: The turn in which text stands that is in no other; None for text in no turn.
+        base: The folder that modules with `src` take their text from.
+    """
+
+    def __init__(self, opened: str | None = None, base: Path | None = None) -> None:
+        self._opened = opened
+        self._base = base
+        self._role = opened
+        self._texts: list[str] = []
+        self._messages: list[Message] = []
+        self._sources: list[str | None] = []
+
+    def text(self, *parts: str | float | None, end: str = "\n") -> None:
+        r"""Write parts one after another, then `end`, a line break by default; None writes nothing.
+
+        Raises:
+            TypeError: A part is neither text nor a number.
+        """
+        for part in (*parts, end):
+            self._texts.append(_written(part))
+
+    @contextmanager
+    def module(self, name: str, *, cache: bool = True, src: str | None = None) -> Iterator[None]:
+        """A module with a name of its own: always imported, or where an `if` holds it alone, as that says.
+
+        Args:
+            name: Its name in the schema.
+            cache: False where it is computed in every prompt and never stored.
+            src: A file beside the program whose text it holds; write `p.include()` in it.
+        """
+        self._sources.append(src)
+        yield
+        self._sources.pop()
+
+    @contextmanager
+    def union(self, *, scaffold: str | None = None) -> Iterator[None]:
+        """Round one `if` or `match`: a union that keeps the name of a scaffold."""
+        yield
+
+    def include(self) -> None:
+        """Write the file that the module's `src` names.
+
+        Raises:
+            ProgramError: The file cannot be read.
+        """
+        src = self._sources[-1] if self._sources else None
+        text = read_source(src or "", self._base)
+        if isinstance(text, SourceFault):
+            raise ProgramError(text.message)
+        self._texts.append(text)
+
+    @contextmanager
+    def system(self) -> Iterator[None]:
+        """The turn that instructs the model."""
+        yield from self._turn("system")
+
+    @contextmanager
+    def user(self) -> Iterator[None]:
+        """A turn of the user."""
+        yield from self._turn("user")
+
+    @contextmanager
+    def assistant(self) -> Iterator[None]:
+        """A turn of the model."""
+        yield from self._turn("assistant")
+
+    def _turn(self, role: str) -> Iterator[None]:
+        self._close()
+        self._role = role
+        yield
+        self._close()
+        self._role = self._opened
+
+    def _close(self) -> None:
+        text = "".join(self._texts)
+        if self._role is not None or text:
+            self._messages.append(Message(self._role, text))
+        self._texts.clear()
+
+    def messages(self) -> tuple[Message, ...]:
+        """What was written, as the turns of a conversation."""
+        self._close()
+        return tuple(self._messages)
+
+
+def _written(part: Any) -> str:
+    if isinstance(part, bool) or not isinstance(part, (str, int, float, type(None))):
+        raise TypeError(f"{part!r} is no text; write it in quotes")
+    return text_of(part)

@@ -1,0 +1,46 @@
+"""The page on programs: its examples give what it says."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from engine.pml import Module, Param, Schema, Text, parse_schema
+from engine.programs import ProgramError, compile_source
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "programs.md").read_text(encoding="utf-8")
+PYTHON = re.findall(r"```python\n(.*?)```", PAGE, re.S)
+XML = re.findall(r"```xml\n(.*?)```", PAGE, re.S)
+
+
+def outline(schema: Schema) -> list[object]:
+    """Modules, parameters, and texts without the space at their ends."""
+    found: list[object] = []
+    for module in schema.modules():
+        union = schema.union_of(module.path)
+        found.append((module.path, union and [member.name for member in union.members]))
+        for child in module.children:
+            if isinstance(child, Text):
+                found.append(child.text.strip())
+            elif isinstance(child, Param):
+                found.append((child.name, child.length, child.default))
+            else:
+                assert isinstance(child, Module)
+    return found
+
+
+def test_the_example_is_the_schema_beside_it() -> None:
+    shown = parse_schema(XML[0]).tree
+    assert shown is not None
+    assert outline(compile_source(PYTHON[0]).schema()) == outline(shown)
+    assert [getattr(child, "role", None) for child in shown.children] == ["system", "user"]
+
+
+def test_the_fault_is_at_the_line_it_names() -> None:
+    named = re.search(r"# line (\d+): (.*)", PYTHON[1])
+    assert named is not None
+    with pytest.raises(ProgramError, match=named[2]) as caught:
+        compile_source(PYTHON[1]).schema()
+    assert caught.value.line == int(named[1])
