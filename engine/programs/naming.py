@@ -1,11 +1,13 @@
-"""Names of modules: legible, valid, and unique where they stand."""
+"""Names: of modules from Python, and of Python's variables from modules; legible, valid and unique."""
 
 from __future__ import annotations
 
+import keyword
 import re
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
-from engine.pml import NAME, RESERVED
+from engine.pml import NAME, RESERVED, Module, Param, Schema, Union
 
 _LONGEST: Final = 40
 
@@ -32,3 +34,59 @@ def unique(name: str, taken: dict[str, int], line: int) -> str:
         found = f"{name}-{number}"
     taken[found] = line
     return found
+
+
+class VariableNames:
+    """The variables that stand for the modules, unions and parameters of a schema, each with its own name.
+
+    Args:
+        schema: The schema.
+        taken: Names that mean something else already.
+    """
+
+    def __init__(self, schema: Schema, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._nodes: dict[int, str] = {}
+        pending: list[tuple[Any, str]] = [(schema, "")]
+        while pending:
+            node, above = pending.pop()
+            children: tuple[Any, ...] = ()
+            if isinstance(node, Module):
+                if node.path not in schema.index.union_of:
+                    self._nodes[id(node)] = self.new(node.name)
+                above = variable(node.name)
+                children = node.children
+            elif isinstance(node, Union):
+                self._nodes[id(node)] = self.new(f"{above}_choice" if above else "choice")
+                children = node.members
+            elif isinstance(node, Param):
+                self._nodes[id(node)] = self.new(node.name)
+            else:
+                children = getattr(node, "children", ())
+            pending.extend((child, above) for child in reversed(children))
+
+    def of(self, node: Module | Union | Param) -> str:
+        """The variable of a node of the schema; a member of a union has none of its own."""
+        return self._nodes[id(node)]
+
+    def new(self, name: str) -> str:
+        """A variable like a name of PML, and unlike all others."""
+        base = found = variable(name)
+        number = 1
+        while found in self._taken:
+            number += 1
+            found = f"{base}_{number}"
+        self._taken.add(found)
+        return found
+
+
+def variable(name: str) -> str:
+    """A name of PML as a name of Python."""
+    found = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return f"{found}_" if keyword.iskeyword(found) or keyword.issoftkeyword(found) else found
+
+
+def quoted(text: str) -> str:
+    """A Python literal, in double quotes where that needs no more escapes."""
+    literal = repr(text)
+    return f'"{literal[1:-1]}"' if literal.startswith("'") and '"' not in text else literal

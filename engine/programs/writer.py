@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import keyword
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from engine.pml import Module, Param, Role, Schema, Text, Union
 from engine.programs.errors import ProgramError
+from engine.programs.naming import VariableNames, quoted
 from engine.programs.program import compile_source
 
 _WIDTH: Final = 100
@@ -46,15 +46,15 @@ def to_program(schema: Schema, base: Path | None = None) -> str:
 class _Writer:
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._taken = {"p", "Arg", "Literal", "schema", "print", "bool"}
-        self._function = self._identifier(schema.name or "prompt")
+        self._names = VariableNames(schema, ("p", "Arg", "Literal", "schema", "print", "bool"))
+        self._function = self._names.new(schema.name or "prompt")
         self._flags: list[str] = []
         self._slots: list[str] = []
         self._lines: list[str] = []
         self._literal = False
 
     def write(self) -> str:
-        self._children(self._schema.children, 1, "")
+        self._children(self._schema.children, 1)
         head = ['"""A schema as a program: compile it, or call it for a prompt."""', ""]
         if self._literal:
             head += ["from typing import Literal", ""]
@@ -64,8 +64,8 @@ class _Writer:
         return "\n".join([*head, *self._decorator(), *self._signature(), *body, *main])
 
     def _decorator(self) -> list[str]:
-        name = _quoted(self._schema.name)
-        scaffolds = [_quoted(" ".join(one.modules)) for one in self._schema.scaffolds]
+        name = quoted(self._schema.name)
+        scaffolds = [quoted(" ".join(one.modules)) for one in self._schema.scaffolds]
         if not scaffolds:
             return [f"@schema({name})"]
         return [f"@schema({name}, scaffolds=[", *(f"{_INDENT}{one}," for one in scaffolds), "])"]
@@ -85,7 +85,7 @@ class _Writer:
     def _add(self, depth: int, *lines: str) -> None:
         self._lines.extend(f"{_INDENT * depth}{line}" for line in lines)
 
-    def _children(self, children: tuple[Any, ...], depth: int, above: str) -> None:
+    def _children(self, children: tuple[Any, ...], depth: int) -> None:
         start = len(self._lines)
         pending: list[Text | Param] = []
         for child in children:
@@ -97,11 +97,11 @@ class _Writer:
             match child:
                 case Role(role, inner):
                     self._add(depth, f"with p.{role}():")
-                    self._children(inner, depth + 1, above)
+                    self._children(inner, depth + 1)
                 case Union():
-                    self._union(child, depth, above)
+                    self._union(child, depth)
                 case Module():
-                    flag = self._identifier(child.name)
+                    flag = self._names.of(child)
                     self._flags.append(f"{flag}: bool = False")
                     self._add(depth, f"if {flag}:")
                     self._module(child, depth + 1, flag)
@@ -109,17 +109,17 @@ class _Writer:
         if len(self._lines) == start:
             self._add(depth, "pass")
 
-    def _union(self, union: Union, depth: int, above: str) -> None:
+    def _union(self, union: Union, depth: int) -> None:
         if union.scaffold is not None or not union.members:
-            option = "" if union.scaffold is None else f"scaffold={_quoted(union.scaffold)}"
+            option = "" if union.scaffold is None else f"scaffold={quoted(union.scaffold)}"
             self._add(depth, f"with p.union({option}):")
             depth += 1
         if not union.members:
             self._add(depth, "pass")
             return
-        chosen = self._identifier(f"{above}_choice" if above else "choice")
+        chosen = self._names.of(union)
         self._literal = True
-        values = [_quoted(member.name) for member in union.members]
+        values = [quoted(member.name) for member in union.members]
         flag = f"{chosen}: Literal[{', '.join(values)}] | None = None"
         if len(flag) + len(_INDENT) >= _WIDTH:
             listed = "".join(f"{_INDENT * 2}{value},\n" for value in values)
@@ -127,22 +127,22 @@ class _Writer:
         self._flags.append(flag)
         self._add(depth, f"match {chosen}:")
         for member in union.members:
-            self._add(depth + 1, f"case {_quoted(member.name)}:")
+            self._add(depth + 1, f"case {quoted(member.name)}:")
             self._module(member, depth + 2, "")
 
     def _module(self, module: Module, depth: int, named: str) -> None:
-        options = [] if named in ("", module.name) else [_quoted(module.name)]
+        options = [] if named in ("", module.name) else [quoted(module.name)]
         cache = [] if module.cache else ["cache=False"]
-        src = [] if module.src is None else [f"src={_quoted(module.src)}"]
+        src = [] if module.src is None else [f"src={quoted(module.src)}"]
         if cache or src:
-            options = [_quoted(module.name), *cache, *src]
+            options = [quoted(module.name), *cache, *src]
         if options:
             self._add(depth, f"with p.module({', '.join(options)}):")
             depth += 1
         if module.src is not None:
             self._add(depth, "p.include()")
         else:
-            self._children(module.children, depth, self._base_name(module.name))
+            self._children(module.children, depth)
 
     def _text(self, parts: list[Text | Param], depth: int) -> None:
         if not parts:
@@ -166,37 +166,15 @@ class _Writer:
 
     def _piece(self, part: Text | Param) -> list[str]:
         if isinstance(part, Text):
-            return [_quoted(line) for line in _wrapped(part.text)]
-        name = self._identifier(part.name)
-        options = [] if name == part.name else [f"name={_quoted(part.name)}"]
+            return [quoted(line) for line in _wrapped(part.text)]
+        name = self._names.of(part)
+        options = [] if name == part.name else [f"name={quoted(part.name)}"]
         if part.scaffold is not None:
-            options.append(f"scaffold={_quoted(part.scaffold)}")
+            options.append(f"scaffold={quoted(part.scaffold)}")
         kind = f"Arg({', '.join([str(part.length), *options])})" if options else f"Arg[{part.length}]"
-        default = "None" if part.default is None else _quoted(part.default)
+        default = "None" if part.default is None else quoted(part.default)
         self._slots.append(f"{name}: {kind} = {default}")
         return [name]
-
-    # Names
-
-    def _base_name(self, name: str) -> str:
-        found = re.sub(r"[^A-Za-z0-9_]", "_", name)
-        return f"{found}_" if keyword.iskeyword(found) or keyword.issoftkeyword(found) else found
-
-    def _identifier(self, name: str) -> str:
-        """A Python name like a PML name, and unlike all others."""
-        base = found = self._base_name(name)
-        number = 1
-        while found in self._taken:
-            number += 1
-            found = f"{base}_{number}"
-        self._taken.add(found)
-        return found
-
-
-def _quoted(text: str) -> str:
-    """A Python literal, in double quotes where that needs no more escapes."""
-    literal = repr(text)
-    return f'"{literal[1:-1]}"' if literal.startswith("'") and '"' not in text else literal
 
 
 def _wrapped(text: str) -> Iterator[str]:

@@ -1,0 +1,147 @@
+"""The forms that a schema, or a prompt of it, can be exported to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from engine.errors import PromptError
+from engine.exchange.errors import ExchangeError
+from engine.exchange.jinja import to_jinja
+from engine.exchange.messages import to_anthropic, to_openai
+from engine.pml import Bound, Module, Prompt, Role, Schema, Union, bind, has_errors
+from engine.pml.conversation import conversation
+from engine.pml.writer import write_schema
+from engine.programs import to_program
+
+_HEADINGS: Final = {"system": "System: ", "user": "User: ", "assistant": "Assistant: "}
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A schema or prompt in another form.
+
+    Attributes:
+        text: The document.
+        filename: A name for it.
+        media_type: Its media type.
+        notes: What got lost or needs attention, a sentence each.
+    """
+
+    text: str
+    filename: str
+    media_type: str
+    notes: tuple[str, ...] = ()
+
+
+def export(form: str, schema: Schema, prompt: Prompt | None = None, base: Path | None = None) -> Exported:
+    """Export a schema, or a prompt of it.
+
+    Args:
+        form: One of `FORMS`.
+        schema: The schema, without errors.
+        prompt: The prompt; `openai`, `anthropic` and `text` need one, `jinja` then says what to render with.
+        base: The folder of the schema's `src` files, to check a program against them.
+
+    Raises:
+        ExchangeError: There is no such form, the prompt is missing, or the form cannot hold what is in it.
+        PromptError: The prompt does not fit the schema.
+        StudioError: The schema cannot be written in this form.
+    """
+    if form not in _EXPORTERS:
+        raise ExchangeError(f"there is no form {form!r}; there are {', '.join(FORMS)}")
+    bound = None
+    if prompt is not None:
+        bound = bind(schema, prompt)
+        if has_errors(bound.diagnostics):
+            raise PromptError(bound.diagnostics)
+    elif form in ("openai", "anthropic", "text"):
+        raise ExchangeError(f"{form} spells one prompt; name the prompt, for instance with --prompt")
+    return _EXPORTERS[form](schema, bound, base)
+
+
+def _name(schema: Schema, ending: str) -> str:
+    return f"{schema.name or 'schema'}{ending}"
+
+
+def _pml(schema: Schema, _bound: Bound | None, _base: Path | None) -> Exported:
+    copied = [module.path for module in schema.modules() if module.src is not None]
+    notes = (f"the files of {', '.join(copied)} are copied into the document",) if copied else ()
+    text = write_schema(_without_files(schema))
+    return Exported(text, _name(schema, ".pml"), "application/xml", notes)
+
+
+def _without_files(schema: Schema) -> Schema:
+    """The schema with the text of `src` files in their modules."""
+    done: dict[int, Any] = {}
+    pending: list[tuple[Any, bool]] = [(schema, False)]
+    while pending:
+        node, ready = pending.pop()
+        below = node.members if isinstance(node, Union) else node.children
+        inner = [child for child in below if isinstance(child, (Module, Union, Role))]
+        if not ready and inner:
+            pending.append((node, True))
+            pending.extend((child, False) for child in inner)
+            continue
+        children = tuple(done.get(id(child), child) for child in below)
+        if isinstance(node, Union):
+            done[id(node)] = replace(node, members=children)
+        elif isinstance(node, Module):
+            done[id(node)] = replace(node, children=children, src=None)
+        else:
+            done[id(node)] = replace(node, children=children)
+    result: Schema = done[id(schema)]
+    return result
+
+
+def _python(schema: Schema, bound: Bound | None, base: Path | None) -> Exported:
+    notes = []
+    if bound is not None:
+        notes.append("the program is the whole schema; a prompt is a call of it, which is left to you")
+    if any(module.src for module in schema.modules()):
+        notes.append("the program reads the files of the schema; keep it in the same folder")
+    return Exported(to_program(schema, base), _name(schema, ".py"), "text/x-python", tuple(notes))
+
+
+def _text(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
+    messages = conversation(bound.parts) if bound else ()
+    if all(message.role is None for message in messages):
+        text = "".join(message.text for message in messages)
+    else:
+        text = "\n\n".join(f"{_HEADINGS.get(one.role or '', '')}{one.text}" for one in messages)
+    return Exported(text, _name(schema, ".txt"), "text/plain")
+
+
+def _openai(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
+    body, notes = to_openai(bound.parts if bound else ())
+    return Exported(_json(body), _name(schema, ".openai.json"), "application/json", notes)
+
+
+def _anthropic(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
+    body, notes = to_anthropic(bound.parts if bound else ())
+    return Exported(_json(body), _name(schema, ".anthropic.json"), "application/json", notes)
+
+
+def _jinja(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:
+    template, notes = to_jinja(schema, bound)
+    return Exported(template, _name(schema, ".jinja"), "text/x-jinja", notes)
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+Exporter = Callable[[Schema, Bound | None, Path | None], Exported]
+_EXPORTERS: Final[dict[str, Exporter]] = {
+    "pml": _pml,
+    "python": _python,
+    "openai": _openai,
+    "anthropic": _anthropic,
+    "jinja": _jinja,
+    "text": _text,
+}
+FORMS: Final = tuple(_EXPORTERS)
+"""The forms that `export` knows."""

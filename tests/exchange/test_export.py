@@ -1,0 +1,196 @@
+"""Every form spells what the bound prompt spells."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.errors import PromptError
+from engine.exchange import FORMS, ExchangeError, export
+from engine.exchange.messages import MAX_BREAKPOINTS
+from engine.pml import Prompt, Schema, bind, parse_prompt, parse_schema
+from engine.pml.conversation import conversation
+from engine.programs import compile_source
+from tests.pml.trees import prompts, schemas
+
+SAMPLES = Path(__file__).parents[2] / "sample_schemas"
+slow = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+pairs = schemas().flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))
+
+
+def tree(source: str) -> Schema:
+    parsed = parse_schema(source)
+    assert parsed.tree is not None
+    return parsed.tree
+
+
+def asked(source: str) -> Prompt:
+    parsed = parse_prompt(source)
+    assert parsed.tree is not None
+    return parsed.tree
+
+
+def turns(schema: Schema, prompt: Prompt) -> list[tuple[str | None, str]]:
+    return [(one.role, one.text) for one in conversation(bind(schema, prompt).parts)]
+
+
+def rendered(template: str) -> str:
+    """A template rendered as the comment at its top says."""
+    found = re.match(r"\{# Render it with:\n(.*?)\n#\}", template, re.S)
+    context = json.loads(found[1]) if found else {}
+    return jinja2.Environment(undefined=jinja2.Undefined).from_string(template).render(context)
+
+
+@slow
+@given(pairs)
+def test_a_template_renders_to_the_text_of_the_prompt(pair: tuple[Schema, Prompt]) -> None:
+    schema, prompt = pair
+    text = "".join(text for _, text in turns(schema, prompt))
+    assert rendered(export("jinja", schema, prompt).text) == text
+
+
+@slow
+@given(pairs)
+def test_openai_gets_every_turn(pair: tuple[Schema, Prompt]) -> None:
+    schema, prompt = pair
+    expected = [{"role": role or "user", "content": text} for role, text in turns(schema, prompt) if text]
+    if not expected:
+        with pytest.raises(ExchangeError, match="empty"):
+            export("openai", schema, prompt)
+        return
+    assert json.loads(export("openai", schema, prompt).text) == {"messages": expected}
+
+
+@slow
+@given(pairs)
+def test_anthropic_gets_every_word_in_blocks_that_it_takes(pair: tuple[Schema, Prompt]) -> None:
+    schema, prompt = pair
+    spoken = [(role or "user", text) for role, text in turns(schema, prompt) if text.strip()]
+    if not spoken:
+        with pytest.raises(ExchangeError, match="empty"):
+            export("anthropic", schema, prompt)
+        return
+    body = json.loads(export("anthropic", schema, prompt).text)
+    assert "".join(joined(body.get("system", ()))) == "".join(t for role, t in spoken if role == "system")
+    got = [(one["role"], "".join(joined(one["content"]))) for one in body["messages"]]
+    assert got == [(role, text) for role, text in spoken if role != "system"]
+    blocks = [*body.get("system", ()), *(block for one in body["messages"] for block in one["content"])]
+    assert all(block["text"].strip() for block in blocks)
+    assert sum("cache_control" in block for block in blocks) <= MAX_BREAKPOINTS
+
+
+def joined(blocks: Any) -> list[str]:
+    return [block["text"] for block in blocks]
+
+
+@slow
+@given(pairs)
+def test_pml_and_python_give_the_schema_back(pair: tuple[Schema, Prompt]) -> None:
+    schema, prompt = pair
+    assert parse_schema(export("pml", schema, prompt).text).tree == schema
+    assert compile_source(export("python", schema, prompt).text).schema() == schema
+
+
+CACHED = """
+<schema name="s">
+  <system>Always.</system>
+  <user>
+    <module name="a">Aaaa.</module> <module name="b">Bbbb <param name="x" len="4"/>.</module>
+    <module name="c">Cccc.</module> <module name="d">Dddd.</module> <module name="e">Eeee.</module>
+  </user>
+</schema>"""
+
+
+def marked(prompt: str) -> list[str]:
+    body = json.loads(export("anthropic", tree(CACHED), asked(prompt)).text)
+    blocks = [*body["system"], *(block for one in body["messages"] for block in one["content"])]
+    return [block["text"].strip() for block in blocks if "cache_control" in block]
+
+
+def test_the_last_breakpoint_ends_the_stable_prefix() -> None:
+    assert marked('<prompt><a/><b x="1"/><c/>And?</prompt>') == ["Always.", "Aaaa.", "Bbbb"]
+    assert marked("<prompt><a/><b/><c/>And?</prompt>")[-1] == "Cccc."
+    everything = marked("<prompt><a/><b/><c/><d/><e/></prompt>")
+    assert len(everything) == MAX_BREAKPOINTS
+    assert everything[0] == "Always."
+    assert everything[-1] == "Eeee."
+
+
+def test_what_is_stable_is_said() -> None:
+    notes = export("openai", tree(CACHED), asked('<prompt><a/><b x="1"/></prompt>')).notes
+    assert "17 of 19 characters stand before the first argument" in notes[0]
+
+
+def test_a_system_turn_in_the_middle_is_moved_and_said() -> None:
+    schema = tree("<schema name='s'><user>u</user><system>late</system>out</schema>")
+    found = export("anthropic", schema, asked("<prompt/>"))
+    assert json.loads(found.text)["system"][0]["text"] == "late"
+    assert any("moved up" in note for note in found.notes)
+    assert any("text between the turns" in note for note in found.notes)
+
+
+def test_plain_text_names_the_turns() -> None:
+    schema = tree("<schema name='s'><system>S</system><user><module name='m'>M</module></user></schema>")
+    assert export("text", schema, asked("<prompt><m/></prompt>")).text == "System: S\n\nUser: M"
+    plain = tree("<schema name='s'>A <module name='m'>M</module></schema>")
+    assert export("text", plain, asked("<prompt><m/> new</prompt>")).text == "A M new"
+
+
+def test_files_are_copied_into_a_document_that_stands_alone(tmp_path: Path) -> None:
+    (tmp_path / "unit.py").write_text("x = 1\n", encoding="utf-8")
+    schema = parse_schema("<schema name='s'><module name='m' src='unit.py'/></schema>", base=tmp_path).tree
+    assert schema is not None
+    found = export("pml", schema)
+    copy = parse_schema(found.text).tree
+    assert copy is not None
+    assert copy.module("m") is not None
+    assert [child.text for child in copy.modules()[0].children] == ["x = 1\n"]  # type: ignore[union-attr]
+    assert "copied" in found.notes[0]
+
+
+@pytest.mark.parametrize("form", ["openai", "anthropic", "text"])
+def test_a_conversation_needs_a_prompt(form: str) -> None:
+    with pytest.raises(ExchangeError, match="name the prompt"):
+        export(form, tree(CACHED))
+
+
+def test_an_unknown_form_is_refused() -> None:
+    with pytest.raises(ExchangeError, match="there are pml, python, openai"):
+        export("yaml", tree(CACHED))
+
+
+def test_a_faulty_prompt_is_refused() -> None:
+    with pytest.raises(PromptError, match="E402"):
+        export("text", tree(CACHED), asked("<prompt><nothing/></prompt>"))
+
+
+@pytest.mark.parametrize(
+    "prompt", ["<prompt><c/><a/></prompt>", "<prompt><a/>between<c/></prompt>"], ids=["order", "new text"]
+)
+def test_what_a_template_cannot_hold_is_said(prompt: str) -> None:
+    with pytest.raises(ExchangeError, match="a template holds"):
+        export("jinja", tree(CACHED), asked(prompt))
+
+
+def test_a_schema_too_deep_for_a_template_is_refused() -> None:
+    source = "".join(f"<module name='m{i}'>" for i in range(200)) + "x" + "</module>" * 200
+    with pytest.raises(ExchangeError, match="flatten it"):
+        export("jinja", tree(f"<schema name='s'>{source}</schema>"))
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.prompt.*.pml")), ids=lambda path: path.name)
+@pytest.mark.parametrize("form", FORMS)
+def test_every_sample_prompt_has_every_form(path: Path, form: str) -> None:
+    source = (SAMPLES / f"{path.name.partition('.')[0]}.pml").read_text(encoding="utf-8")
+    schema = parse_schema(source, base=SAMPLES).tree
+    assert schema is not None
+    found = export(form, schema, asked(path.read_text(encoding="utf-8")), SAMPLES)
+    assert len(found.text) > 500
+    assert found.filename.startswith(schema.name)
