@@ -7,5 +7,7 @@ from __future__ import annotations
 
 from engine.exchange.errors import ExchangeError
 from engine.exchange.forms import FORMS, Exported, export
+from engine.exchange.imported import Imported
+from engine.exchange.sources import KINDS, import_from
 
-__all__ = ["FORMS", "ExchangeError", "Exported", "export"]
+__all__ = ["FORMS", "KINDS", "ExchangeError", "Exported", "Imported", "export", "import_from"]

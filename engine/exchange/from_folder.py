@@ -1,0 +1,106 @@
+"""A folder of documents as a schema: each file is a module."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from engine.exchange.errors import ExchangeError
+from engine.exchange.imported import NOWHERE, Imported, forbidden, imports, module, role, text
+from engine.pml import Module, Prompt, Schema
+from engine.pml.reader import MAX_BYTES
+from engine.pml.sources import SourceFault, read_source
+from engine.programs.naming import legible, unique
+
+MAX_FILES: Final = 2000
+"""How many files a folder may give."""
+
+
+def from_folder(folder: Path, name: str, *, refer_from: Path | None = None) -> Imported:
+    """Read every text file below a folder, in the order of their paths.
+
+    Hidden files, links out of the folder, and what is not text are skipped and noted. A copied text that ends
+    without a line break gets one, so that no two run together.
+
+    Args:
+        folder: The folder.
+        name: Name of the schema.
+        refer_from: The folder that the schema will be saved in; modules then refer to their files with `src`
+            instead of copying them.
+
+    Raises:
+        ExchangeError: The folder cannot be read, lies outside of `refer_from`, or holds no text.
+    """
+    prefix = PurePosixPath()
+    if refer_from is not None:
+        try:
+            prefix = PurePosixPath(folder.resolve().relative_to(refer_from.resolve()).as_posix())
+        except ValueError:
+            message = (
+                f"{folder} does not lie in the folder of the schema, so it cannot refer to its files; save "
+                "the schema beside the folder, or copy the texts"
+            )
+            raise ExchangeError(message) from None
+    notes: list[str] = []
+    taken: dict[str, int] = {}
+    modules: list[Module] = []
+    total = 0
+    for path in _files(folder, notes):
+        content = _read(folder, path, notes)
+        if content is None:
+            continue
+        total += 0 if refer_from is not None else len(content.encode("utf-8"))
+        if total > MAX_BYTES or len(modules) == MAX_FILES:
+            limit = f"{MAX_FILES} files" if len(modules) == MAX_FILES else "5 MB"
+            notes.append(f"{path} and all after it are left out: a schema from a folder holds {limit}")
+            break
+        short = unique(legible(path.removesuffix(".txt").removesuffix(".md").replace("/", "-")), taken, 0)
+        modules.append(_module(short, content, str(prefix / path) if refer_from is not None else None))
+    if not modules:
+        raise ExchangeError("; ".join([f"{folder} holds no text that could become a module", *notes[:3]]))
+    schema = Schema(name, (role("user", tuple(modules)),), (), NOWHERE)
+    prompt = Prompt(name, imports([one.name for one in modules]), NOWHERE)
+    return Imported(schema, prompt, tuple(notes))
+
+
+def _module(name: str, content: str, src: str | None) -> Module:
+    if src is None and not content.endswith("\n"):
+        content += "\n"
+    plain = module(name, text(content))
+    return Module(name, name, plain.children, True, src, NOWHERE, NOWHERE)
+
+
+def _files(folder: Path, notes: list[str]) -> Iterator[str]:
+    """The files below a folder as paths with /, in order."""
+
+    def failed(error: OSError) -> None:
+        notes.append(f"{error.filename} is left out: {error.strerror}")
+
+    found: list[str] = []
+    for above, folders, files in os.walk(folder, onerror=failed):
+        hidden = [name for name in (*folders, *files) if name.startswith(".")]
+        notes.extend(f"{_relative(folder, above, name)} is left out: it is hidden" for name in sorted(hidden))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found.extend(_relative(folder, above, name) for name in files if not name.startswith("."))
+    return iter(sorted(found))
+
+
+def _relative(folder: Path, above: str, name: str) -> str:
+    return (Path(above).relative_to(folder) / name).as_posix()
+
+
+def _read(folder: Path, path: str, notes: list[str]) -> str | None:
+    content = read_source(path, folder)
+    if isinstance(content, SourceFault):
+        notes.append(f"{path} is left out: {content.message}")
+        return None
+    if not content.strip():
+        notes.append(f"{path} is left out: it is empty")
+        return None
+    bad = forbidden(content)
+    if bad is not None:
+        notes.append(f"{path} is left out: it holds {bad!r}, so it is no text that a document may hold")
+        return None
+    return content

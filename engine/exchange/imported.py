@@ -1,0 +1,79 @@
+"""What an import gives, and the nodes it is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from engine.exchange.errors import ExchangeError
+from engine.pml import Import, Module, Prompt, Role, RoleName, Schema, Span, Text
+from engine.pml.entities import is_character
+from engine.programs.naming import legible, unique
+
+NOWHERE: Final = Span(0, 0)
+_FIRST_WORDS: Final = re.compile(r"[A-Za-z0-9_]+")
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A schema from another form.
+
+    Attributes:
+        schema: The schema. The spans of its nodes point nowhere, as it was never a document.
+        prompt: The prompt that spells what was imported; None where the source holds none.
+        notes: What was left out or needs attention, a sentence each.
+    """
+
+    schema: Schema
+    prompt: Prompt | None
+    notes: tuple[str, ...] = ()
+
+
+def text(value: str) -> tuple[Text, ...]:
+    """A text as the children of an element: none where it is empty."""
+    return (Text(value, NOWHERE),) if value else ()
+
+
+def module(name: str, children: tuple[Any, ...]) -> Module:
+    """A module at the top of a schema."""
+    return Module(name, name, children, True, None, NOWHERE, NOWHERE)
+
+
+def role(name: RoleName, children: tuple[Any, ...]) -> Role:
+    """A turn."""
+    return Role(name, children, NOWHERE)
+
+
+def imports(names: Sequence[str]) -> tuple[Import, ...]:
+    """Imports of modules at the top of a schema."""
+    return tuple(Import(name, (), (), NOWHERE, NOWHERE) for name in names)
+
+
+def first_words(content: str, fallback: str, taken: dict[str, int]) -> str:
+    """A name for a module from the first words of its text."""
+    words = _FIRST_WORDS.findall(content[:200])[:3]
+    return unique(legible("-".join(words).lower() or fallback), taken, 0)
+
+
+def forbidden(content: str) -> str | None:
+    """The first character that no document may hold."""
+    return next((char for char in content if not is_character(ord(char))), None)
+
+
+def schema_name(name: str) -> str:
+    """A name for a schema from that of a file."""
+    return legible(name)
+
+
+def require_characters(content: str, where: str) -> str:
+    """The text, if a document may hold it.
+
+    Raises:
+        ExchangeError: It holds a control character or half of a surrogate pair.
+    """
+    bad = forbidden(content)
+    if bad is not None:
+        raise ExchangeError(f"{where} holds {bad!r}, which no document may hold; remove it")
+    return content

@@ -1,0 +1,103 @@
+"""What can be imported, and which it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from engine.exchange.errors import ExchangeError
+from engine.exchange.from_folder import from_folder
+from engine.exchange.from_jinja import DEFAULT_LENGTH, from_jinja
+from engine.exchange.from_messages import from_messages
+from engine.exchange.imported import Imported
+from engine.pml.reader import MAX_BYTES
+from engine.programs import compile_source
+from engine.programs.naming import legible
+
+KINDS: Final = ("messages", "jinja", "folder", "python")
+"""What `import_from` reads."""
+
+_ENDINGS: Final = {
+    ".json": "messages",
+    ".jinja": "jinja",
+    ".jinja2": "jinja",
+    ".j2": "jinja",
+    ".py": "python",
+}
+
+
+def kind_of(source: Path) -> str:
+    """The kind of a source, by its name.
+
+    Raises:
+        ExchangeError: The name does not tell.
+    """
+    if source.is_dir():
+        return "folder"
+    found = _ENDINGS.get(source.suffix.lower())
+    if found is None:
+        kinds, known = ", ".join(KINDS), ", ".join(_ENDINGS)
+        message = f"{source} could be anything; name what it is ({kinds}), or let it end in {known}"
+        raise ExchangeError(message)
+    return found
+
+
+def import_from(
+    source: Path,
+    kind: str | None = None,
+    *,
+    name: str | None = None,
+    length: int = DEFAULT_LENGTH,
+    refer_from: Path | None = None,
+) -> Imported:
+    """Make a schema of a file or folder in another form. Nothing in it is run.
+
+    Args:
+        source: The file or folder.
+        kind: One of `KINDS`; by default what its name tells.
+        name: Name of the schema; by default that of the source. A program names its own schema; there, `name`
+            picks the function where the file holds several.
+        length: Length of a template's parameters, in tokens.
+        refer_from: For a folder, where the schema will be saved; its modules then refer to the files.
+
+    Raises:
+        ExchangeError: The source cannot be read, or nothing in it can become a schema.
+        ProgramError: The program cannot be compiled; the error names the line.
+    """
+    kind = kind_of(source) if kind is None else kind
+    if kind not in KINDS:
+        raise ExchangeError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
+    if kind == "folder":
+        if not source.is_dir():
+            raise ExchangeError(f"{source} is no folder; name one, or leave out what kind it is")
+        return from_folder(source, legible(name or source.resolve().name), refer_from=refer_from)
+    content = _read(source)
+    if kind == "python":
+        program = compile_source(content, str(source), name=name, base=source.parent)
+        return Imported(program.schema(), None)
+    if kind == "messages":
+        return from_messages(content, legible(name or _stem(source)))
+    return from_jinja(content, legible(name or _stem(source)), length)
+
+
+def _stem(source: Path) -> str:
+    return source.name.partition(".")[0]
+
+
+def _read(source: Path) -> str:
+    try:
+        if not source.is_file():
+            what = "is no file" if source.exists() else "does not exist"
+            raise ExchangeError(f"{source} {what}; check its name")
+        with source.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ExchangeError(f"{source} cannot be read: {error.strerror or error}") from None
+    if len(data) > MAX_BYTES:
+        raise ExchangeError(f"{source} is larger than 5 MB; split it")
+    try:
+        return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
+    except UnicodeDecodeError as error:
+        byte = data[error.start]
+        message = f"{source} is not UTF-8 text (byte 0x{byte:02X} at {error.start}); save it as UTF-8"
+        raise ExchangeError(message) from None

@@ -1,0 +1,323 @@
+"""Other forms as schemas: what they spell is kept, what is lost is said, nothing is run."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.exchange import ExchangeError, Imported, export, import_from
+from engine.exchange.from_jinja import from_jinja
+from engine.exchange.from_messages import from_messages
+from engine.pml import Module, Param, Prompt, Schema, Text, bind, parse_prompt, parse_schema
+from engine.pml.conversation import conversation
+from engine.pml.writer import write_prompt, write_schema
+from engine.programs import ProgramError
+from tests.pml.trees import TEXTS, prompts, schemas
+
+slow = settings(max_examples=120, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+ROLES = ("system", "user", "assistant")
+TURNS = st.lists(
+    st.tuples(st.sampled_from(ROLES), st.lists(TEXTS, min_size=1, max_size=3)), min_size=1, max_size=5
+)
+BLOCKS = TURNS.map(
+    lambda turns: [
+        {"role": role, "content": [{"type": "text", "text": block} for block in blocks]}
+        for role, blocks in turns
+    ]
+)
+
+
+def documents(found: Imported) -> tuple[Schema, Prompt]:
+    """The schema and the prompt, written and read again."""
+    assert found.prompt is not None
+    schema, prompt = parse_schema(write_schema(found.schema)), parse_prompt(write_prompt(found.prompt))
+    assert schema.ok
+    assert prompt.ok
+    assert schema.tree is not None
+    assert prompt.tree is not None
+    return schema.tree, prompt.tree
+
+
+def turns(found: Imported) -> list[tuple[str | None, str]]:
+    bound = bind(*documents(found))
+    assert bound.ok, bound.diagnostics
+    return [(one.role, one.text) for one in conversation(bound.parts)]
+
+
+@slow
+@given(BLOCKS)
+def test_messages_are_spelled_by_their_schema_and_prompt(messages: list[dict[str, Any]]) -> None:
+    expected = [(one["role"], "".join(block["text"] for block in one["content"])) for one in messages]
+    assert turns(from_messages(json.dumps(messages), "s")) == expected
+
+
+@slow
+@given(BLOCKS, TEXTS)
+def test_plain_messages_with_a_system_prompt_beside_them(messages: list[dict[str, Any]], system: str) -> None:
+    plain = [{**one, "content": "".join(block["text"] for block in one["content"])} for one in messages]
+    expected = [("system", system), *((one["role"], one["content"]) for one in plain)]
+    assert turns(from_messages(json.dumps({"system": system, "messages": plain}), "s")) == expected
+
+
+@slow
+@given(schemas().flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema))))
+def test_exported_messages_come_back(pair: tuple[Schema, Prompt]) -> None:
+    schema, prompt = pair
+    expected = [
+        (one.role or "user", one.text) for one in conversation(bind(schema, prompt).parts) if one.text
+    ]
+    if expected:
+        assert turns(from_messages(export("openai", schema, prompt).text, "s")) == expected
+        again = "".join(text for _, text in turns(from_messages(export("openai", schema, prompt).text, "s")))
+        assert again == "".join(text for _, text in expected)
+
+
+def test_blocks_become_modules_and_the_last_words_new_text() -> None:
+    content = [{"type": "text", "text": f"Document {n} about ships."} for n in (1, 2)]
+    content.append({"type": "text", "text": "Which ship is red?"})
+    found = from_messages(json.dumps([{"role": "user", "content": content}]), "ships")
+    assert [module.name for module in found.schema.modules()] == ["document-1-about", "document-2-about"]
+    assert found.prompt is not None
+    assert isinstance(found.prompt.children[-1], Text)
+    assert found.prompt.children[-1].text == "Which ship is red?"
+
+
+def test_what_messages_lose_is_said() -> None:
+    messages = [
+        {"role": "developer", "content": "Be kind."},
+        {"role": "user", "content": [{"type": "image_url"}, {"type": "text", "text": "What is it?"}]},
+        {"role": "tool", "content": "42"},
+        {"role": "assistant", "content": None, "tool_calls": [{}]},
+    ]
+    found = from_messages(json.dumps({"messages": messages}), "s")
+    assert [role for role, _ in turns(found)] == ["system", "user"]
+    assert [note.split(" ", 2)[1].rstrip(":") for note in found.notes] == ["2", "3", "4"]
+    assert "'image_url'" in found.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("{", "not valid JSON: line 1, column 2"),
+        ("{}", "there are no messages"),
+        ("[]", "hold no text"),
+        ('[{"content": "x"}]', "message 1 has no role"),
+        ('[{"role": "user", "content": 3}]', "neither text nor a list"),
+        ('[{"role": "user", "content": [3]}]', "neither text nor an object"),
+        ('[{"role": "user", "content": "\\u0000"}]', "no document may hold"),
+        ('[{"role": "user", "content": "\\ud800"}]', "no document may hold"),
+        ("[" * 100_000, "not valid JSON"),
+    ],
+)
+def test_messages_that_are_none(source: str, says: str) -> None:
+    with pytest.raises(ExchangeError, match=says):
+        from_messages(source, "s")
+
+
+# Jinja
+
+
+def outline(children: tuple[Any, ...]) -> list[Any]:
+    found: list[Any] = []
+    for child in children:
+        match child:
+            case Text(text):
+                found.append(text)
+            case Param(name, length, default):
+                found.append((name, length, default))
+            case Module():
+                found.append({child.name: outline(child.children)})
+            case _:
+                found.append([outline(child.children if hasattr(child, "children") else child.members)])
+    return found
+
+
+def jinja(template: str) -> list[Any]:
+    return outline(from_jinja(template, "s").schema.children)
+
+
+@pytest.mark.parametrize(
+    ("template", "expected"),
+    [
+        ("Plain {% raw %}{{ x }}{% endraw %}", ["Plain {{ x }}"]),
+        ("{% if a %}A{% endif %}", [{"a": ["A"]}]),
+        ("{% if not a %}A{% endif %}", [{"not-a": ["A"]}]),
+        ("{% if a %}A{% else %}B{% endif %}", [[[{"a": ["A"]}, {"not-a": ["B"]}]]]),
+        (
+            "{% if c == 'x' %}A{% elif c == 'y' %}B{% else %}C{% endif %}",
+            [[[{"x": ["A"]}, {"y": ["B"]}, {"otherwise": ["C"]}]]],
+        ),
+        ("{% if a %}A{% if b %}B{% endif %}{% endif %}", [{"a": ["A", {"b": ["B"]}]}]),
+        ("{% if a %}for {{ days }}!{% endif %}", [{"a": ["for ", ("days", 32, None), "!"]}]),
+        ("{% if a %}{{ user.name | default('Ann') }}{% endif %}", [{"a": [("user.name", 32, "Ann")]}]),
+        (
+            "Hello.\nI am {{ name }}.\nBye.\n",
+            ["Hello.\n", {"name": ["I am ", ("name", 32, None), ".\n"]}, "Bye."],
+        ),
+        ("{% set x = 'fixed' %}{{ x }}", ["fixed"]),
+        ("{{ 'a' if b else 'c' }}", [[[{"b": ["a"]}, {"not-b": ["c"]}]]]),
+        ("{% if a is defined and b %}A{% endif %}", [{"a-and-b": ["A"]}]),
+        ("{% block user %}Hi{% endblock %}", [[["Hi"]]]),
+    ],
+)
+def test_a_template_becomes_a_schema(template: str, expected: list[Any]) -> None:
+    assert jinja(template) == expected
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("A\n{% for d in docs %}{{ d }}{% endfor %}", "line 2: {% for %} is left out"),
+        ("A{% include 'x' %}", "{% include %} is left out"),
+        ("A{% macro m() %}x{% endmacro %}", "{% macro %} is left out"),
+        ("A{{ f(x) }}", "computes is left out"),
+        ("A{{ x | upper }}", "the filter upper is left out"),
+        ("A{{ x }}", "got len=32"),
+    ],
+)
+def test_what_a_template_loses_is_said(template: str, says: str) -> None:
+    assert any(says in note for note in from_jinja(template, "s").notes)
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        ("{% if %}", "not valid Jinja: line 1"),
+        ("{% for d in docs %}{{ d }}{% endfor %}", "nothing in this template.*{% for %}"),
+        ("", "nothing in this template"),
+        ("{% if a %}" * 3000 + "{% endif %}" * 3000, "nested too deep"),
+        ("\x01", "no document may hold"),
+    ],
+)
+def test_templates_that_cannot_be_read(template: str, says: str) -> None:
+    with pytest.raises(ExchangeError, match=says):
+        from_jinja(template, "s")
+
+
+def test_a_template_is_never_rendered(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    template = f"A{{{{ cycler.__init__.__globals__.os.system('touch {mark}') }}}}"
+    from_jinja(template, "s")
+    assert not mark.exists()
+
+
+@slow
+@given(schemas())
+def test_an_exported_template_comes_back_with_all_its_text(schema: Schema) -> None:
+    texts = "".join(_texts(schema.children))
+    if not texts.strip():
+        return
+    found = from_jinja(export("jinja", schema).text, "s").schema
+    again = parse_schema(write_schema(found))
+    assert again.tree == found
+    assert "".join(_texts(found.children)) == texts
+    assert len(found.modules()) >= len(schema.modules())
+
+
+def _texts(children: tuple[Any, ...]) -> list[str]:
+    found = []
+    for child in children:
+        if isinstance(child, Text):
+            found.append(child.text)
+        else:
+            found.extend(_texts(getattr(child, "children", getattr(child, "members", ()))))
+    return found
+
+
+# Folders
+
+
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "my docs"
+    (root / "sub").mkdir(parents=True)
+    (root / "b.md").write_text("# B\n", encoding="utf-8")
+    (root / "a b.txt").write_text("A & <b>", encoding="utf-8")
+    (root / "sub" / "unit.py").write_text("x = 1\n", encoding="utf-8")
+    (root / "empty.txt").write_text(" \n", encoding="utf-8")
+    (root / "photo.png").write_bytes(b"\x89PNG\x00")
+    (root / "bell.txt").write_text("\x07", encoding="utf-8")
+    (root / ".hidden").write_text("secret", encoding="utf-8")
+    outside = tmp_path / "outside.txt"
+    outside.write_text("outside", encoding="utf-8")
+    (root / "link.txt").symlink_to(outside)
+    os.mkfifo(root / "pipe")
+    return root
+
+
+def test_every_text_of_a_folder_is_a_module(tmp_path: Path) -> None:
+    found = import_from(folder(tmp_path))
+    assert found.schema.name == "my-docs"
+    assert [module.name for module in found.schema.modules()] == ["a-b", "b", "sub-unit.py"]
+    assert turns(found) == [("user", "A & <b>\n# B\nx = 1\n")]
+    skipped = {note.partition(" is left out")[0] for note in found.notes}
+    assert skipped == {"empty.txt", "photo.png", "bell.txt", ".hidden", "link.txt", "pipe"}
+
+
+def test_modules_can_refer_to_the_files(tmp_path: Path) -> None:
+    found = import_from(folder(tmp_path), refer_from=tmp_path)
+    assert [module.src for module in found.schema.modules()] == [
+        *("my docs/a b.txt", "my docs/b.md", "my docs/sub/unit.py")
+    ]
+    assert parse_schema(write_schema(found.schema), base=tmp_path).tree == found.schema
+    with pytest.raises(ExchangeError, match="does not lie in the folder"):
+        import_from(tmp_path, refer_from=tmp_path / "my docs")
+
+
+def test_a_folder_without_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"\xff")
+    with pytest.raises(ExchangeError, match=r"holds no text.*x\.bin is left out"):
+        import_from(tmp_path)
+
+
+def test_a_folder_has_a_limit(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / f"{name}.txt").write_text("x" * 2_000_000, encoding="utf-8")
+    found = import_from(tmp_path)
+    assert [module.name for module in found.schema.modules()] == ["a", "b"]
+    assert "c.txt and all after it are left out" in found.notes[0]
+
+
+# Files
+
+
+def test_the_kind_follows_from_the_name(tmp_path: Path) -> None:
+    (tmp_path / "chat.json").write_text('[{"role": "user", "content": "Hi"}]', encoding="utf-8")
+    (tmp_path / "page.j2").write_text("{% if a %}A{% endif %}", encoding="utf-8")
+    program = "from engine.programs import schema\n@schema('trip')\ndef f(p): p.text('x')\n"
+    (tmp_path / "trip.py").write_text(program, encoding="utf-8")
+    assert import_from(tmp_path / "chat.json").schema.name == "chat"
+    assert import_from(tmp_path / "page.j2", name="a name").schema.name == "a-name"
+    assert import_from(tmp_path / "trip.py").schema.name == "trip"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind", "says"),
+    [
+        ("x.txt", b"x", None, "could be anything"),
+        ("x.json", b"\xff", None, "not UTF-8 text"),
+        ("x.json", b"[]", "yaml", "there is no kind"),
+        ("x.json", b"[]", "folder", "is no folder"),
+        ("x.json", None, None, "does not exist"),
+        ("x.json", b" " * 5_300_000, None, "larger than 5 MB"),
+    ],
+)
+def test_sources_that_cannot_be_read(
+    tmp_path: Path, name: str, content: bytes | None, kind: str | None, says: str
+) -> None:
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(ExchangeError, match=says):
+        import_from(tmp_path / name, kind)
+
+
+def test_a_faulty_program_names_its_line(tmp_path: Path) -> None:
+    program = "from engine.programs import schema\n@schema\ndef f(p):\n    for x in (): p.text('x')\n"
+    (tmp_path / "trip.py").write_text(program, encoding="utf-8")
+    with pytest.raises(ProgramError, match=r"trip\.py, line 4"):
+        import_from(tmp_path / "trip.py")
