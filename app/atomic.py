@@ -8,12 +8,18 @@ import tempfile
 from pathlib import Path
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, overwrite: bool = True) -> None:
     """Write a file so that at any instant either the old or the new text is there, whole.
 
     A link is followed, and the permissions of a file that is there already stay as they are.
 
+    Args:
+        path: The file.
+        text: Its new content.
+        overwrite: Whether a file that is there may be replaced.
+
     Raises:
+        FileExistsError: There is a file already, and it may not be replaced.
         OSError: as the system reports it; the old file is untouched.
     """
     target = path.resolve()
@@ -28,7 +34,12 @@ def write_text(path: Path, text: str) -> None:
             shutil.copymode(target, temporary)
         else:
             temporary.chmod(0o666 & ~_umask())
-        temporary.replace(target)
+        if overwrite:
+            temporary.replace(target)
+        else:
+            # A link, unlike a renaming, fails where another file has come to be meanwhile.
+            target.hardlink_to(temporary)
+            temporary.unlink()
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

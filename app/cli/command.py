@@ -18,7 +18,9 @@ from app.cli.bench import bench
 from app.cli.cache import cache
 from app.cli.check import check
 from app.cli.documents import FaultyDocumentError, file_report, rendered
+from app.cli.export import export_command
 from app.cli.format import format_command
+from app.cli.import_ import import_command
 from app.cli.layout import encode, layout
 from app.cli.models import models
 from app.cli.output import Console, print_json
@@ -48,7 +50,10 @@ def pml() -> None:
     """
 
 
-for command in (studio, check, format_command, run, layout, encode, cache, models, bench):
+for command in (
+    *(studio, check, format_command, run, layout, encode),
+    *(export_command, import_command, cache, models, bench),
+):
     pml.add_command(command)
 
 

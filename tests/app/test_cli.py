@@ -76,6 +76,8 @@ def test_every_promised_command_is_there() -> None:
         "studio",
         "check",
         "format",
+        "export",
+        "import",
         "run",
         "layout",
         "encode",

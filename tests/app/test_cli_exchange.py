@@ -1,0 +1,179 @@
+"""`pml export` and `pml import`: what they print and write, and what they refuse."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from app.cli.command import main
+from app.cli.export import FORMS
+from app.cli.import_ import KINDS
+from engine import exchange
+from engine.pml import parse_prompt, parse_schema
+
+SCHEMA = (
+    '<schema name="trip"><system>Plan.</system><user><module name="days">For <param name="n" len="4"/>. '
+    '</module><module name="rome">Rome.</module></user></schema>'
+)
+PROMPT = '<prompt schema="trip"><days n="3 days"/><rome/> Food?</prompt>'
+Pml = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture
+def run_pml(capsys: pytest.CaptureFixture[str]) -> Pml:
+    def call(*arguments: str | Path) -> SimpleNamespace:
+        with pytest.raises(SystemExit) as left:
+            main([*map(str, arguments)])
+        captured = capsys.readouterr()
+        return SimpleNamespace(status=left.value.code, out=captured.out, err=captured.err)
+
+    return call
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "trip.pml"
+    path.write_text(SCHEMA, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def prompt(tmp_path: Path) -> Path:
+    path = tmp_path / "trip.prompt.pml"
+    path.write_text(PROMPT, encoding="utf-8")
+    return path
+
+
+def test_the_commands_know_the_forms_of_the_engine() -> None:
+    assert FORMS == exchange.FORMS
+    assert KINDS == exchange.KINDS
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_is_printed_written_and_reported(
+    run_pml: Pml, schema: Path, prompt: Path, tmp_path: Path, form: str
+) -> None:
+    printed = run_pml("export", schema, "--to", form, "--prompt", prompt)
+    assert printed.status == 0, printed.err
+    folder = tmp_path / "out"
+    folder.mkdir()
+    assert run_pml("export", schema, "--to", form, "--prompt", prompt, "-o", folder).status == 0
+    (file,) = folder.iterdir()
+    assert file.read_text(encoding="utf-8").rstrip("\n") == printed.out.rstrip("\n")
+    report = json.loads(run_pml("export", schema, "--to", form, "--prompt", prompt, "--json").out)
+    assert (report["form"], report["schema"], report["filename"]) == (form, "trip", file.name)
+    assert report["text"] == file.read_text(encoding="utf-8")
+
+
+def test_messages_hold_the_prompt(run_pml: Pml, schema: Path, prompt: Path) -> None:
+    result = run_pml("export", schema, "--to", "openai", "--prompt", prompt)
+    assert json.loads(result.out)["messages"] == [
+        {"role": "system", "content": "Plan."},
+        {"role": "user", "content": "For 3 days. Rome. Food?"},
+    ]
+    assert result.err.startswith("note: 9 of 28 characters stand before the first argument")
+
+
+def test_nothing_is_replaced_unasked(run_pml: Pml, schema: Path) -> None:
+    before = schema.read_text(encoding="utf-8")
+    refused = run_pml("export", schema, "--to", "pml", "-o", schema)
+    assert (refused.status, schema.read_text(encoding="utf-8")) == (1, before)
+    assert "is there already. Give --force" in refused.err
+    assert run_pml("export", schema, "--to", "pml", "-o", schema, "--force").status == 0
+    assert schema.read_text(encoding="utf-8") != before
+    assert not list(schema.parent.glob(".*"))
+
+
+def test_a_faulty_prompt_is_shown_with_its_line(run_pml: Pml, schema: Path, tmp_path: Path) -> None:
+    faulty = tmp_path / "faulty.pml"
+    faulty.write_text("<prompt>\n<tokyo/></prompt>", encoding="utf-8")
+    result = run_pml("export", schema, "--to", "text", "--prompt", faulty)
+    assert result.status == 1
+    assert "E402" in result.err
+    assert "faulty.pml:2:2" in result.err
+
+
+def test_a_conversation_needs_a_prompt(run_pml: Pml, schema: Path) -> None:
+    result = run_pml("export", schema, "--to", "text")
+    assert (result.status, result.out) == (1, "")
+    assert "--prompt" in result.err
+
+
+def test_messages_are_imported_and_exported_alike(
+    run_pml: Pml, schema: Path, prompt: Path, tmp_path: Path
+) -> None:
+    exported = run_pml("export", schema, "--to", "anthropic", "--prompt", prompt)
+    (tmp_path / "chat.json").write_text(exported.out, encoding="utf-8")
+    back, asked = tmp_path / "back.pml", tmp_path / "back.prompt.pml"
+    result = run_pml("import", tmp_path / "chat.json", "-o", back, "--prompt-output", asked)
+    assert result.status == 0, result.err
+    assert "back.pml: written" in result.out
+    assert parse_schema(back.read_text(encoding="utf-8")).ok
+    assert parse_prompt(asked.read_text(encoding="utf-8")).ok
+    again = run_pml("export", back, "--to", "text", "--prompt", asked).out
+    assert again == run_pml("export", schema, "--to", "text", "--prompt", prompt).out
+
+
+def test_a_program_is_imported_and_exported_alike(run_pml: Pml, schema: Path, tmp_path: Path) -> None:
+    program = tmp_path / "trip.py"
+    assert run_pml("export", schema, "--to", "python", "-o", program).status == 0
+    result = run_pml("import", program)
+    assert result.out == run_pml("export", schema, "--to", "pml").out
+
+
+def test_a_folder_can_be_referred_to(run_pml: Pml, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# A\n", encoding="utf-8")
+    (tmp_path / "docs" / "b.bin").write_bytes(b"\xff")
+    result = run_pml("import", tmp_path / "docs", "--refer", "-o", tmp_path / "docs.pml", "--json")
+    report = json.loads(result.out)
+    assert (report["name"], report["modules"], report["prompt"] is None) == ("docs", 1, False)
+    assert 'src="docs/a.md"' in (tmp_path / "docs.pml").read_text(encoding="utf-8")
+    assert "b.bin is left out" in report["notes"][0]
+    assert run_pml("check", tmp_path / "docs.pml").status == 0
+    assert run_pml("import", tmp_path / "docs", "--refer").status == 2
+
+
+def test_nothing_is_written_where_one_file_is_in_the_way(run_pml: Pml, tmp_path: Path) -> None:
+    (tmp_path / "chat.json").write_text('[{"role": "user", "content": "Hi"}]', encoding="utf-8")
+    (tmp_path / "there.pml").write_text("mine", encoding="utf-8")
+    result = run_pml(
+        "import",
+        tmp_path / "chat.json",
+        "-o",
+        tmp_path / "new.pml",
+        "--prompt-output",
+        tmp_path / "there.pml",
+    )
+    assert result.status == 1
+    assert not (tmp_path / "new.pml").exists()
+    assert (tmp_path / "there.pml").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "says"),
+    [
+        ("page.j2", "{% if %}", "not valid Jinja: line 1"),
+        ("trip.py", "def f(p): pass", "no program in it"),
+        ("chat.json", "{", "not valid JSON: line 1"),
+        ("notes.txt", "x", "could be anything"),
+    ],
+)
+def test_a_faulty_source_is_refused(run_pml: Pml, tmp_path: Path, name: str, content: str, says: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    result = run_pml("import", tmp_path / name)
+    assert (result.status, result.out) == (1, "")
+    assert says in result.err
+    assert "Traceback" not in result.err
+
+
+def test_a_template_holds_no_prompt(run_pml: Pml, tmp_path: Path) -> None:
+    (tmp_path / "page.j2").write_text("{% if a %}{{ b }}{% endif %}", encoding="utf-8")
+    result = run_pml("import", tmp_path / "page.j2", "--prompt-output", tmp_path / "p.pml")
+    assert result.status == 1
+    assert "holds no prompt" in result.err
+    assert 'len="7"' in run_pml("import", tmp_path / "page.j2", "--param-length", "7").out
