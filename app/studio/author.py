@@ -56,6 +56,8 @@ class Author:
                 self.check,
                 self.measure,
                 self.edit_prompt,
+                self.format_document,
+                self.export_as,
                 self.count_tokens,
                 self.save_draft,
                 self.open_sample,
@@ -178,6 +180,16 @@ class Author:
         ):
             raise StudioError("The schema has no such module any more. The picker is brought up to date.")
         return {"prompt": documents.edited_prompt(parsed.tree, text_of(request, "prompt"), edit)}
+
+    def format_document(self, request: Json) -> Json:
+        """A document in its canonical form."""
+        return {"text": documents.formatted(text_of(request, "text"))}
+
+    def export_as(self, request: Json) -> Json:
+        """The schema, or the prompt, in another form."""
+        base = self.library.base_of(text_of(request, "origin"))
+        checked = self.documents.check(text_of(request, "schema"), text_of(request, "prompt"), base=base)
+        return documents.exported(text_of(request, "form"), checked, base)
 
     def count_tokens(self, request: Json) -> Json:
         """How many tokens a text has."""

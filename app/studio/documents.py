@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from app.studio.source_offsets import to_utf16
+from engine.errors import PromptError, StudioError
+from engine.exchange import export
 from engine.pml import (
     Diagnostic,
     Module,
@@ -31,6 +33,7 @@ from engine.pml import (
     set_argument,
     set_pick,
 )
+from engine.pml.formatter import format_source
 
 PARSED_SCHEMAS = 16
 PREVIEW_LENGTH = 160
@@ -62,6 +65,7 @@ ATTRIBUTES = {
     "scaffold": {"modules": "paths, space-separated"},
 }
 ROLES = ("system", "user", "assistant")
+PROMPT_FORMS = ("openai", "anthropic", "jinja", "text")
 
 
 @dataclass(frozen=True)
@@ -272,3 +276,38 @@ def edited_prompt(schema: Schema, prompt: str, edit: dict[str, Any]) -> str:
         value = str(edit["value"])
         return set_argument(prompt, schema, path, str(edit["argument"]), value or None)
     return set_pick(prompt, schema, path, bool(edit["on"]))
+
+
+def formatted(source: str) -> str:
+    """A document in its canonical form.
+
+    Raises:
+        StudioError: It is not well-formed.
+    """
+    try:
+        return format_source(source)
+    except PromptError as error:
+        raise StudioError(f"The document is left as it is, for it has a fault: {error}") from None
+
+
+def exported(form: str, checked: Checked, base: Path | None) -> dict[str, Any]:
+    """The schema, or the prompt, in another form.
+
+    Raises:
+        StudioError: The documents have errors, or the form cannot hold what is in them.
+    """
+    fault = first_error(checked.schema.diagnostics)
+    prompt = checked.prompt.tree if form in PROMPT_FORMS else None
+    if prompt is not None and fault is None:
+        fault = first_error(checked.of_prompt)
+    if fault is not None:
+        raise PromptError((fault,))
+    if checked.schema.tree is None:
+        raise StudioError("There is no schema yet. Write one, or open a sample from the gallery.")
+    found = export(form, checked.schema.tree, prompt, base)
+    return {
+        "text": found.text,
+        "filename": found.filename,
+        "media_type": found.media_type,
+        "notes": [f"{note[:1].upper()}{note[1:]}." for note in found.notes],
+    }

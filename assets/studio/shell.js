@@ -1,14 +1,9 @@
 // The head of the page: pages, document, menu, model, and what has to be said to the user.
 import { count, h } from "./dom.js"
+import { download, Exporter } from "./exporter.js"
 
 const PAGES = ["author", "gallery"]
 const clock = iso => new Date(iso).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
-
-function download(name, text) {
-  const url = URL.createObjectURL(new Blob([text], { type: "application/xml" }))
-  h("a", { href: url, download: name }).click()
-  setTimeout(() => URL.revokeObjectURL(url), 10_000)
-}
 
 const fileName = (text, ending) => `${/<(?:schema|prompt)\b[^>]*?\b(?:name|schema)\s*=\s*["']([\w.\-]+)["']/.exec(text)?.[1] ?? "untitled"}${ending}`
 
@@ -25,12 +20,14 @@ export class Shell {
   #chooser = h("input", { type: "file", accept: ".pml,.xml,application/xml,text/xml", hidden: true, "aria-label": "Open a document from this computer" })
   #notices = h("div", { class: "notices", "aria-live": "assertive" })
   #dialog = h("dialog", { class: "shelf", "aria-label": "Earlier workspaces" })
+  #exporter
   #samples = []
   #files = []
 
   constructor(host, workspace, server) {
     this.#workspace = workspace
     this.#server = server
+    this.#exporter = new Exporter(host, workspace, server)
     for (const page of PAGES) {
       const title = page[0].toUpperCase() + page.slice(1)
       this.#nav[page] = h("a", { href: `#/${page}` }, title)
@@ -158,6 +155,7 @@ export class Shell {
       item("Save", () => this.save(), "Ctrl S"),
       item("Download the schema", () => download(fileName(schema, ".pml"), schema)),
       item("Download the prompt", () => download(fileName(prompt, ".prompt.pml"), prompt)),
+      item("Export…", () => this.#exporter.open()),
     )
   }
 

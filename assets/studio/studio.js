@@ -21,13 +21,14 @@ let started = false
 function documentPanel(kind, keys) {
   const status = h("span", { class: "status", role: "status" }), facts = h("span", { class: "soft" })
   const editor = h("div", { class: "editor" })
+  const format = h("button", { type: "button", class: "quiet", title: "Format (Shift Alt F)", onclick: () => workspace.format(kind) }, "Format")
   const problems = h("ul", { class: "problems", "aria-label": `Problems of the ${kind}`, hidden: true })
   workspace.addEventListener("problems", ({ detail }) => { if (detail.kind === kind) showProblems(kind, detail.list, status, problems) })
   if (kind === "schema") workspace.addEventListener("checked", ({ detail }) => { facts.textContent = plural(detail.schema.modules, "module") })
   else workspace.addEventListener("measured", ({ detail }) => { facts.textContent = detail.strip ? plural(detail.strip.total, "token") : "" })
   const panel = h("section", { class: `panel ${kind}`, "aria-label": TITLES[kind] },
-    h("header", { class: "bar" }, h("h2", {}, TITLES[kind]), status, h("span", { class: "grow" }), facts), editor, problems)
-  workspace.mount(kind, editor, keys)
+    h("header", { class: "bar" }, h("h2", {}, TITLES[kind]), status, h("span", { class: "grow" }), facts, format), editor, problems)
+  workspace.mount(kind, editor, { ...keys, "Shift-Alt-f": () => workspace.format(kind) })
   return panel
 }
 

@@ -119,6 +119,14 @@ export class Workspace extends EventTarget {
     if (answer.prompt == null || answer.prompt === mark.text) this.#checkSoon()
   }
 
+  /** Puts a document into its canonical form, over whatever is typed in the meantime. */
+  async format(kind) {
+    const mark = this.editors[kind].mark()
+    const answer = await this.#server.ask("format_document", { text: mark.text })
+    this.editors[kind].apply(mark, answer.text)
+    if (answer.error) this.#say(answer.error)
+  }
+
   /** All faults of the texts as they are now, schema first; null where the server is away. */
   async faults() {
     this.#checkSoon.cancel()

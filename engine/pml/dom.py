@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Literal
+from weakref import ReferenceType, ref
 
 from engine.pml.diagnostics import Span
 
@@ -27,11 +28,13 @@ class Chars:
     kind: Literal["text", "cdata", "comment"] = "text"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Element:
     """An element: `open_span` covers its start tag, `tag_span` the tag's name in it.
 
-    `empty_tag` is True for `<a/>`, `closed` is False where the end tag is missing.
+    `empty_tag` is True for `<a/>`, `closed` is False where the end tag is missing. An element does not keep its
+    parent alive: without cycles, a document goes as soon as it is let go, and the collector has no work with
+    the documents that an editor makes at every key.
     """
 
     tag: str
@@ -40,9 +43,18 @@ class Element:
     span: Span
     attributes: dict[str, Attribute] = field(default_factory=dict)
     children: list[Element | Chars] = field(default_factory=list)
-    parent: Element | None = None
     empty_tag: bool = False
     closed: bool = True
+    _parent: ReferenceType[Element] | None = None
+
+    @property
+    def parent(self) -> Element | None:
+        """The element round it; None for the root, and where the tree is gone."""
+        return None if self._parent is None else self._parent()
+
+    @parent.setter
+    def parent(self, element: Element) -> None:
+        self._parent = ref(element)
 
     def get(self, *names: str) -> Attribute | None:
         """The first of these attributes that is there."""

@@ -118,8 +118,12 @@ class Watched:
         return self.page
 
     def ready(self) -> None:
-        """Waits until the studio has filled the page."""
+        """Waits until the studio has filled the page with a sound schema."""
         self.page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+        self.measured()
+
+    def measured(self) -> None:
+        """Waits until the modules have their sizes."""
         self.page.wait_for_function("document.querySelectorAll('.picker .badge[data-tier]').length > 0")
 
 
@@ -138,9 +142,12 @@ def watched(browser: Browser, studio: Server) -> Iterator[Watched]:
 @pytest.fixture
 def author(watched: Watched) -> Page:
     """The Author page with the travel sample and its first prompt."""
-    page = watched.open()
+    page = watched.page
+    page.goto(watched.url)
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     page.evaluate("location.hash = '#/gallery'")
     page.locator("#page-gallery article").first.get_by_role("button").first.click()
     page.wait_for_function("document.documentElement.dataset.page === 'author'")
-    page.wait_for_function("document.querySelector('.workspace-name').textContent.length > 0")
+    page.wait_for_function("document.querySelector('.workspace-name').textContent.startsWith('Travel')")
+    watched.measured()
     return page

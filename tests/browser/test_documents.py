@@ -1,0 +1,92 @@
+"""Formatting and exporting on the Author page."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from benchmarks.editor import schema_of
+from engine.pml import parse_schema
+from engine.pml.formatter import format_source
+from engine.programs import compile_source
+from tests.browser.test_author import rewrite, text_of, wait_for_text
+
+LOOSE = '<schema  name="a"><module name="m" >text</module>\n<module name="n">more</module></schema>'
+
+
+def open_export(page: Page, form: str) -> None:
+    page.get_by_role("button", name="File").click()
+    page.get_by_role("menuitem", name="Export…").click()
+    page.get_by_label("Form").select_option(form)
+
+
+@pytest.mark.parametrize("by", ["key", "button"])
+def test_a_document_is_formatted_as_one_step_of_undo(author: Page, by: str) -> None:
+    rewrite(author, "schema", LOOSE)
+    if by == "key":
+        author.keyboard.press("Shift+Alt+f")
+    else:
+        author.get_by_role("region", name="Schema").get_by_role("button", name="Format").click()
+    wait_for_text(author, "schema", r"\n  <module name=\"m\">text</module>\n")
+    assert text_of(author, "schema") == format_source(LOOSE)
+    author.get_by_role("textbox", name="Schema document").press("Control+z")
+    assert text_of(author, "schema") == LOOSE
+
+
+def test_a_broken_document_is_left_as_it_is(author: Page) -> None:
+    broken = LOOSE.replace("</schema>", "")
+    rewrite(author, "schema", broken)
+    author.keyboard.press("Shift+Alt+f")
+    expect(author.locator(".notice")).to_contain_text("left as it is")
+    assert text_of(author, "schema").startswith(broken)
+
+
+def test_every_form_is_shown_and_downloads_parse(author: Page) -> None:
+    schema = parse_schema(text_of(author, "schema")).tree
+    open_export(author, "anthropic")
+    shown = author.locator("dialog.export pre")
+    expect(shown).to_contain_text("cache_control")
+    expect(author.locator("dialog.export ul")).to_contain_text("characters stand before")
+    assert json.loads(shown.inner_text())["messages"]
+    for form, check in (
+        ("python", lambda text: compile_source(text).schema() == schema),
+        ("pml", lambda text: parse_schema(text).tree == schema),
+        ("openai", lambda text: json.loads(text)["messages"][0]["role"] == "system"),
+        ("jinja", lambda text: "{% block user %}" in text),
+        ("text", lambda text: text.startswith("System: ")),
+    ):
+        author.get_by_label("Form").select_option(form)
+        expect(author.locator("dialog.export button.primary")).to_be_enabled()
+        with author.expect_download() as download:
+            author.locator("dialog.export button.primary").click()
+        assert check(download.value.path().read_text(encoding="utf-8")), form
+    author.keyboard.press("Escape")
+    expect(author.locator("dialog.export")).to_be_hidden()
+
+
+def test_an_export_is_copied(author: Page) -> None:
+    author.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    open_export(author, "text")
+    author.locator("dialog.export").get_by_role("button", name="Copy").click()
+    expect(author.locator("dialog.export")).to_contain_text("Copied.")
+    assert author.evaluate("navigator.clipboard.readText()").startswith("System: ")
+
+
+def test_what_cannot_be_exported_is_said(author: Page) -> None:
+    rewrite(author, "prompt", "<prompt><atlantis/></prompt>")
+    open_export(author, "openai")
+    expect(author.locator("dialog.export")).to_contain_text("E402")
+    expect(author.locator("dialog.export button.primary")).to_be_disabled()
+    author.get_by_label("Form").select_option("python")
+    expect(author.locator("dialog.export pre")).to_contain_text("from engine.programs import")
+
+
+def test_a_mistake_in_2000_lines_is_marked(author: Page) -> None:
+    source = schema_of(2000)
+    assert source.count("\n") == 2000
+    rewrite(author, "schema", source)
+    expect(author.locator(".panel.schema .status")).to_have_text("no problems")
+    author.keyboard.type("<modul")
+    expect(author.locator(".panel.schema .status")).to_contain_text("error", timeout=3000)
