@@ -14,6 +14,7 @@ from typing import Any
 
 from engine.errors import StudioError
 
+_PAD = " \n\t\n "
 _HEADINGS = {"system": "System: ", "user": "User: ", "assistant": "Assistant:"}
 
 
@@ -29,15 +30,17 @@ class Turns:
         opens: before each turn's content.
         closes: after each turn's content.
         generation: after the last close, inviting the assistant to speak.
+        trims: for each turn, whether the template strips white space at its start, and at its end.
     """
 
     opens: tuple[str, ...]
     closes: tuple[str, ...]
     generation: str
+    trims: tuple[tuple[bool, bool], ...]
 
     def first(self, count: int) -> Turns:
         """Returns the first turns alone; what invites the assistant is left to who comes after."""
-        return Turns(self.opens[:count], self.closes[:count], "")
+        return Turns(self.opens[:count], self.closes[:count], "", self.trims[:count])
 
 
 class ChatFormat:
@@ -78,8 +81,8 @@ class ChatFormat:
         except ChatError:
             return ""
 
-    def _apply(self, roles: tuple[str, ...], *, generation: bool) -> str:
-        messages = [{"role": role, "content": _marker(i)} for i, role in enumerate(roles)]
+    def _apply(self, roles: tuple[str, ...], *, generation: bool, pad: str = "") -> str:
+        messages = [{"role": role, "content": f"{pad}{_marker(i)}{pad}"} for i, role in enumerate(roles)]
         try:
             return str(
                 self._tokenizer.apply_chat_template(
@@ -110,7 +113,13 @@ class ChatFormat:
             rest = self._cut(roles[1:] or ("user",))
         except ChatError:
             raise refusal from None
-        whole = Turns((rest.opens[0], "", *rest.opens[1:]), ("\n\n", *rest.closes), rest.generation)
+        (start, end), *trims = rest.trims
+        whole = Turns(
+            (rest.opens[0], "", *rest.opens[1:]),
+            ("\n\n", *rest.closes),
+            rest.generation,
+            ((start, False), (False, end), *trims),
+        )
         return whole if len(roles) > 1 else whole.first(1)
 
     def _cut(self, roles: tuple[str, ...]) -> Turns:
@@ -134,7 +143,19 @@ class ChatFormat:
             opens.append(between[i].removeprefix(close))
         invited = self._apply(roles, generation=True)
         generation = invited.removeprefix(whole) if invited.startswith(whole) else ""
-        return Turns(tuple(opens), (*closes, rest), generation)
+        return Turns(tuple(opens), (*closes, rest), generation, self._trims(roles))
+
+    def _trims(self, roles: tuple[str, ...]) -> tuple[tuple[bool, bool], ...]:
+        """Where white space round a turn's content does not reach the rendering, the template strips it."""
+        padded = self._apply(roles, generation=False, pad=_PAD)
+        found = []
+        starts = False
+        for i in range(len(roles)):
+            before, _, padded = padded.partition(_marker(i))
+            if i:
+                found.append((starts, not before.startswith(_PAD)))
+            starts = not before.endswith(_PAD)
+        return (*found, (starts, not padded.startswith(_PAD)))
 
     def _close_alone(self, roles: tuple[str, ...]) -> str:
         try:
@@ -148,4 +169,6 @@ def _marker(index: int) -> str:
 
 
 def _plain(roles: tuple[str, ...]) -> Turns:
-    return Turns(tuple(_HEADINGS[role] for role in roles), ("\n\n",) * len(roles), _HEADINGS["assistant"])
+    opens = tuple(_HEADINGS[role] for role in roles)
+    kept = ((False, False),) * len(roles)
+    return Turns(opens, ("\n\n",) * len(roles), _HEADINGS["assistant"], kept)

@@ -6,7 +6,7 @@ without a gap, and the cached and the uncached side read the very same tokens at
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.chat import ChatFormat
@@ -16,6 +16,8 @@ from engine.pml import (
     ArgumentText,
     Bound,
     Diagnostic,
+    NewText,
+    Part,
     Prompt,
     RoleClose,
     RoleOpen,
@@ -23,6 +25,7 @@ from engine.pml import (
     Span,
     make,
 )
+from engine.pml.conversation import part_text
 
 Kind = Literal["anonymous", "module", "argument", "text"]
 
@@ -123,6 +126,7 @@ class _Planner:
         self.pieces: list[Piece] = []
         self.faults: list[Diagnostic] = []
         self.position = 0
+        self.cuts: dict[int, tuple[int, int]] = {}
 
     def plan(self, bound: Bound) -> PromptPlan:
         roles = [part.role for part in bound.parts if isinstance(part, RoleOpen)]
@@ -140,8 +144,11 @@ class _Planner:
             self._new("text", "", [self.chat.bos])
         opened = -1
         self._lead_in()
-        for part in bound.parts:
-            if isinstance(part, RoleOpen):
+        self.cuts = _cuts(bound.parts, turns.trims) if turns else {}
+        for place, part in enumerate(bound.parts):
+            if place in self.cuts:
+                self._trimmed(part, *self.cuts[place])
+            elif isinstance(part, RoleOpen):
                 opened += 1
                 text = turns.opens[opened] if turns else ""
                 self._mark(part, "open", text)
@@ -196,6 +203,33 @@ class _Planner:
             )
         self._new("argument", f"{part.module}:{name}", ids)
 
+    def _trimmed(self, part: Part, left: int, right: int) -> None:
+        """A text of which the chat template strips white space at the border of a turn.
+
+        What is left is tokenized by itself. The tokens that it shares with the whole text are still read from
+        the segment; those at a stripped end, where white space and a word may share one, are computed.
+        """
+        text = part_text(part)
+        kept = text[left : len(text) - right]
+        if isinstance(part, ArgumentText):
+            self._argument(replace(part, text=kept))
+        elif isinstance(part, NewText):
+            self._new("text", "", self.tokenize(kept))
+        elif isinstance(part, SchemaText) and (extent := self.layout.extent(part.node)) is not None:
+            run, wanted = self.layout.runs[extent.run], self.tokenize(kept)
+            whole = list(run.token_ids[extent.lo : extent.hi])
+            ends = self.tokenize(text[left:]) if left else whole
+            tail = _common([*reversed(ends)], [*reversed(whole)])
+            start, stop = len(ends) - tail, _common(wanted, ends)
+            kind: Kind = "module" if run.path else "anonymous"
+            if stop <= start:
+                self._new(kind, run.path, wanted)
+                return
+            self._new(kind, run.path, wanted[:start])
+            lo = extent.hi - tail
+            self._cached_slice(run, lo, lo + stop - start)
+            self._new(kind, run.path, wanted[stop:])
+
     def _cached_slice(self, run: Run, lo: int, hi: int) -> None:
         last = self.pieces[-1] if self.pieces else None
         ids = run.token_ids[lo:hi]
@@ -233,3 +267,45 @@ class _Planner:
 
     def _fault(self, code: str, message: str, span: Span | None, hint: str) -> None:
         self.faults.append(make(code, message, span or self.prompt.span, self.prompt.lines, hint))
+
+
+def _cuts(parts: tuple[Part, ...], trims: tuple[tuple[bool, bool], ...]) -> dict[int, tuple[int, int]]:
+    """How many characters of which parts are stripped, at the start and at the end."""
+    cuts: dict[int, tuple[int, int]] = {}
+    turn, inside = -1, False
+    texts: list[int] = []
+    for place, part in enumerate(parts):
+        if isinstance(part, RoleOpen):
+            turn, inside, texts = turn + 1, True, []
+        elif isinstance(part, RoleClose):
+            inside = False
+            for side, strips in enumerate(trims[turn]):
+                if strips:
+                    _strip(parts, texts[::-1] if side else texts, side, cuts)
+        elif inside:
+            texts.append(place)
+    return cuts
+
+
+def _strip(parts: tuple[Part, ...], places: list[int], side: int, cuts: dict[int, tuple[int, int]]) -> None:
+    """Strips one side of a turn: whole parts of white space, and that of the first part with words."""
+    for place in places:
+        left, right = cuts.get(place, (0, 0))
+        text = part_text(parts[place])
+        text = text[left : len(text) - right]
+        words = text.rstrip() if side else text.lstrip()
+        gone = len(text) - len(words)
+        if gone:
+            cuts[place] = (left, right + gone) if side else (left + gone, right)
+        if words:
+            return
+
+
+def _common(first: list[int], second: list[int]) -> int:
+    """How many tokens two lists begin with alike."""
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

@@ -32,9 +32,9 @@ class Chars:
 class Element:
     """An element: `open_span` covers its start tag, `tag_span` the tag's name in it.
 
-    `empty_tag` is True for `<a/>`, `closed` is False where the end tag is missing. An element does not keep its
-    parent alive: without cycles, a document goes as soon as it is let go, and the collector has no work with
-    the documents that an editor makes at every key.
+    `empty_tag` is True for `<a/>`, `closed` is False where the end tag is missing. An element does not keep
+    its parent alive: without cycles, a document goes as soon as it is let go, and the collector has no work
+    with the documents that an editor makes at every key.
     """
 
     tag: str

@@ -13,7 +13,7 @@ from engine.pml.reader import Document, read
 from engine.pml.scanner import Scanner
 from engine.pml.spelling import Speller
 from engine.pml.tree import Argument, Import, Parsed, Prompt, Role, RoleName, Text
-from engine.pml.whitespace import Run, contents, preserves
+from engine.pml.whitespace import INLINE, Run, contents, preserves
 
 
 def document_kind(source: str) -> Literal["schema", "prompt"] | None:
@@ -129,7 +129,10 @@ class _PromptBuilder:
             self._report.add(
                 "E206", message, element.tag_span, f"<{name.value}/>" if name and tag == "module" else ""
             )
-            return self._transparent(frame, element)
+            # What an unclosed parameter has swallowed is read as following it; reading it here too would
+            # double the work with each of them.
+            swallowed = tag in INLINE and not element.closed
+            return None if swallowed else self._transparent(frame, element)
         if frame.kind == "role":
             message = (
                 f"<{tag}> may not stand in <{frame.element.tag}>: a role of a prompt holds text only, and "

@@ -21,7 +21,7 @@ from engine.pml.dom import Chars, Element
 SPACE: Final = " \t\r\n"
 """White space as XML has it; a no-break space is text."""
 
-_INLINE: Final = ("param", "parameter")
+INLINE: Final = ("param", "parameter")
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ def contents(element: Element, source: str, preserve: bool, trim: bool) -> list[
     paragraph: list[_Raw | Element] = []
     first = True
     for item in _raw_items(element, preserve):
-        if isinstance(item, Element) and item.tag not in _INLINE:
+        if isinstance(item, Element) and item.tag not in INLINE:
             result.extend(_paragraph(paragraph, source, preserve, trim and first, False))
             result.append(item)
             paragraph, first = [], False
@@ -88,7 +88,7 @@ def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
             yield _join(pieces, preserve)
             pieces = []
         yield child
-        if child.tag in _INLINE and not child.closed:
+        if child.tag in INLINE and not child.closed:
             pending.extend(reversed(child.children))
     if pieces:
         yield _join(pieces, preserve)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
+from tokenizers import pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from engine.chat import ChatError, ChatFormat
 from engine.engine import Engine
 from engine.model import Model
-from engine.pml import parse_prompt, parse_schema
+from engine.pml import bind, parse_prompt, parse_schema
+from engine.pml.conversation import conversation
 from engine.random_models import byte_tokenizer
 from engine.store import Store
 from tests.engine.tiny import CHATML, tiny_model, tiny_network
@@ -111,6 +115,60 @@ def test_a_prompt_reads_as_its_family_renders_it(family: str, tmp_path: Path) ->
     contents = ["Be verybrief.", "Onetwo 2&3three", "Fine.", "And now?"]
     roles = ("system", "user", "assistant", "user")
     assert made.decode(plan.token_ids) == rendered(made, roles, contents, family in WITHOUT_SYSTEM)
+
+
+SPACED = """<schema name="s" xml:space="preserve"><system><module name="a">
+ \t Be kind.  </module>  <module name="b">Be brief.
+</module></system><user><module name="c">  </module><module name="d">
+
+Look<param name="x" len="9"/>
+</module><module name="e" cache="false">  at it.\x20
+ </module></user><assistant> Fine.
+</assistant></schema>"""
+
+
+@pytest.mark.parametrize("family", TEMPLATES)
+@pytest.mark.parametrize("merges", [False, True], ids=["bytes", "words"])
+def test_white_space_at_the_borders_of_turns_is_what_the_template_makes_of_it(
+    family: str, merges: bool, tmp_path: Path
+) -> None:
+    made = word_tokenizer(TEMPLATES[family]) if merges else tokenizer(TEMPLATES[family])
+    engine = Engine(Model("tiny", tiny_network(), made, family), Store.open(tmp_path))
+    schema = parse_schema(SPACED).tree
+    assert schema is not None
+    padded = 0
+    systems, users = ("<a/>", "<b/>", "<a/><b/>"), ("", "<c/>", "<e/>", "<c/><e/>")
+    values, questions = ("", " y ", "z&#10;"), (" Now? ", "Go\n\n")
+    for first, second, value, tail in itertools.product(systems, users, values, questions):
+        source = f'<prompt>{first}<d x="{value}"/>{second}<user xml:space="preserve">{tail}</user></prompt>'
+        prompt = parse_prompt(source).tree
+        assert prompt is not None
+        messages = conversation(bind(schema, prompt).parts)
+        roles, contents = [one.role for one in messages], [one.text for one in messages]
+        _, plan = engine._plan(schema, prompt)
+        want = rendered(made, roles, contents, family in WITHOUT_SYSTEM)
+        assert made.decode(plan.token_ids) == want, source
+        padded += contents[0] != contents[0].strip()
+        assert plan.cached_tokens > 0
+    assert padded
+
+
+def word_tokenizer(template: str):
+    """A byte-level tokenizer in which white space and words share tokens."""
+    raw = byte_tokenizer().backend_tokenizer
+    raw.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    texts = ["\n \t Be kind.  ", "Be brief.\n", "\n\nLook", "  at it. \n ", " Fine.\n", " Now? "]
+    trainer = trainers.BpeTrainer(
+        vocab_size=400,
+        special_tokens=["<s>", "</s>", "<unk>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    raw.train_from_iterator(texts * 9, trainer)
+    assert len(raw.encode("Be brief.\n").ids) < 4
+    made = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    made.chat_template = template
+    return made
 
 
 @pytest.mark.parametrize("family", TEMPLATES)

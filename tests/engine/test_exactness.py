@@ -11,6 +11,7 @@ import torch
 from engine.engine import Engine
 from engine.generate import Stopwatch
 from engine.layout import SCOPES
+from engine.model import Model
 from engine.pml import parse_prompt, parse_schema
 from engine.segment import Placement, Segment
 from engine.store import Store
@@ -43,6 +44,16 @@ PLAIN = """<schema name="p">Start of it all.
   <module name="b">second words here</module>
   <union><module name="c">third</module><module name="d">fourth, longer than third</module></union>
 </schema>"""
+
+
+STRIPPING = (
+    "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>{{ m.content | trim }}</s>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+SPACED = """<schema name="s" xml:space="preserve"><system><module name="a">  alpha
+</module><module name="b">
+beta  </module></system><user><module name="c">  gamma </module><module name="d">delta
+</module></user></schema>"""
 
 
 def tree(parsed):
@@ -121,6 +132,22 @@ def test_cached_logits_equal_one_masked_pass(family: str, scope, tmp_path: Path)
         want = masked_pass_logits(reference, layout, plan, scope)
         difference = (got - want).abs().max().item()
         assert difference <= 1e-4, f"{source}: {difference}"
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+def test_turns_that_the_template_strips_are_exact_too(scope, tmp_path: Path) -> None:
+    """Slices of segments stand for what is left of a text whose ends are stripped."""
+    model = tiny_model()
+    model.tokenizer.chat_template = STRIPPING
+    engine = Engine(Model("tiny", model.network, model.tokenizer, "stripping"), Store.open(tmp_path))
+    reference = tiny_network()
+    schema = tree(parse_schema(SPACED))
+    for names in ("<a/><c/>", "<b/><c/>", "<a/><b/><d/>", "<b/><c/><d/>"):
+        prompt = tree(parse_prompt(f"<prompt>{names}<user> Where? </user></prompt>"))
+        got, layout, plan, _ = cached_logits(engine, schema, prompt, scope)
+        assert any(piece.cached and piece.lo > 0 for piece in plan.pieces)
+        want = dense_logits(reference, layout, plan, scope)
+        assert (got - want).abs().max().item() <= 1e-4, names
 
 
 def test_a_random_sequence_on_a_warm_store_never_serves_another_modules_keys(tmp_path: Path) -> None:

@@ -275,6 +275,14 @@ def test_many_unknown_imports_stay_cheap() -> None:
     assert seconds(lambda: bind(schema, prompt)) < 5
 
 
+@pytest.mark.parametrize("parse", [parse_schema, parse_prompt])
+@pytest.mark.parametrize("tag", ["param", "parameter", "arg", "module", "union", "scaffold", "user", "x"])
+def test_elements_left_open_in_one_another_take_no_longer(parse: Callable[[str], object], tag: str) -> None:
+    """Each one, read once for itself and once for the element round it, would double the work."""
+    source = f"<{'schema' if parse is parse_schema else 'prompt'}>" + f"<{tag} a='b'>text" * 100
+    assert seconds(lambda: parse(source)) < 2
+
+
 @pytest.mark.parametrize(
     ("source", "kind"),
     [
