@@ -23,13 +23,14 @@ def blocks(text: str, language: str) -> list[str]:
 
 
 def command_lines() -> list[list[str]]:
-    """Every `pml …` line of the README, without its comment."""
-    lines = [line for block in blocks(README, "sh") for line in block.splitlines()]
+    """Every `pml …` line of the documents, without its comment."""
+    texts = [document.read_text(encoding="utf-8") for document in DOCUMENTS]
+    lines = [line for text in texts for block in blocks(text, "sh") for line in block.splitlines()]
     return [shlex.split(line, comments=True) for line in lines if line.startswith("pml ")]
 
 
 @pytest.mark.parametrize("words", command_lines(), ids=" ".join)
-def test_commands_of_the_readme_parse(words: list[str]) -> None:
+def test_commands_of_the_documents_parse(words: list[str]) -> None:
     command: click.Command = pml
     rest = words[1:]
     while isinstance(command, click.Group):
@@ -41,8 +42,8 @@ def test_commands_of_the_readme_parse(words: list[str]) -> None:
             assert (ROOT / word).is_file()
 
 
-def test_the_readme_shows_commands() -> None:
-    assert len(command_lines()) >= 8
+def test_the_documents_show_commands() -> None:
+    assert len(command_lines()) >= 20
 
 
 def test_the_example_of_the_readme_is_sound() -> None:

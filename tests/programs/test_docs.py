@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,15 @@ def test_the_example_is_the_schema_beside_it() -> None:
     assert shown is not None
     assert outline(compile_source(PYTHON[0]).schema()) == outline(shown)
     assert [getattr(child, "role", None) for child in shown.children] == ["system", "user"]
+
+
+def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
+    (tmp_path / "travel.py").write_text(PYTHON[0], encoding="utf-8")
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, tmp_path / "travel.py"]
+    done = subprocess.run(command, cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert parse_schema(done.stdout).tree == compile_source(PYTHON[0]).schema()
 
 
 def test_the_fault_is_at_the_line_it_names() -> None:

@@ -1,0 +1,56 @@
+"""Schemas that were never documents are laid out and answered like those that were."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Literal
+
+from engine.engine import Engine
+from engine.pml import parse_prompt, parse_schema
+from engine.pml.formatter import format_source
+from engine.pml.writer import write_prompt
+from engine.programs import Arg, schema
+from engine.store import Store
+from tests.engine.tiny import tiny_model
+
+
+@schema("trip")
+def trip(p, days: Arg[8], city: Literal["tokyo", "rome"] | None = None, question: str = ""):
+    """Plan well."""
+    p.text("I leave for ", days, ".")
+    if city == "tokyo":
+        p.text("Tokyo is large.")
+    else:
+        p.text("It is small.")
+    p.text(question, end="")
+
+
+def test_a_program_is_answered_like_its_document(tmp_path: Path) -> None:
+    engine = Engine(tiny_model(), Store.open(tmp_path))
+    prompt = trip("3 days", city="tokyo", question="Why?")
+    document = parse_schema(trip.source()).tree
+    written = parse_prompt(write_prompt(prompt)).tree
+    assert document is not None
+    assert written is not None
+    tokens = [engine._plan(*pair)[1].token_ids for pair in ((trip.schema(), prompt), (document, written))]
+    assert tokens[0] == tokens[1]
+    spelled = engine.model.tokenizer.decode(tokens[0])
+    for message in trip.messages("3 days", city="tokyo", question="Why?"):
+        assert message.text in spelled
+
+
+def test_formatting_changes_no_token(tmp_path: Path) -> None:
+    engine = Engine(tiny_model(), Store.open(tmp_path))
+    for path in sorted((Path(__file__).parents[2] / "sample_schemas").glob("*.pml")):
+        source = path.read_text(encoding="utf-8")
+        if "<schema" not in source:
+            continue
+        loose = re.sub(r"""(\w)="([^"'<>]*)">""", r"\1 = '\2' >", source).replace("\n  <", "\n\t  <")
+        assert format_source(loose) != loose
+        trees = [parse_schema(text, base=path.parent).tree for text in (loose, format_source(loose))]
+        runs = []
+        for tree in trees:
+            assert tree is not None
+            runs.append([run.token_ids for run in engine._lay_out(tree).runs])
+        assert runs[0] == runs[1], path
