@@ -88,5 +88,6 @@ def import_command(
     if output is None:
         click.echo(schema, nl=False)
     for path, _ in written:
-        click.echo(f"{path}: written, {counted(len(found.schema.modules()), 'module')}", err=output is None)
+        modules = f", {counted(len(found.schema.modules()), 'module')}" if path == output else ""
+        click.echo(f"{path}: written{modules}", err=output is None)
     return 0

@@ -44,6 +44,7 @@ def from_jinja(source: str, name: str, length: int = DEFAULT_LENGTH) -> Imported
         reader = _Reader(length)
         place = _Place({}, False, True)
         body = reader.anonymous(reader.body(tree.body, place), place)
+        schema = build_schema(Compiled(name, (), tuple(body), (), (), None, None))
     except TemplateSyntaxError as error:
         raise ExchangeError(f"this is not valid Jinja: line {error.lineno}: {error.message}") from None
     except RecursionError:
@@ -55,7 +56,6 @@ def from_jinja(source: str, name: str, length: int = DEFAULT_LENGTH) -> Imported
         listed = ", ".join(list(reader.parameters)[:5])
         note = f"each parameter ({listed}) got len={length}, as a template says no length; set your own"
         notes.insert(0, note)
-    schema = build_schema(Compiled(name, (), tuple(body), (), (), None, None))
     return Imported(schema, None, tuple(notes))
 
 

@@ -68,7 +68,10 @@ def compile_program(definition: Definition, name: str, scaffolds: tuple[tuple[st
         bad = forbidden_character(docstring)
         if bad is not None:
             raise frame.fault(node.body[0], f"{bad!r} may stand in no document; remove it")
-    body = compiler.block(statements_of(node), frame)
+    try:
+        body = compiler.block(statements_of(node), frame)
+    except RecursionError:
+        raise frame.fault(node, f"{node.name} is nested too deep to be compiled; flatten it") from None
     return Compiled(name, parameters, tuple(body), tuple(compiler.tail), scaffolds, opened, docstring)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import operator
+import re
 import textwrap
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -115,6 +116,7 @@ _METHODS: Final = frozenset(
 )
 _FUNCTIONS: Final[tuple[Callable[[str], str], ...]] = (textwrap.dedent, inspect.cleandoc)
 _SIMPLE: Final = (str, int, float, bool, type(None))
+_WIDE: Final = re.compile(r"[0-9]{5}")
 
 
 def evaluate(expression: Expr, values: Mapping[str, Any]) -> Any:
@@ -274,6 +276,8 @@ class ExpressionReader:
     def _constant(self, node: ast.expr, value: Any) -> Const:
         if isinstance(value, (list, set, frozenset)):
             value = tuple(value)
+        if isinstance(value, str) and len(value) > MAX_TEXT:
+            raise self._fault(node, "this text is longer than 5 MB, the most a document may have; shorten it")
         plain = isinstance(value, _SIMPLE) or (
             isinstance(value, tuple) and all(isinstance(one, _SIMPLE) for one in value)
         )
@@ -291,6 +295,8 @@ class ExpressionReader:
         if isinstance(value, Const):
             shown = {-1: value.value, 115: str(value.value), 114: repr(value.value), 97: ascii(value.value)}
             form = self.constant(node.format_spec, "the format", names) if node.format_spec else ""
+            if _WIDE.search(form):
+                raise self._fault(node, "this format is wider than 9,999 characters; write less")
             try:
                 return Const(format(shown[node.conversion], form))
             except (TypeError, ValueError) as error:
@@ -428,7 +434,7 @@ class ExpressionReader:
         sizes = [len(one) if isinstance(one, (str, tuple)) else one for one in (first, second)]
         if not all(isinstance(size, (int, float)) and abs(size) <= MAX_TEXT for size in sizes):
             raise self._fault(node, "these cannot be multiplied here; write the value")
-        if not isinstance(first, float) and not isinstance(second, float) and sizes[0] * sizes[1] > MAX_TEXT:
+        if any(isinstance(one, (str, tuple)) for one in (first, second)) and sizes[0] * sizes[1] > MAX_TEXT:
             raise self._fault(node, "this is longer than 5 MB; write less")
         try:
             return self._constant(node, first * second)

@@ -92,7 +92,11 @@ class Program:
 
     @cached_property
     def _schema(self) -> Schema:
-        schema = build_schema(self._compiled)
+        try:
+            schema = build_schema(self._compiled)
+        except RecursionError:
+            definition = self.definition
+            raise definition.fault(definition.node, "the schema is nested too deep; flatten it") from None
         for scaffold in schema.scaffolds:
             for path in scaffold.modules:
                 if schema.module(path) is None:

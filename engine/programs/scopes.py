@@ -54,10 +54,10 @@ def parse_python(source: str, filename: str) -> ast.Module:
         return ast.parse(source, filename)
     except SyntaxError as error:
         raise ProgramError(f"this is not valid Python: {error.msg}", filename, error.lineno or 0) from None
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise ProgramError(
-            f"this is not valid Python: {str(error) or 'it is nested too deep'}", filename
-        ) from None
+    except ValueError as error:
+        raise ProgramError(f"this is not valid Python: {error}", filename) from None
+    except (RecursionError, MemoryError):
+        raise ProgramError("this is nested too deep to be read; flatten it", filename) from None
 
 
 def definition_of(function: types.FunctionType) -> Definition:

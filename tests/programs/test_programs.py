@@ -148,6 +148,13 @@ def test_names_are_legible_valid_and_unique(statements: str, expected: list[str]
         ("def f(q): q.text('x')\nf()", 2, "write f\\(p, …\\)"),
         ("match a:\n    case ['x']: p.text('x')", 2, "a case names a value"),
         ("p.text('x' * 10_000_000)", 1, "multiplied|longer"),
+        ("p.text(f'{1:>1000000000}')", 1, "wider than"),
+        ("x = 'y' * 3_000_000\np.text(x + x)", 2, "longer than 5 MB"),
+        (
+            "\n".join(" " * i + "if flag:" for i in range(90)) + "\n" + " " * 90 + "p.text(1 < 'x')",
+            91,
+            "not supported",
+        ),
         ("return 'x'", 1, "cannot be compiled"),
         ("try:\n    p.text('x')\nfinally: pass", 1, "cannot be compiled"),
         ("if (x := flag): p.text('x')", 1, "cannot be compiled"),
@@ -256,6 +263,9 @@ def test_a_file_is_compiled_and_not_run(tmp_path: Path) -> None:
         (f"{HEAD}@schema('s', scaffolds=['m'])\ndef f(p): pass", "no module's path"),
         (f"{HEAD}@schema('s', colour=1)\ndef f(p): pass", "no colour"),
         ("(" * 5000, "not valid Python"),
+        (f"{HEAD}@schema\ndef f(p): p.text({'-' * 100_000}1)", "nested too deep|not valid Python"),
+        (f"{HEAD}@schema\ndef f(p): p.text({' + '.join(['x'] * 3000)})", "nested too deep"),
+        (f"{HEAD}@schema\ndef f(p): p.text({' + '.join(['x'] * 300)})", "x is not a parameter|too deep"),
     ],
 )
 def test_files_without_a_program(source: str, says: str) -> None:
