@@ -36,7 +36,7 @@ _RESERVED: Final = (
     *("loop", "self", "super", "caller", "varargs", "kwargs", "context", "environment", "recursive"),
     *("block", "endblock", "set", "raw", "filter", "do", "macro", "call", "include", "extends", "autoescape"),
 )
-_SPECIAL: Final = re.compile(r"\{(?=[{%#]|\Z)|\r")
+_SPECIAL: Final = re.compile(r"\{(?=[{%#\r]|\Z)|\r")
 _ESCAPES: Final = {"{": "{{ '{' }}", "\r": "{{ '\\r' }}"}
 
 

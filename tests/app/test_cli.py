@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pytest
 
-from app.cli.command import main, pml
+from app.cli.command import pml
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = """<schema name="trip">
@@ -32,17 +32,6 @@ PROMPT = (
 )
 
 Pml = Callable[..., SimpleNamespace]
-
-
-@pytest.fixture
-def run_pml(capsys: pytest.CaptureFixture[str]) -> Pml:
-    def call(*arguments: str | Path) -> SimpleNamespace:
-        with pytest.raises(SystemExit) as left:
-            main([str(argument) for argument in arguments])
-        captured = capsys.readouterr()
-        return SimpleNamespace(status=left.value.code, out=captured.out, err=captured.err)
-
-    return call
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from app.cli.command import main
 from app.cli.export import FORMS
 from app.cli.import_ import KINDS
 from engine import exchange
@@ -21,17 +20,6 @@ SCHEMA = (
 )
 PROMPT = '<prompt schema="trip"><days n="3 days"/><rome/> Food?</prompt>'
 Pml = Callable[..., SimpleNamespace]
-
-
-@pytest.fixture
-def run_pml(capsys: pytest.CaptureFixture[str]) -> Pml:
-    def call(*arguments: str | Path) -> SimpleNamespace:
-        with pytest.raises(SystemExit) as left:
-            main([*map(str, arguments)])
-        captured = capsys.readouterr()
-        return SimpleNamespace(status=left.value.code, out=captured.out, err=captured.err)
-
-    return call
 
 
 @pytest.fixture

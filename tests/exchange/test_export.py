@@ -136,6 +136,17 @@ def test_a_system_turn_in_the_middle_is_moved_and_said() -> None:
     assert any("text between the turns" in note for note in found.notes)
 
 
+@pytest.mark.parametrize(
+    "text", ["{", "{{", "{%", "{#", "{\r", "{{{\r%}", "}}", "\r\n", "x\n", "{% raw %}", "-%}"]
+)
+def test_a_template_keeps_whatever_looks_like_a_tag(text: str) -> None:
+    spelled = text.replace("\r", "&#13;")
+    module = f"<module name='m'>{spelled}</module>"
+    schema = tree(f"<schema name='s' xml:space='preserve'>{spelled}{module}{spelled}</schema>")
+    for prompt, expected in (("<prompt/>", text * 2), ("<prompt><m/></prompt>", text * 3)):
+        assert rendered(export("jinja", schema, asked(prompt)).text) == expected
+
+
 def test_plain_text_names_the_turns() -> None:
     schema = tree("<schema name='s'><system>S</system><user><module name='m'>M</module></user></schema>")
     assert export("text", schema, asked("<prompt><m/></prompt>")).text == "System: S\n\nUser: M"
