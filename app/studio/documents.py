@@ -65,7 +65,7 @@ ATTRIBUTES = {
     "scaffold": {"modules": "paths, space-separated"},
 }
 ROLES = ("system", "user", "assistant")
-PROMPT_FORMS = ("openai", "anthropic", "jinja", "text")
+PROMPT_FORMS = ("openai", "anthropic", "text")
 
 
 @dataclass(frozen=True)
@@ -296,10 +296,10 @@ def exported(form: str, checked: Checked, base: Path | None) -> dict[str, Any]:
     Raises:
         StudioError: The documents have errors, or the form cannot hold what is in them.
     """
-    fault = first_error(checked.schema.diagnostics)
-    prompt = checked.prompt.tree if form in PROMPT_FORMS else None
-    if prompt is not None and fault is None:
-        fault = first_error(checked.of_prompt)
+    fault, of_prompt = first_error(checked.schema.diagnostics), first_error(checked.of_prompt)
+    prompt = checked.prompt.tree if of_prompt is None else None
+    if form in PROMPT_FORMS and fault is None:
+        fault = of_prompt
     if fault is not None:
         raise PromptError((fault,))
     if checked.schema.tree is None:

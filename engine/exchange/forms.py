@@ -15,7 +15,7 @@ from engine.exchange.messages import to_anthropic, to_openai
 from engine.pml import Bound, Module, Prompt, Role, Schema, Union, bind, has_errors
 from engine.pml.conversation import conversation
 from engine.pml.writer import write_schema
-from engine.programs import to_program
+from engine.programs import PromptCallError, to_program
 
 _HEADINGS: Final = {"system": "System: ", "user": "User: ", "assistant": "Assistant: "}
 
@@ -99,11 +99,14 @@ def _without_files(schema: Schema) -> Schema:
 
 def _python(schema: Schema, bound: Bound | None, base: Path | None) -> Exported:
     notes = []
-    if bound is not None:
-        notes.append("the program is the whole schema; a prompt is a call of it, which is left to you")
+    try:
+        source = to_program(schema, base, bound)
+    except PromptCallError as error:
+        source = to_program(schema, base)
+        notes.append(f"the prompt is left out, for {error}")
     if any(module.src for module in schema.modules()):
         notes.append("the program reads the files of the schema; keep it in the same folder")
-    return Exported(to_program(schema, base), _name(schema, ".py"), "text/x-python", tuple(notes))
+    return Exported(source, _name(schema, ".py"), "text/x-python", tuple(notes))
 
 
 def _text(schema: Schema, bound: Bound | None, _base: Path | None) -> Exported:

@@ -61,7 +61,7 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
     notes: list[str] = []
     context: dict[str, Any] = {}
     if bound is not None:
-        context, notes = _context(schema, bound, names)
+        context, notes = _context(bound, names)
         shown = json.dumps(context, ensure_ascii=False, indent=2).replace("#}", "#\\u007d")
         template = f"{{# Render it with:\n{shown}\n#}}{template}"
     rendered = _render(template, context)
@@ -130,15 +130,9 @@ def _string(text: str) -> str:
     return re.sub(r"[{}%#]", lambda found: f"\\x{ord(found[0]):02x}", quoted(text))
 
 
-def _context(schema: Schema, bound: Bound, names: VariableNames) -> tuple[dict[str, Any], list[str]]:
+def _context(bound: Bound, names: VariableNames) -> tuple[dict[str, Any], list[str]]:
     """What the template is rendered with for one prompt."""
-    context: dict[str, Any] = {}
-    for path in bound.imports:
-        union, module = schema.union_of(path), schema.module(path)
-        if union is not None:
-            context[names.of(union)] = path.rpartition("/")[2]
-        elif module is not None:
-            context[names.of(module)] = True
+    context = names.values(bound)
     new = ""
     notes: list[str] = []
     for part in bound.parts:
@@ -148,8 +142,6 @@ def _context(schema: Schema, bound: Bound, names: VariableNames) -> tuple[dict[s
             notes = [f"turns that the prompt adds are part of {NEW_TEXT}"]
         elif isinstance(part, (SchemaText, ArgumentText)) and new and part_text(part):
             raise ExchangeError("a template holds new text only at its end; move the prompt's text there")
-        if isinstance(part, ArgumentText) and part.given:
-            context[names.of(part.param)] = part.text
     if new:
         context[NEW_TEXT] = new
     return context, notes

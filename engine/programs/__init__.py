@@ -9,13 +9,14 @@ from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.parameters import Arg
 from engine.programs.program import Program, compile_source, schema
 from engine.programs.recorder import Recorder
-from engine.programs.writer import to_program
+from engine.programs.writer import PromptCallError, to_program
 
 __all__ = [
     "Arg",
     "Program",
     "ProgramArgumentError",
     "ProgramError",
+    "PromptCallError",
     "Recorder",
     "compile_source",
     "schema",

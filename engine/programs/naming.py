@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from typing import Any, Final
 
-from engine.pml import NAME, RESERVED, Module, Param, Schema, Union
+from engine.pml import NAME, RESERVED, ArgumentText, Bound, Module, Param, Schema, Union
 
 _LONGEST: Final = 40
 
@@ -68,6 +68,20 @@ class VariableNames:
     def of(self, node: Module | Union | Param) -> str:
         """The variable of a node of the schema; a member of a union has none of its own."""
         return self._nodes[id(node)]
+
+    def values(self, bound: Bound) -> dict[str, Any]:
+        """What is imported, chosen and given in one prompt, by the names of the variables."""
+        values: dict[str, Any] = {}
+        for path in bound.imports:
+            union, module = bound.schema.union_of(path), bound.schema.module(path)
+            if union is not None:
+                values[self.of(union)] = path.rpartition("/")[2]
+            elif module is not None:
+                values[self.of(module)] = True
+        for part in bound.parts:
+            if isinstance(part, ArgumentText) and part.given:
+                values[self.of(part.param)] = part.text
+        return values
 
     def new(self, name: str) -> str:
         """A variable like a name of PML, and unlike all others."""

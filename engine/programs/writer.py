@@ -7,29 +7,37 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from engine.pml import Module, Param, Role, Schema, Text, Union
+from engine.pml import Bound, Module, NewText, Param, Role, RoleOpen, Schema, Text, Union, bind
+from engine.pml.conversation import conversation
 from engine.programs.errors import ProgramError
 from engine.programs.naming import VariableNames, quoted
 from engine.programs.program import compile_source
+
+NEW_TEXT: Final = "new_text"
+"""The variable for what a prompt adds at its end."""
 
 _WIDTH: Final = 100
 _WRAP: Final = 80
 _INDENT: Final = "    "
 
 
-def to_program(schema: Schema, base: Path | None = None) -> str:
+def to_program(schema: Schema, base: Path | None = None, bound: Bound | None = None) -> str:
     """The source of a Python file whose program has this schema.
 
-    Every module becomes a `bool` parameter, every union a `Literal`, every parameter an `Arg`.
+    Every module becomes a `bool` parameter, every union a `Literal`, every parameter an `Arg`; where the
+    turns of the schema leave room, `new_text` is what a prompt adds at its end.
 
     Args:
         schema: The schema.
         base: The folder of its `src` files; with it, the result is checked for those too.
+        bound: A prompt bound to it; the file then has a function `prompt` that calls the program for it.
 
     Raises:
+        PromptCallError: No call gives this prompt: it has another order, or text between imports.
         ProgramError: Python cannot spell it: it is nested deeper than Python's own blocks may be.
     """
-    source = _Writer(schema).write()
+    writer = _Writer(schema, bound)
+    source = writer.write()
     try:
         # Only a check of the syntax tree: blocks nested too deep show here, and nothing is run.
         compile(source, "<program>", "exec", dont_inherit=True)
@@ -37,31 +45,80 @@ def to_program(schema: Schema, base: Path | None = None) -> str:
         reason = error.msg if isinstance(error, SyntaxError) else "it is nested too deep"
         raise ProgramError(f"this schema cannot be written as a program: {reason}; flatten it") from None
     if base is not None or not any(module.src for module in schema.modules()):
-        found = compile_source(source, base=base).schema()
-        if found != schema:
+        program = compile_source(source, base=base)
+        if program.schema() != schema:
             raise ProgramError("this schema cannot be written as a program; check it first with pml check")
+        if bound is not None:
+            called = bind(schema, program(**writer.values))
+            if conversation(called.parts) != conversation(bound.parts):
+                raise PromptCallError("a call imports in the schema's order and adds text at the end only")
     return source
 
 
+class PromptCallError(ProgramError):
+    """A prompt that no call of its schema's program gives."""
+
+
 class _Writer:
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, bound: Bound | None) -> None:
         self._schema = schema
-        self._names = VariableNames(schema, ("p", "Arg", "Literal", "schema", "print", "bool"))
+        self._bound = bound
+        self._names = VariableNames(
+            schema, ("p", "Arg", "Literal", "schema", "print", "bool", "str", "prompt", NEW_TEXT)
+        )
         self._function = self._names.new(schema.name or "prompt")
         self._flags: list[str] = []
         self._slots: list[str] = []
         self._lines: list[str] = []
         self._literal = False
+        self.values: dict[str, Any] = {}
 
     def write(self) -> str:
         self._children(self._schema.children, 1)
+        new = self._new_text()
         head = ['"""A schema as a program: compile it, or call it for a prompt."""', ""]
         if self._literal:
             head += ["from typing import Literal", ""]
         head += [f"from engine.programs import {'Arg, ' if self._slots else ''}schema", "", ""]
         body = self._lines or [f"{_INDENT}pass"]
         main = ["", "", 'if __name__ == "__main__":', f"{_INDENT}print({self._function}.source())", ""]
-        return "\n".join([*head, *self._decorator(), *self._signature(), *body, *main])
+        return "\n".join([*head, *self._decorator(), *self._signature(), *body, *self._call(new), *main])
+
+    def _new_text(self) -> bool:
+        """Lets a call add text at the end of the prompt, where the schema's turns leave room for it."""
+        children = self._schema.children
+        roles = any(isinstance(child, Role) for child in children)
+        last = children[-1] if children else None
+        if roles and not isinstance(last, Role):
+            return False
+        if isinstance(last, Role) and last.role != "user":
+            parts = self._bound.parts if self._bound else ()
+            if self._bound and not any(isinstance(part, RoleOpen) and part.new for part in parts):
+                return False
+            self._flags.append(f"{NEW_TEXT}: str")
+            self._add(1, "with p.user():")
+        elif isinstance(last, Role) and not last.children:
+            return False
+        else:
+            self._flags.append(f'{NEW_TEXT}: str = ""')
+        self._add(2 if isinstance(last, Role) else 1, f'p.text({NEW_TEXT}, end="")')
+        return True
+
+    def _call(self, new: bool) -> list[str]:
+        """A function that calls the program for the prompt, if a call can spell it."""
+        if self._bound is None:
+            return []
+        values = self.values = self._names.values(self._bound)
+        text = "".join(part.text for part in self._bound.parts if isinstance(part, NewText))
+        if new and (text or f"{NEW_TEXT}: str" in self._flags):
+            values[NEW_TEXT] = text
+        given = [f"{name}={quoted(one) if isinstance(one, str) else one}" for name, one in values.items()]
+        lines = [f"{_INDENT}return {self._function}({', '.join(given)})"]
+        if len(lines[0]) > _WIDTH:
+            listed = [f"{_INDENT * 2}{one}," for one in given]
+            lines = [f"{_INDENT}return {self._function}(", *listed, f"{_INDENT})"]
+        said = f'{_INDENT}"""The prompt that was exported with the schema."""'
+        return ["", "", "def prompt():", said, *lines]
 
     def _decorator(self) -> list[str]:
         name = quoted(self._schema.name)

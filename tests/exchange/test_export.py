@@ -19,6 +19,7 @@ from engine.pml import Prompt, Schema, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
 from engine.programs import compile_source
 from tests.pml.trees import prompts, schemas
+from tests.programs.sources import load
 
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
 slow = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
@@ -96,6 +97,27 @@ def test_pml_and_python_give_the_schema_back(pair: tuple[Schema, Prompt]) -> Non
     schema, prompt = pair
     assert parse_schema(export("pml", schema, prompt).text).tree == schema
     assert compile_source(export("python", schema, prompt).text).schema() == schema
+
+
+@slow
+@given(pairs)
+def test_the_program_of_a_prompt_calls_itself_for_it(pair: tuple[Schema, Prompt]) -> None:
+    schema, prompt = pair
+    found = export("python", schema, prompt)
+    if "def prompt():" in found.text:
+        called = load(found.text, "prompt")()
+        assert turns(schema, called) == turns(schema, prompt)
+        assert found.notes == ()
+    else:
+        assert "the prompt is left out" in found.notes[0]
+
+
+def test_calls_take_arguments_picks_and_new_text() -> None:
+    text = export("python", tree(CACHED), asked('<prompt><a/><b x="1"/>And?</prompt>')).text
+    assert 'return s(a=True, b=True, x="1", new_text="And?")' in text
+    reordered = export("python", tree(CACHED), asked("<prompt><c/><a/></prompt>"))
+    assert "in the schema's order" in reordered.notes[0]
+    assert "def prompt" not in reordered.text
 
 
 CACHED = """
