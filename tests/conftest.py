@@ -6,13 +6,14 @@ import os
 import tempfile
 
 import pytest
+from hypothesis import settings
 
 _HOME = tempfile.TemporaryDirectory(prefix="pml-tests-")
 
 for _name in [
     name
     for name in os.environ
-    if name.startswith("PML_") and name not in ("PML_REQUIRE_BROWSER", "PML_CHROMIUM")
+    if name.startswith("PML_") and name not in ("PML_REQUIRE_BROWSER", "PML_CHROMIUM", "PML_FIXED_DRAWS")
 ]:
     del os.environ[_name]
 os.environ |= {
@@ -23,6 +24,10 @@ os.environ |= {
     "XDG_CACHE_HOME": f"{_HOME.name}/cache",
     "XDG_DATA_HOME": f"{_HOME.name}/data",
 }
+
+# A developer's run draws anew each time and finds what nobody thought of; a landing must not depend on luck.
+settings.register_profile("studio", derandomize=os.environ.get("PML_FIXED_DRAWS") == "1")
+settings.load_profile("studio")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

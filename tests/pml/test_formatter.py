@@ -37,7 +37,7 @@ def test_the_samples_are_in_canonical_form(path: Path) -> None:
     assert format_source(source) == source
 
 
-@settings(max_examples=600, deadline=None, database=None)
+@settings(max_examples=600)
 @given(source=ANY)
 def test_any_document_is_formatted_whole_or_refused(source: str) -> None:
     faulty = any(found.code.startswith("E1") for found in parse_schema(source).diagnostics)

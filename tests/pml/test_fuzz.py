@@ -92,7 +92,7 @@ def check_places(source: str, diagnostics: tuple[Diagnostic, ...]) -> None:
         assert found.render(source, "f.pml")
 
 
-@settings(max_examples=400, deadline=None, database=None)
+@settings(max_examples=400)
 @given(source=ANY)
 @example(source="<a b='")
 @example(source='<a b="x<y')
@@ -106,7 +106,7 @@ def test_nothing_raises_and_places_are_inside(source: str) -> None:
         assert document_kind(source) in ("schema", "prompt", None)
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200)
 @given(data=st.binary(max_size=60) | SCHEMAS.map(lambda text: text.encode("utf-8", "surrogatepass")))
 def test_bytes_never_raise(data: bytes) -> None:
     parsed = parse_schema(data)
@@ -114,7 +114,7 @@ def test_bytes_never_raise(data: bytes) -> None:
     parse_prompt(data)
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=300)
 @given(schema=SCHEMAS, prompt=PROMPTS, data=st.data())
 def test_binding_and_edits_of_broken_documents(schema: str, prompt: str, data: st.DataObject) -> None:
     tree, written = parse_schema(schema).tree, parse_prompt(prompt).tree
@@ -147,7 +147,7 @@ POLICY = {"E102", "E111", "E112", "E113", "E117", "E118"}
 """Faults of documents that XML itself allows."""
 
 
-@settings(max_examples=400, deadline=None, database=None)
+@settings(max_examples=400)
 @given(source=ANY)
 def test_the_verdict_agrees_with_lxml(source: str) -> None:
     codes = {found.code for found in parse_schema(source).diagnostics if found.code.startswith("E1")}

@@ -14,7 +14,7 @@ from engine.pml.writer import WriteError, write_prompt, write_schema
 from tests.pml.trees import NOWHERE, prompts, schemas, text
 
 
-@settings(max_examples=300, deadline=None, database=None)
+@settings(max_examples=300)
 @given(schemas())
 def test_a_schema_survives(schema: Schema) -> None:
     source = write_schema(schema)
@@ -24,7 +24,7 @@ def test_a_schema_survives(schema: Schema) -> None:
     assert format_source(source) == source
 
 
-@settings(max_examples=200, deadline=None, database=None)
+@settings(max_examples=200)
 @given(st.data())
 def test_a_prompt_survives(data: st.DataObject) -> None:
     schema = data.draw(schemas())
