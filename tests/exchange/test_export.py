@@ -145,6 +145,12 @@ def test_the_last_breakpoint_ends_the_stable_prefix() -> None:
     assert everything[-1] == "Eeee."
 
 
+def test_what_follows_the_first_change_is_one_block() -> None:
+    prompt = asked('<prompt><a/><b x="1"/><c/><d/>And?</prompt>')
+    body = json.loads(export("anthropic", tree(CACHED), prompt).text)
+    assert len(body["messages"][-1]["content"]) == 3
+
+
 def test_what_is_stable_is_said() -> None:
     notes = export("openai", tree(CACHED), asked('<prompt><a/><b x="1"/></prompt>')).notes
     assert "17 of 19 characters stand before the first argument" in notes[0]

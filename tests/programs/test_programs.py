@@ -10,7 +10,7 @@ from typing import Literal
 
 import pytest
 
-from engine.pml import bind
+from engine.pml import Param, Text, bind
 from engine.pml.conversation import Message, conversation
 from engine.programs import Arg, ProgramArgumentError, ProgramError, compile_source, schema, to_program
 from tests.programs.sources import load
@@ -118,6 +118,18 @@ def test_names_are_legible_valid_and_unique(statements: str, expected: list[str]
     assert paths(statements) == expected
 
 
+def test_a_called_program_keeps_its_own_names_and_lengths() -> None:
+    statements = "budget(p, a)\nbudget(p, 'five')\nbudget(p)"
+    source = f"{HEAD}@schema\ndef budget(q, amount: Arg(3, name='sum') = 'one'): q.text(amount)\n"
+    program = compile_source(source + body(statements, "a: Arg[9] = 'two'"))
+    children = [module.children for module in program.schema().modules()]
+    assert [type(below[0]).__name__ for below in children] == ["Param", "Text", "Text"]
+    slot = children[0][0]
+    assert isinstance(slot, Param)
+    assert (slot.name, slot.length, slot.default) == ("sum", 3, "two")
+    assert [below[0].text for below in children[1:] if isinstance(below[0], Text)] == ["five\n", "one\n"]
+
+
 @pytest.mark.parametrize(
     ("statements", "line", "says"),
     [
@@ -132,6 +144,7 @@ def test_names_are_legible_valid_and_unique(statements: str, expected: list[str]
         ("p.text(a == 'x')", 1, "a condition is no text"),
         ("p.text('x' if flag else 'y')", 1, "write if and else"),
         ("x = 'y'\nx = 'z'", 2, "set once"),
+        ("if flag:\n    x = 'y'\n    p.text(x)\np.text(x)", 4, "not a parameter, nor a constant"),
         ("p.text(*['x'])", 1, "write each part"),
         ("p.text('x', sep='')", 1, "no option sep"),
         ("p.text('\\x00')", 1, "no document"),
