@@ -37,12 +37,24 @@ def write_text(path: Path, text: str, *, overwrite: bool = True) -> None:
         if overwrite:
             temporary.replace(target)
         else:
-            # A link, unlike a renaming, fails where another file has come to be meanwhile.
-            target.hardlink_to(temporary)
-            temporary.unlink()
+            _place(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _place(temporary: Path, target: Path) -> None:
+    """Give a file its name if no other has it: a link, unlike a renaming, fails where one has come to be."""
+    try:
+        target.hardlink_to(temporary)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without hard links
+        if target.exists():
+            raise FileExistsError(target) from None
+        temporary.replace(target)
+    else:
+        temporary.unlink()
 
 
 def _umask() -> int:

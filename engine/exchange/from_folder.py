@@ -8,8 +8,10 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from engine.exchange.errors import ExchangeError
-from engine.exchange.imported import NOWHERE, Imported, forbidden, imports, module, role, text
+from engine.exchange.imported import Imported, imports, module, role, text
 from engine.pml import Module, Prompt, Schema
+from engine.pml.diagnostics import NOWHERE
+from engine.pml.entities import forbidden_character
 from engine.pml.reader import MAX_BYTES
 from engine.pml.sources import SourceFault, read_source
 from engine.programs.naming import legible, unique
@@ -99,7 +101,7 @@ def _read(folder: Path, path: str, notes: list[str]) -> str | None:
     if not content.strip():
         notes.append(f"{path} is left out: it is empty")
         return None
-    bad = forbidden(content)
+    bad = forbidden_character(content)
     if bad is not None:
         notes.append(f"{path} is left out: it holds {bad!r}, so it is no text that a document may hold")
         return None

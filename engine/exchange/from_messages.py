@@ -13,7 +13,6 @@ from typing import Any, Final, cast
 
 from engine.exchange.errors import ExchangeError
 from engine.exchange.imported import (
-    NOWHERE,
     Imported,
     first_words,
     imports,
@@ -23,6 +22,7 @@ from engine.exchange.imported import (
     text,
 )
 from engine.pml import Prompt, RoleName, Schema
+from engine.pml.diagnostics import NOWHERE
 
 _ROLES: Final = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _NO_TEXT: Final = ("tool_calls", "function_call", "refusal", "audio")

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
-from engine.pml import Import, Module, Prompt, Role, RoleName, Schema, Span, Text
-from engine.pml.entities import is_character
+from engine.pml import Import, Module, Prompt, Role, RoleName, Schema, Text
+from engine.pml.diagnostics import NOWHERE
+from engine.pml.entities import forbidden_character
 from engine.programs.naming import legible, unique
 
-NOWHERE: Final = Span(0, 0)
 _FIRST_WORDS: Final = re.compile(r"[A-Za-z0-9_]+")
 
 
@@ -57,23 +57,13 @@ def first_words(content: str, fallback: str, taken: dict[str, int]) -> str:
     return unique(legible("-".join(words).lower() or fallback), taken, 0)
 
 
-def forbidden(content: str) -> str | None:
-    """The first character that no document may hold."""
-    return next((char for char in content if not is_character(ord(char))), None)
-
-
-def schema_name(name: str) -> str:
-    """A name for a schema from that of a file."""
-    return legible(name)
-
-
 def require_characters(content: str, where: str) -> str:
     """The text, if a document may hold it.
 
     Raises:
         ExchangeError: It holds a control character or half of a surrogate pair.
     """
-    bad = forbidden(content)
+    bad = forbidden_character(content)
     if bad is not None:
         raise ExchangeError(f"{where} holds {bad!r}, which no document may hold; remove it")
     return content

@@ -103,6 +103,9 @@ class Span:
     end: int
 
 
+NOWHERE: Final = Span(0, 0)
+"""The span of a node that was never in a document."""
+
 _LINE_END: Final = re.compile(r"\r\n|\n|\r")
 
 

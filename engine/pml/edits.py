@@ -13,7 +13,7 @@ from typing import Final
 
 from engine.pml.diagnostics import quote
 from engine.pml.dom import Attribute, Element
-from engine.pml.entities import is_character
+from engine.pml.entities import forbidden_character
 from engine.pml.page import Page, Place, PromptEditError, require_module
 from engine.pml.tree import Schema
 from engine.pml.whitespace import normalise
@@ -98,7 +98,7 @@ def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value
     module = schema.module(path)
     if module is None or name not in {param.name for param in module.params()}:
         raise PromptEditError(f"module {quote(path)} has no parameter {quote(name)}; use one that it has")
-    if value is not None and not all(is_character(ord(char)) for char in value):
+    if value is not None and forbidden_character(value) is not None:
         raise PromptEditError(f"the argument {quote(name)} has a character that XML forbids; remove it")
     if value is None and not prompt_source.strip(" \t\r\n\ufeff"):
         return prompt_source

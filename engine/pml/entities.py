@@ -26,6 +26,11 @@ def is_character(code: int) -> bool:
     )
 
 
+def forbidden_character(text: str) -> str | None:
+    """The first character of a text that no document may hold, not even as a reference."""
+    return next((char for char in text if not is_character(ord(char))), None)
+
+
 def decode(raw: str, start: int, report: Reporter, attribute: bool = False) -> str:
     """The characters that a raw piece of source stands for.
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from engine.errors import StudioError
-from engine.pml.diagnostics import Span
+from engine.pml.diagnostics import NOWHERE
 from engine.pml.dom import Chars, Element
 from engine.pml.formatter import format_source, start_tag
 from engine.pml.prompt import parse_prompt
@@ -19,7 +19,6 @@ from engine.pml.schema import parse_schema
 from engine.pml.tree import Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
 from engine.pml.whitespace import Run, contents
 
-_NOWHERE: Final = Span(0, 0)
 _ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
 _ESCAPED: Final = re.compile(r"[&<\r]|(?<=\]\])>")
 
@@ -158,13 +157,13 @@ def _must_preserve(node: Any, children: tuple[Any, ...], inherited: bool) -> boo
 
 def _survives(node: Any, children: tuple[Any, ...]) -> bool:
     """Whether the white-space rules leave the texts of an element as they are."""
-    element = Element("", _NOWHERE, _NOWHERE, _NOWHERE)
+    element = Element("", NOWHERE, NOWHERE, NOWHERE)
     for child in children:
         if isinstance(child, Text):
-            element.children.append(Chars(child.text, _NOWHERE))
+            element.children.append(Chars(child.text, NOWHERE))
         else:
             tag = "param" if isinstance(child, Param) else "module"
-            element.children.append(Element(tag, _NOWHERE, _NOWHERE, _NOWHERE))
+            element.children.append(Element(tag, NOWHERE, NOWHERE, NOWHERE))
     read = contents(element, "", False, isinstance(node, (Schema, Prompt, Role)))
     kept = [item.text if isinstance(item, Run) else None for item in read]
     return kept == [child.text if isinstance(child, Text) else None for child in children]

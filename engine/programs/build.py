@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from engine.pml import (
     NAME,
@@ -15,27 +15,25 @@ from engine.pml import (
     Role,
     Scaffold,
     Schema,
-    Span,
     Text,
     Union,
 )
+from engine.pml.diagnostics import NOWHERE
 from engine.programs.expressions import Const, Ref, evaluate, text_of
 from engine.programs.naming import legible, unique
 from engine.programs.nodes import Block, Choice, Compiled, Node, Say, Turn
-
-_NOWHERE: Final = Span(0, 0)
 
 
 def build_schema(compiled: Compiled) -> Schema:
     """The schema of a program. The spans of its nodes point nowhere, as it was never a document."""
     body: tuple[Any, ...] = tuple(_nodes(compiled.body, ""))
     if compiled.opened is not None:
-        body = (Role(compiled.opened, body, _NOWHERE),)
+        body = (Role(compiled.opened, body, NOWHERE),)
     if compiled.system is not None:
-        text = (Text(compiled.system, _NOWHERE),) if compiled.system else ()
-        body = (Role("system", text, _NOWHERE), *body)
-    scaffolds = tuple(Scaffold(paths, _NOWHERE) for paths in compiled.scaffolds)
-    return Schema(compiled.name, body, scaffolds, _NOWHERE)
+        text = (Text(compiled.system, NOWHERE),) if compiled.system else ()
+        body = (Role("system", text, NOWHERE), *body)
+    scaffolds = tuple(Scaffold(paths, NOWHERE) for paths in compiled.scaffolds)
+    return Schema(compiled.name, body, scaffolds, NOWHERE)
 
 
 def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
@@ -48,9 +46,9 @@ def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
     children: list[Any] = list(_imports(compiled.body, values))
     for turn in compiled.tail:
         text = "".join(text_of(evaluate(part, values)) for part in turn.parts)
-        inner = (Text(text, _NOWHERE),) if text else ()
-        children.extend(inner if turn.role is None else (Role(turn.role, inner, _NOWHERE),))
-    return Prompt(compiled.name, tuple(children), _NOWHERE)
+        inner = (Text(text, NOWHERE),) if text else ()
+        children.extend(inner if turn.role is None else (Role(turn.role, inner, NOWHERE),))
+    return Prompt(compiled.name, tuple(children), NOWHERE)
 
 
 def _nodes(body: tuple[Node, ...], path: str) -> Iterator[Any]:
@@ -58,13 +56,13 @@ def _nodes(body: tuple[Node, ...], path: str) -> Iterator[Any]:
     for item in _contents(body):
         match item:
             case str():
-                yield Text(item, _NOWHERE)
+                yield Text(item, NOWHERE)
             case Block():
                 yield _module(item, path)
             case Choice(members, scaffold):
-                yield Union(tuple(_module(member, path) for member in members), scaffold, _NOWHERE)
+                yield Union(tuple(_module(member, path) for member in members), scaffold, NOWHERE)
             case Turn(role, inner):
-                yield Role(role, tuple(_nodes(inner, path)), _NOWHERE)
+                yield Role(role, tuple(_nodes(inner, path)), NOWHERE)
             case (name, Ref() as ref):
                 yield _param(name, ref)
 
@@ -72,13 +70,13 @@ def _nodes(body: tuple[Node, ...], path: str) -> Iterator[Any]:
 def _module(block: Block, above: str) -> Module:
     path = f"{above}/{block.name}" if above else block.name
     children = tuple(_nodes(block.body, path))
-    return Module(block.name, path, children, block.cache, block.src, _NOWHERE, _NOWHERE)
+    return Module(block.name, path, children, block.cache, block.src, NOWHERE, NOWHERE)
 
 
 def _param(name: str, ref: Ref) -> Param:
     if ref.arg is None:
         raise TypeError(f"{ref.parameter.name} has no length")
-    return Param(name, ref.arg.length, ref.parameter.default, ref.arg.scaffold, _NOWHERE)
+    return Param(name, ref.arg.length, ref.parameter.default, ref.arg.scaffold, NOWHERE)
 
 
 def _contents(body: tuple[Node, ...]) -> Iterator[str | tuple[str, Ref] | Block | Choice | Turn]:
@@ -127,6 +125,6 @@ def _import(block: Block, values: Mapping[str, Any]) -> Import:
             name, ref = item
             text = text_of(values[ref.parameter.name])
             if text != text_of(ref.parameter.default):
-                arguments.append(Argument(name, text, _NOWHERE))
+                arguments.append(Argument(name, text, NOWHERE))
     inner = tuple(_imports(block.body, values))
-    return Import(block.name, tuple(arguments), inner, _NOWHERE, _NOWHERE)
+    return Import(block.name, tuple(arguments), inner, NOWHERE, NOWHERE)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from engine.pml import NAME, RESERVED, RoleName
+from engine.pml.entities import forbidden_character
 from engine.pml.names import NAME_RULE
 from engine.pml.sources import SourceFault, read_source
 from engine.programs.calls import bind_call
@@ -35,7 +36,6 @@ from engine.programs.frames import (
 )
 from engine.programs.naming import legible, unique
 from engine.programs.nodes import Block, Choice, Compiled, NewTurn, Node, Say, Turn
-from engine.programs.parameters import forbidden_character
 from engine.programs.scopes import Definition
 
 MAX_DEPTH: Final = 100

@@ -116,6 +116,7 @@ _METHODS: Final = frozenset(
 )
 _FUNCTIONS: Final[tuple[Callable[[str], str], ...]] = (textwrap.dedent, inspect.cleandoc)
 _SIMPLE: Final = (str, int, float, bool, type(None))
+_TURNED: Final = str.maketrans("<>", "><")
 _WIDE: Final = re.compile(r"[0-9]{5}")
 
 
@@ -195,7 +196,7 @@ def describe(expression: Expr) -> str:
 
 def _describe_comparison(word: str, left: Expr, right: Expr) -> str:
     if isinstance(left, Const):
-        left, right = right, left
+        left, right, word = right, left, word.translate(_TURNED)
     value = right.value if isinstance(right, Const) else right
     if value is None:
         return f"no-{describe(left)}" if word in ("==", "is") else describe(left)

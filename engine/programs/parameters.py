@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from engine.pml.entities import is_character
+from engine.pml.entities import forbidden_character
 from engine.pml.spelling import Speller
 from engine.programs.errors import ProgramArgumentError
 
@@ -100,11 +100,6 @@ def expected(kind: Kind) -> str:
             return f"text of at most {length} tokens"
         case _:
             return "text"
-
-
-def forbidden_character(text: str) -> str | None:
-    """The first character of a text that no PML document may hold."""
-    return next((char for char in text if not is_character(ord(char))), None)
 
 
 def complete(name: str, parameters: tuple[Parameter, ...], given: Mapping[str, Any]) -> dict[str, Any]:

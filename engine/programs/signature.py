@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Final, Literal, get_args, get_origin
 
 from engine.pml import NAME
+from engine.pml.entities import forbidden_character
 from engine.programs.errors import ProgramError
 from engine.programs.expressions import ExpressionReader, Fault
 from engine.programs.parameters import (
@@ -21,7 +22,6 @@ from engine.programs.parameters import (
     Parameter,
     accepts,
     expected,
-    forbidden_character,
     short,
 )
 

@@ -76,6 +76,21 @@ def test_nothing_is_replaced_unasked(run_pml: Pml, schema: Path) -> None:
     assert not list(schema.parent.glob(".*"))
 
 
+def test_a_file_system_without_hard_links_is_no_hindrance(
+    run_pml: Pml, schema: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, target: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    new = schema.parent / "new.pml"
+    assert run_pml("export", schema, "--to", "pml", "-o", new).status == 0
+    written = new.read_text(encoding="utf-8")
+    assert "is there already" in run_pml("export", schema, "--to", "python", "-o", new).err
+    assert new.read_text(encoding="utf-8") == written
+    assert not list(schema.parent.glob(".*"))
+
+
 def test_a_faulty_prompt_is_shown_with_its_line(run_pml: Pml, schema: Path, tmp_path: Path) -> None:
     faulty = tmp_path / "faulty.pml"
     faulty.write_text("<prompt>\n<tokyo/></prompt>", encoding="utf-8")

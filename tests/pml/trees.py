@@ -17,12 +17,11 @@ from engine.pml import (
     Role,
     Scaffold,
     Schema,
-    Span,
     Text,
     Union,
 )
+from engine.pml.diagnostics import NOWHERE
 
-NOWHERE = Span(0, 0)
 AWKWARD = (
     *(" ", "\n", "\t", "  \n  ", "a", "Word ", "\n\n    ", "line\n", "\n    def f():\n        x\n", "\r"),
     *("<", "&amp;", "]]>", '"', "'", "{", "}}", "{%", "\\", "<!-- c -->", "#", "${x}"),

@@ -96,6 +96,7 @@ def paths(statements: str, parameters: str = "a: Arg[5] = None, flag: bool = Fal
     [
         ("if flag: p.text('x')", ["flag"]),
         ("if not flag: p.text('x')", ["not-flag"]),
+        ("if 'b' < a: p.text('x')\nif a < 'b': p.text('y')", ["a-above-b", "a-below-b"]),
         ("if flag: p.text('x')\nelse: p.text('y')", ["flag", "not-flag"]),
         ("if a == 'x y!': p.text('x')", ["x-y"]),
         ("if a in ('x', 'y'): p.text('x')", ["x-or-y"]),
