@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import platform
 import statistics
 import tempfile
 import time
@@ -27,9 +26,12 @@ from typing import Any
 
 import torch
 
+from benchmarks.machine import machine
 from engine.encoder import encode
 from engine.errors import StudioError
-from engine.model import Model, load
+from engine.loading import load
+from engine.model import Model
+from engine.rotary import move_keys
 from engine.segment import Placement, Segment, segment_key
 from engine.store import Origin, Store
 
@@ -103,28 +105,6 @@ def run(
     }
 
 
-def machine(model: Model) -> dict[str, Any]:
-    """Describes where figures were taken."""
-    return {
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "device": model.device,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "system": platform.system(),
-    }
-
-
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
 @dataclass
 class _Bench:
     model: Model
@@ -158,10 +138,7 @@ class _Bench:
 
     def _turned(self, segment: Segment, start: int) -> Segment:
         """The segment as the paper stores it: keys at their place in the prompt."""
-        keys = segment.keys
-        if self.model.rotary is not None and start:
-            cosine, sine = self.model.rotary.angles([start])
-            keys = self.model.rotary.turn(keys, cosine, sine)
+        keys = move_keys(segment.keys, self.model.rotaries, start)
         return Segment(segment.key, segment.token_ids, keys, segment.values)
 
     def sample(self, repeats: int) -> dict[str, list[float]]:

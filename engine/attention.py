@@ -1,8 +1,8 @@
 """Attention over segments, read where they lie.
 
 Keys never move; the query does. A key stored at local position i and placed at s + i is read correctly
-by a query at p if that query is turned back by s, for rotary attention depends on p - (s + i) only
-(RoFormer, section 3.2). All scores of a block of rows go into one reused buffer, one softmax runs over
+by a query at p if that query is turned back by s (`engine.rotary`). All scores of a block of rows go into
+one reused buffer, where masks, sliding windows, soft caps and sinks are plain edits; one softmax runs over
 it, and the values of each segment are accumulated: exact, without concatenating anything.
 
 Knows nothing about prompts, tokens or files. Registered with transformers as `ATTENTION`.
@@ -10,6 +10,7 @@ Knows nothing about prompts, tokens or files. Registered with transformers as `A
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,50 +19,43 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from engine.rotary import Rotaries
 from engine.segment import Placement
 
 ATTENTION = "prompt_cache_segments"
+CARRIED = "prompt_cache_kv"  # attribute of attention modules, where keyword arguments do not reach them
 SCORE_BYTES = 48 << 20  # of scores held at once; more rows are processed in blocks
 FOLD_ABOVE = 2  # placements; decoding over more of them costs more per token than one copy
 
 
 @dataclass(frozen=True)
-class Rotary:
-    """The rotary embedding of a model, as far as moving a query needs it.
+class Rules:
+    """How a layer scores its keys, beside the dot product.
 
     Attributes:
-        inverse_frequency: [rotary_dim / 2], fp32, radians per position.
-        interleaved: True where pairs are (0, 1), (2, 3), …; False where they are (i, i + rotary_dim / 2).
+        scale: factor of the scores.
+        window: a query at p sees keys at p - window + 1 and later; None for all.
+        softcap: scores are bounded smoothly by this (Gemma 2); None for no bound.
+        sinks: [heads], a score per head that takes weight and adds no value (gpt-oss); None for none.
     """
 
-    inverse_frequency: Tensor
-    interleaved: bool = False
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+    sinks: Tensor | None = None
 
     @property
-    def dim(self) -> int:
-        """Channels of a head that are rotated."""
-        return 2 * self.inverse_frequency.numel()
+    def plain(self) -> bool:
+        """Whether there is nothing but the scale and the causal order."""
+        return self.window is None and self.softcap is None and self.sinks is None
 
-    def angles(self, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns cosine and sine, each [positions, rotary_dim] in fp32 (angles are taken in fp64)."""
-        frequency = self.inverse_frequency.double()
-        turns = torch.tensor(positions, dtype=torch.float64, device=frequency.device)[:, None] * frequency
-        doubled = turns.repeat_interleave(2, -1) if self.interleaved else torch.cat([turns, turns], -1)
-        return doubled.cos().float(), doubled.sin().float()
 
-    def turn(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """Rotates the first `dim` channels of x [..., head_dim]; cosine and sine broadcast to those."""
-        part = x[..., : self.dim].float()
-        if self.interleaved:
-            swapped = torch.stack([-part[..., 1::2], part[..., 0::2]], -1).flatten(-2)
-        else:
-            first, second = part.chunk(2, -1)
-            swapped = torch.cat([-second, first], -1)
-        turned = torch.addcmul(part * cosine, swapped, sine).to(x.dtype)
-        if self.dim == x.shape[-1]:
-            return turned
-        rest = x[..., self.dim :].expand(*turned.shape[:-1], -1)
-        return torch.cat([turned, rest], -1)
+class DroppedError(Exception):
+    """The keys and values to attend to did not reach the attention function."""
+
+
+class EnoughError(Exception):
+    """Ends a forward pass of which only the first layers were wanted."""
 
 
 class Scratch:
@@ -84,12 +78,11 @@ class Scratch:
 class KeyValues:
     """All keys and values that the tokens of one prompt may attend to: placed segments, and a growing tail.
 
-    The tail holds the new tokens at their positions in the prompt, in ascending order.
+    The tail holds the new tokens at their positions in the prompt; those of one forward pass ascend.
 
     Args:
         placements: where segments stand. Need not be sorted.
-        rotary: None for a model without rotary embedding; then every shift must be 0.
-        layers: number of attention layers.
+        rotaries: of each layer. A layer without one reads segments in their own place only.
         capacity: the most new tokens there will be.
         scratch: buffers, shared between prompts that run one after the other.
     """
@@ -98,31 +91,38 @@ class KeyValues:
         self,
         placements: Sequence[Placement],
         *,
-        rotary: Rotary | None,
-        layers: int,
+        rotaries: Rotaries,
         capacity: int,
         scratch: Scratch | None = None,
     ) -> None:
         self.placements = tuple(p for p in placements if p.tokens)
-        self.rotary = rotary
-        self.layers = layers
+        self.rotaries = rotaries
         self.capacity = capacity
         self.scratch = scratch or Scratch()
         self.length = 0  # of the tail
+        self.until: int | None = None  # the layer whose keys end the pass with EnoughError
+        self.attention: Tensor | None = None  # [cached_tokens], summed over layers, heads and rows
+        self.windows: dict[int, int | None] = {}  # by layer, as the model asked for them
         self._tail: Tensor | None = None  # [2, layers, kv_heads, capacity, head_dim]
-        self._pending = 0
+        self._at: list[int] = []  # positions of the tail
+        self._rows: list[int] = []  # positions of the pass that comes next
         self._first_rows: tuple[int, ...] = ()
-        self._find_angles()
+        self._masks: dict[tuple[int, int | None], Tensor | None] = {}
+        self._angles = self._find_angles()
 
-    def _find_angles(self) -> None:
-        self._angles: tuple[Tensor, Tensor] | None = None
-        if self.rotary is not None and any(p.shift for p in self.placements):
-            cosine, sine = self.rotary.angles([-p.shift for p in self.placements])
-            self._angles = (cosine[:, None, None], sine[:, None, None])  # [placements, 1, 1, rotary_dim]
+    def _find_angles(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """Cosine and sine of every shift, by identity of the rotary embedding."""
+        found: dict[int, tuple[Tensor, Tensor]] = {}
+        if any(p.shift for p in self.placements):
+            for rotary in self.rotaries:
+                if rotary is not None and id(rotary) not in found:
+                    cosine, sine = rotary.angles([-p.shift for p in self.placements])
+                    found[id(rotary)] = (cosine[:, None, None], sine[:, None, None])
+        return found
 
     @property
     def cached_tokens(self) -> int:
-        """Tokens of all placements."""
+        """Tokens of all placements, hidden ones included."""
         return sum(p.tokens for p in self.placements)
 
     @property
@@ -132,55 +132,65 @@ class KeyValues:
         keys, values = self._tail[:, :, :, : self.length]
         return keys, values
 
+    def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
+        assert self._tail is not None, "no forward pass has run"
+        keys, values = self._tail[:, layer, :, : self.length]
+        return keys, values
+
+    def watch(self) -> None:
+        """From now on adds up in `attention` how much the rows look at each cached token."""
+        self.attention = torch.zeros(self.cached_tokens)
+
     def expect(self, positions: Sequence[int]) -> None:
         """Announces the positions (ascending) of the tokens of the forward pass that comes next."""
         assert self.length + len(positions) <= self.capacity, "more tokens than announced"
-        self._pending = len(positions)
-        first = []
-        for placement in self.placements:
-            row = 0
-            while row < len(positions) and positions[row] < placement.start:
-                row += 1
-            first.append(row)
-        self._first_rows = tuple(first)
+        self._rows = list(positions)
+        self._first_rows = tuple(bisect_left(self._rows, p.start) for p in self.placements)
+        self._masks = {}
 
     def commit(self) -> None:
         """Counts the tokens of the forward pass that has just run."""
-        self.length += self._pending
-        self._pending = 0
+        self.length += len(self._rows)
+        self._at.extend(self._rows)
+        self._rows = []
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns the layer's whole tail."""
         if self._tail is None:
-            self._tail = key.new_empty((2, self.layers, key.shape[0], self.capacity, key.shape[2]))
+            self._tail = key.new_empty((2, len(self.rotaries), key.shape[0], self.capacity, key.shape[2]))
         end = self.length + key.shape[1]
         self._tail[0, layer, :, self.length : end] = key
         self._tail[1, layer, :, self.length : end] = value
+        if layer == self.until:
+            raise EnoughError
         return self._tail[0, layer, :, :end], self._tail[1, layer, :, :end]
 
     def fold(self) -> None:
         """Copies all placed segments into the tail, turned to their place: one run to decode over."""
         if len(self.placements) <= FOLD_ABOVE or self._tail is None:
             return
-        cached, old = self.cached_tokens, self._tail[:, :, :, : self.length]
-        shape = (*old.shape[:3], cached + self.capacity, old.shape[4])
-        folded = old.new_empty(shape)
+        old, kept = self._tail[:, :, :, : self.length], [_kept(p) for p in self.placements]
+        cached = sum(len(local) for local in kept)
+        folded = old.new_empty((*old.shape[:3], cached + self.capacity, old.shape[4]))
         at = 0
-        for placement in self.placements:
-            segment, span = placement.segment, slice(placement.lo, placement.hi)
-            keys = segment.keys[:, :, span]
-            if placement.shift and self.rotary is not None:
-                cosine, sine = self.rotary.angles([placement.shift])
-                keys = self.rotary.turn(keys, cosine, sine)
-            folded[0, :, :, at : at + placement.tokens] = keys
-            folded[1, :, :, at : at + placement.tokens] = segment.values[:, :, span]
-            at += placement.tokens
+        positions: list[int] = []
+        for placement, local in zip(self.placements, kept, strict=True):
+            segment, end = placement.segment, at + len(local)
+            which: Any = torch.tensor(local) if placement.hidden else slice(placement.lo, placement.hi)
+            for layer, rotary in enumerate(self.rotaries):
+                keys = segment.keys[layer, :, which]
+                folded[0, layer, :, at:end] = rotary.moved(keys, placement.shift) if rotary else keys
+            folded[1, :, :, at:end] = segment.values[:, :, which]
+            positions.extend(place + placement.shift for place in local)
+            at = end
         folded[:, :, :, cached : cached + self.length] = old
         self._tail, self.length, self.capacity = folded, cached + self.length, cached + self.capacity
+        self._at = positions + self._at
         self.placements = ()
-        self._find_angles()
+        self._angles = {}
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: Rules) -> Tensor:
         """Attention of this pass's tokens over everything they may see.
 
         Args:
@@ -188,20 +198,24 @@ class KeyValues:
             query: [heads, rows, head_dim], rotated for the prompt's positions.
             key: [kv_heads, rows, head_dim], likewise.
             value: [kv_heads, rows, head_dim].
-            scale: factor of the scores.
+            rules: of the layer.
 
         Returns:
             [heads, rows, head_dim].
+
+        Raises:
+            EnoughError: the layer is the one that ends the pass.
         """
+        self.windows[layer] = rules.window
         tail_keys, tail_values = self.append(layer, key, value)
         heads, rows, head_dim = query.shape
-        if not self.placements and self.length == 0 and rows > 1:
-            return causal_attention(query, key, value, scale)
+        if not self.placements and self.length == 0 and rows > 1 and rules.plain:
+            return causal_attention(query, key, value, rules.scale)
         kv_heads = key.shape[0]
         group = heads // kv_heads
         # [kv_heads, rows * group, head_dim]: rows outermost, so that what sees a segment is one slice
         packed = (
-            (query * scale)
+            (query * rules.scale)
             .view(kv_heads, group, rows, head_dim)
             .transpose(1, 2)
             .reshape(kv_heads, -1, head_dim)
@@ -209,57 +223,128 @@ class KeyValues:
         row_bytes = heads * (self.cached_tokens + tail_keys.shape[1]) * query.element_size()
         block = max(1, SCORE_BYTES // max(1, row_bytes))
         if rows <= block:
-            out = self._attend_rows(layer, packed, tail_keys, tail_values, 0, group)
+            out = self._attend_rows(layer, packed, tail_keys, tail_values, _Span(0, rows, group), rules)
         else:
-            out = torch.cat(
-                [
-                    self._attend_rows(
-                        layer, packed[:, a * group : (a + block) * group], tail_keys, tail_values, a, group
-                    )
-                    for a in range(0, rows, block)
-                ],
-                1,
-            )
+            parts = []
+            for first in range(0, rows, block):
+                span = _Span(first, min(block, rows - first), group)
+                part = packed[:, first * group : span.end * group]
+                parts.append(self._attend_rows(layer, part, tail_keys, tail_values, span, rules))
+            out = torch.cat(parts, 1)
         return out.view(kv_heads, rows, group, head_dim).transpose(1, 2).reshape(heads, rows, head_dim)
 
     def _attend_rows(
-        self, layer: int, packed: Tensor, tail_keys: Tensor, tail_values: Tensor, first: int, group: int
+        self, layer: int, packed: Tensor, tail_keys: Tensor, tail_values: Tensor, span: _Span, rules: Rules
     ) -> Tensor:
-        """One block of packed rows [kv_heads, rows * group, head_dim]; `first` is its first row."""
+        """One block of packed rows: [kv_heads, rows * group, head_dim] in and out."""
         kv_heads, count, _ = packed.shape
-        rows = count // group
-        visible = min(tail_keys.shape[1], self.length + first + rows)  # nothing later is seen by this block
+        visible = min(tail_keys.shape[1], self.length + span.end)  # nothing later is seen by this block
         cached = self.cached_tokens
-        scores = self.scratch.take("scores", (kv_heads, count, cached + visible), packed)
-        if self._angles is not None and self.rotary is not None:
-            turned = self.rotary.turn(packed[None], *self._angles)
-        else:
-            turned = packed[None].expand(len(self.placements), -1, -1, -1)
-        at = 0
-        for index, placement in enumerate(self.placements):
-            columns = scores[:, :, at : at + placement.tokens]
-            hidden = min(max(self._first_rows[index] - first, 0), rows) * group
-            if hidden:
-                columns[:, :hidden] = -torch.inf
-            if hidden < count:
-                keys = placement.segment.keys[layer, :, placement.lo : placement.hi]
-                torch.bmm(turned[index, :, hidden:], keys.transpose(1, 2), out=columns[:, hidden:])
-            at += placement.tokens
-        columns = scores[:, :, cached:]
-        torch.bmm(packed, tail_keys[:, :visible].transpose(1, 2), out=columns)
-        if rows > 1:
-            own = columns.view(kv_heads, rows, group, visible)[..., self.length + first :]
-            future = torch.ones(rows, own.shape[-1], dtype=torch.bool, device=own.device).triu_(1)
-            own.masked_fill_(future[:, None], -torch.inf)
+        width = cached + visible + (rules.sinks is not None)
+        scores = self.scratch.take("scores", (kv_heads, count, width), packed)
+        self._score(layer, packed, scores, span)
+        torch.bmm(packed, tail_keys[:, :visible].transpose(1, 2), out=scores[:, :, cached : cached + visible])
+        if rules.softcap is not None:
+            scores.div_(rules.softcap).tanh_().mul_(rules.softcap)
+        if rules.sinks is not None:
+            sinks = rules.sinks.to(scores.dtype).view(kv_heads, 1, span.group)
+            scores[:, :, -1] = sinks.expand(-1, span.rows, -1).reshape(kv_heads, -1)
+        self._hide(scores, cached, visible, span, rules.window)
         weights = self.scratch.take("weights", tuple(scores.shape), packed)
         torch.softmax(scores, -1, out=weights)
-        out = torch.bmm(weights[:, :, cached:], tail_values[:, :visible])
+        if self.attention is not None:
+            self.attention += weights[:, :, :cached].sum((0, 1), dtype=torch.float32).cpu()
+        out = torch.bmm(weights[:, :, cached : cached + visible], tail_values[:, :visible])
         at = 0
         for placement in self.placements:
             values = placement.segment.values[layer, :, placement.lo : placement.hi]
             out.baddbmm_(weights[:, :, at : at + placement.tokens], values)
             at += placement.tokens
         return out
+
+    def _score(self, layer: int, packed: Tensor, scores: Tensor, span: _Span) -> None:
+        """Scores of the placed keys, by queries that are turned back; what no row may see stays unset."""
+        rotary = self.rotaries[layer]
+        if rotary is not None and self._angles:
+            turned = rotary.turn(packed[None], *self._angles[id(rotary)])
+        else:
+            turned = packed[None].expand(len(self.placements), -1, -1, -1)
+        at = 0
+        for index, placement in enumerate(self.placements):
+            before = span.before(self._first_rows[index])
+            if before < packed.shape[1]:
+                keys = placement.segment.keys[layer, :, placement.lo : placement.hi]
+                columns = scores[:, before:, at : at + placement.tokens]
+                torch.bmm(turned[index, :, before:], keys.transpose(1, 2), out=columns)
+            at += placement.tokens
+
+    def _hide(self, scores: Tensor, cached: int, visible: int, span: _Span, window: int | None) -> None:
+        """Takes away what a row may not see: the future, what a window has left behind, what is replaced."""
+        at = 0
+        for index, placement in enumerate(self.placements):
+            columns = scores[:, :, at : at + placement.tokens]
+            columns[:, : span.before(self._first_rows[index])] = -torch.inf
+            forbidden = self._forbidden(index, window, scores.device)
+            if forbidden is not None:
+                span.mask(columns, forbidden[span.first : span.end])
+            at += placement.tokens
+        own = scores[:, :, cached : cached + visible]
+        if span.rows > 1:
+            future = torch.ones(span.rows, visible, dtype=torch.bool, device=own.device)
+            span.mask(own, future.triu_(self.length + span.first + 1))
+        if window is not None:
+            at_keys = torch.tensor((self._at + self._rows)[:visible], device=own.device)
+            at_rows = torch.tensor(self._rows[span.first : span.end], device=own.device)
+            span.mask(own, at_rows[:, None] - at_keys >= window)
+
+    def _forbidden(self, index: int, window: int | None, device: torch.device) -> Tensor | None:
+        """Which rows (of the whole pass) may not see which tokens of a placement; None where all may.
+
+        Rows before the placement are left out of the question.
+        """
+        key = (index, window)
+        if key not in self._masks:
+            placement, rows = self.placements[index], self._rows
+            first, end = self._first_rows[index], placement.start + placement.tokens
+            inside = first < len(rows) and rows[first] < end - 1
+            left_behind = window is not None and bool(rows) and rows[-1] - placement.start >= window
+            mask = None
+            if inside or left_behind or placement.hidden:
+                at_rows = torch.tensor(rows, device=device)[:, None]
+                at_keys = torch.arange(placement.start, end, device=device)
+                mask = at_keys > at_rows
+                if window is not None:
+                    mask |= at_rows - at_keys >= window
+                mask[:, [place - placement.lo for place in placement.hidden]] = True
+            self._masks[key] = mask
+        return self._masks[key]
+
+
+@dataclass(frozen=True)
+class _Span:
+    """A block of rows of a pass; `group` query heads share a key head, rows are outermost."""
+
+    first: int
+    rows: int
+    group: int
+
+    @property
+    def end(self) -> int:
+        return self.first + self.rows
+
+    def before(self, row: int) -> int:
+        """How many packed rows of the block lie before this row of the pass."""
+        return min(max(row - self.first, 0), self.rows) * self.group
+
+    def mask(self, columns: Tensor, forbidden: Tensor) -> None:
+        """Hides columns [kv_heads, rows * group, n] where forbidden [rows, n]."""
+        shape = (columns.shape[0], self.rows, self.group, columns.shape[2])
+        columns.view(shape).masked_fill_(forbidden[:, None], -torch.inf)
+
+
+def _kept(placement: Placement) -> list[int]:
+    hidden = set(placement.hidden)
+    return [place for place in range(placement.lo, placement.hi) if place not in hidden]
 
 
 def causal_attention(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
@@ -278,16 +363,20 @@ def _attention(
     value: Tensor,
     _mask: Tensor | None,
     scaling: float | None = None,
+    sliding_window: int | None = None,
+    softcap: float | None = None,
+    s_aux: Tensor | None = None,
     kv: KeyValues | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls: query [1, heads, rows, head_dim] → ([1, rows, heads, head_dim], None)."""
-    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     if kv is None:
-        out = causal_attention(query[0], key[0], value[0], scale)
-    else:
-        layer: Any = module.layer_idx
-        out = kv.attend(layer, query[0], key[0], value[0], scale)
+        kv = getattr(module, CARRIED, None)
+    if kv is None:
+        raise DroppedError("the layers of this model drop the keyword arguments of its call")
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer: Any = module.layer_idx
+    out = kv.attend(layer, query[0], key[0], value[0], Rules(scale, sliding_window, softcap, s_aux))
     return out.transpose(0, 1)[None], None
 
 

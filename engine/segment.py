@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # of the store
+KEY_VERSION = 2  # of what the names of segments are digests of
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,12 +46,18 @@ class Segment:
 
 @dataclass(frozen=True)
 class Placement:
-    """Tokens `lo..hi` of a segment, standing in the prompt from position `start` on."""
+    """Tokens `lo..hi` of a segment, standing in the prompt from position `start` on.
+
+    Attributes:
+        hidden: local positions, ascending and within `lo..hi`, of tokens that are computed anew and so must
+            not be read from the segment.
+    """
 
     segment: Segment
     lo: int
     hi: int
     start: int
+    hidden: tuple[int, ...] = ()
 
     @property
     def shift(self) -> int:
@@ -63,16 +70,26 @@ class Placement:
         return self.hi - self.lo
 
 
-def segment_key(fingerprint: str, dtype: str, token_ids: Sequence[int], context_ids: Sequence[int]) -> str:
+def segment_key(
+    fingerprint: str,
+    dtype: str,
+    token_ids: Sequence[int],
+    context: Sequence[tuple[str, int, int, int]] = (),
+    start: int = 0,
+) -> str:
     """Returns the content address of a segment.
 
     Args:
         fingerprint: of the model (weights, config, rotary parameters, tokenizer).
         dtype: of the stored keys and values.
         token_ids: the tokens of the segment.
-        context_ids: the tokens that were visible before it while it was encoded.
+        context: what was visible before it while it was encoded: keys of segments, which of their tokens, and
+            where the first of those stood.
+        start: where its own first token stood; 0 unless the model cannot relocate.
     """
-    digest = hashlib.sha256(f"{FORMAT_VERSION}|{fingerprint}|{dtype}|{len(context_ids)}|".encode())
-    digest.update(array("q", context_ids).tobytes())
+    header = f"{KEY_VERSION}|{fingerprint}|{dtype}|{start}|{len(context)}|"
+    digest = hashlib.sha256(header.encode())
+    for key, lo, hi, at in context:
+        digest.update(f"{key}|{lo}|{hi}|{at}|".encode())
     digest.update(array("q", token_ids).tobytes())
     return digest.hexdigest()[:40]

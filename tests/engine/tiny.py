@@ -1,4 +1,4 @@
-"""Tiny models with random weights, of every family that the segment path takes."""
+"""Tiny models with random weights, of every family that the engine takes."""
 
 from __future__ import annotations
 
@@ -49,18 +49,89 @@ def _yarn() -> Any:
     return t.LlamaConfig(**_GQA, rope_parameters=scaling)
 
 
-FAMILIES: dict[str, Callable[[], Any]] = {
+_MIXED = {"sliding_window": 9, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+_OLD = {"n_embd": 64, "n_layer": 3, "n_head": 4, "vocab_size": 320, "n_positions": 2048}
+_FALCON = {"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 320}
+
+
+def _gpt_oss() -> Any:
+    scaling = {
+        "rope_type": "yarn",
+        "rope_theta": 1e4,
+        "factor": 4.0,
+        "beta_fast": 32.0,
+        "beta_slow": 1.0,
+        "truncate": False,
+        "original_max_position_embeddings": 512,
+    }
+    experts = {"num_local_experts": 2, "num_experts_per_tok": 1}
+    return t.GptOssConfig(**_GQA, **_MIXED, **experts, head_dim=16, rope_parameters=scaling, **_IDS)
+
+
+_IDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+
+# Read by segments wherever they stand.
+SEGMENTS: dict[str, Callable[[], Any]] = {
     "llama": lambda: t.LlamaConfig(**_SIZES),
     "llama-gqa": lambda: t.LlamaConfig(**_GQA),
     "llama3-scaling": _llama3,
     "yarn": _yarn,
     "mistral": lambda: t.MistralConfig(**_GQA, sliding_window=None),
+    "mistral-swa": lambda: t.MistralConfig(**_GQA, sliding_window=9),
+    "mixtral": lambda: t.MixtralConfig(**_GQA, num_local_experts=2),
     "qwen2": lambda: t.Qwen2Config(**_GQA),
+    "qwen2-swa": lambda: t.Qwen2Config(
+        **_GQA, use_sliding_window=True, sliding_window=9, max_window_layers=1
+    ),
     "qwen3": lambda: t.Qwen3Config(**_GQA, head_dim=16),
     "phi": lambda: t.PhiConfig(**_SIZES),
+    "phi3": lambda: t.Phi3Config(**_GQA, **_IDS),
     "gpt-neox": lambda: t.GPTNeoXConfig(**_SIZES),
-    "cohere": lambda: t.CohereConfig(**_GQA),
+    "olmo": lambda: t.OlmoConfig(**_GQA, **_IDS),
+    "olmo2": lambda: t.Olmo2Config(**_GQA, **_IDS),
+    "smollm3": lambda: t.SmolLM3Config(**_GQA, **_IDS, no_rope_layers=[1, 0, 1]),
+    "starcoder2": lambda: t.Starcoder2Config(**_GQA, **_IDS),
+    "stablelm": lambda: t.StableLmConfig(**_GQA, **_IDS),
+    "granite": lambda: t.GraniteConfig(**_GQA),
+    "cohere": lambda: t.CohereConfig(**_GQA, **_IDS),
+    "cohere2": lambda: t.Cohere2Config(**_GQA, **_MIXED, **_IDS),
+    "glm": lambda: t.GlmConfig(**_GQA, **_IDS, head_dim=8, partial_rotary_factor=0.5),
+    "gemma": lambda: t.GemmaConfig(**_GQA, head_dim=16),
+    "gemma2": lambda: t.Gemma2Config(
+        **_GQA, head_dim=16, sliding_window=9, attn_logit_softcapping=5.0, query_pre_attn_scalar=16
+    ),
+    "gemma3": lambda: t.Gemma3TextConfig(**_GQA, **_MIXED, head_dim=16, query_pre_attn_scalar=16),
+    "gpt-oss": _gpt_oss,
 }
+
+# Read by segments in their own place only: learned positions.
+FIXED: dict[str, Callable[[], Any]] = {
+    "gpt2": lambda: t.GPT2Config(**_OLD, **_IDS),
+    "opt": lambda: t.OPTConfig(
+        hidden_size=64,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        ffn_dim=96,
+        vocab_size=320,
+        max_position_embeddings=2048,
+        word_embed_proj_dim=64,
+        **_IDS,
+    ),
+}
+
+# With attention code of their own: a dense cache.
+DENSE: dict[str, Callable[[], Any]] = {
+    "gptj": lambda: t.GPTJConfig(**_OLD, **_IDS, rotary_dim=8),
+    "falcon": lambda: t.FalconConfig(**_FALCON, **_IDS, alibi=False, new_decoder_architecture=False),
+    "falcon-new": lambda: t.FalconConfig(**_FALCON, **_IDS, num_kv_heads=2, new_decoder_architecture=True),
+    "falcon-alibi": lambda: t.FalconConfig(
+        **_FALCON, **_IDS, alibi=True, multi_query=False, new_decoder_architecture=False
+    ),
+    "mpt": lambda: t.MptConfig(d_model=64, n_layers=3, n_heads=4, vocab_size=320, max_seq_len=2048),
+    "bloom": lambda: t.BloomConfig(hidden_size=64, n_layer=3, n_head=4, vocab_size=320, **_IDS),
+}
+
+FAMILIES: dict[str, Callable[[], Any]] = SEGMENTS | FIXED | DENSE
 
 
 def tiny_network(family: str = "llama-gqa", seed: int = 0) -> Any:
@@ -71,7 +142,7 @@ def tiny_network(family: str = "llama-gqa", seed: int = 0) -> Any:
     network = t.AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for name, parameter in network.named_parameters():
-            if parameter.dim() == 2 and "embed" not in name:
+            if parameter.dim() == 2 and not any(word in name for word in ("emb", "wte", "wpe")):
                 parameter.mul_(4.0)
     network.generation_config.eos_token_id = 1
     return network
