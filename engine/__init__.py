@@ -8,33 +8,28 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ModelError, PromptError, StoreError, StudioError
+from engine.errors import ModelError, PromptError, SettingsError, StoreError, StudioError
 
 if TYPE_CHECKING:
     from engine.engine import EncodeReport, Engine
-    from engine.generate import (
-        Answer,
-        Compared,
-        Comparison,
-        Delta,
-        Event,
-        Finished,
-        FirstToken,
-        RunSettings,
-        Working,
-    )
-    from engine.model import Model, Probe
+    from engine.events import Answer, Compared, Comparison, Delta, Event, Finished, FirstToken, Working
+    from engine.fidelity import Fidelity
+    from engine.model import Model
     from engine.overview import Layout, ModuleLayout, Plan
+    from engine.probe import Probe
+    from engine.settings import RunSettings
     from engine.store import Store, StoreStats
 
 _HOMES = {
     "engine.engine": ("EncodeReport", "Engine"),
-    "engine.generate": (
-        *("Answer", "Compared", "Comparison", "Delta", "Event", "Finished", "FirstToken"),
-        *("RunSettings", "Working"),
+    "engine.events": (
+        *("Answer", "Compared", "Comparison", "Delta", "Event", "Finished", "FirstToken", "Working"),
     ),
-    "engine.model": ("Model", "Probe"),
+    "engine.fidelity": ("Fidelity",),
+    "engine.model": ("Model",),
     "engine.overview": ("Layout", "ModuleLayout", "Plan"),
+    "engine.probe": ("Probe",),
+    "engine.settings": ("RunSettings",),
     "engine.store": ("Store", "StoreStats"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -47,6 +42,7 @@ __all__ = [
     "EncodeReport",
     "Engine",
     "Event",
+    "Fidelity",
     "Finished",
     "FirstToken",
     "Layout",
@@ -57,6 +53,7 @@ __all__ = [
     "Probe",
     "PromptError",
     "RunSettings",
+    "SettingsError",
     "Store",
     "StoreError",
     "StoreStats",

@@ -8,34 +8,30 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from engine.chat import ChatError
-from engine.errors import PromptError
-from engine.generate import (
-    SIDES,
-    Answer,
-    Compared,
-    Event,
-    Prefill,
-    RunSettings,
-    Side,
-    Stopwatch,
-    compare,
-    respond,
-)
+from engine.errors import PromptError, SettingsError
+from engine.events import SIDES, Answer, Compared, Event, Side, Working
+from engine.fidelity import Fidelity, FidelityMeter
+from engine.generate import Prefill, compare, respond
 from engine.layout import SchemaLayout, Scope, lay_out
-from engine.model import Model, load
+from engine.loading import load
+from engine.model import Model
 from engine.overview import Layout, Plan, layout_overview, plan_overview
-from engine.plan import PromptPlan, make_plan
+from engine.plan import Placing, PromptPlan, make_plan
 from engine.pml import Diagnostic, Parsed, Prompt, Schema, bind, make, parse_prompt, parse_schema
+from engine.repair import chosen, rows, with_hidden
 from engine.residency import Residency
 from engine.segment import Placement
+from engine.settings import Repair, RunSettings
+from engine.sight import Seen, Sights
+from engine.stopwatch import Stopwatch
 from engine.store import Store
-from engine.supply import Supplied, Supply
+from engine.supply import Supplied, Supply, wanted
 
 MEMORY_BUDGET = 4 << 30  # bytes of segments held in memory
 _LAYOUTS_HELD = 16
@@ -135,21 +131,46 @@ class Engine:
     def _answer(
         self, schema: Schema, prompt: Prompt, settings: RunSettings, side: Side, clock: Stopwatch
     ) -> Generator[Event, None, Answer]:
-        """The main path: plan, segments, prefill, first token, decode."""
-        layout, plan = self._plan(schema, prompt)
+        """The main path: plan, segments, repair, prefill, first token, decode."""
+        layout, plan = self._plan(schema, prompt, settings.placement)
+        uses = self._sights(layout, settings.scope, plan.placement).of_plan(plan) if side == "cached" else ()
         clock.lap("plan")
         if side == "uncached":
-            whole = Prefill((), plan.token_ids, range(plan.total_tokens), plan.total_tokens)
+            whole = Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
             return (yield from respond(self.model, whole, settings, side, clock))
-        supplied = yield from self.supply.segments(layout, plan.runs, settings.scope, clock)
+        supplied = yield from self.supply.segments(wanted(uses), schema.name, settings.scope, clock)
         try:
-            placements = _place(plan, supplied)
-            new = Prefill(placements, plan.new_tokens, plan.new_positions, plan.total_tokens)
+            new = self._repaired(plan, uses, supplied.place(uses), settings, clock)
             return (
                 yield from respond(self.model, new, settings, side, clock, supplied.uses, supplied.warnings)
             )
         finally:
             self.store.record(supplied.hits, supplied.misses)
+
+    def _repaired(
+        self,
+        plan: PromptPlan,
+        uses: Sequence[Seen | None],
+        placements: list[Placement],
+        settings: RunSettings,
+        clock: Stopwatch,
+    ) -> Prefill:
+        """What is computed and what is read, with the cached tokens that are repaired among the computed."""
+        repair = Repair.parse(settings.repair)
+        if repair.kind == "none":
+            return Prefill(placements, plan.new_tokens, plan.new_positions, plan.token_ids, plan.end)
+        clock.restart()
+        again = chosen(repair, self.model, plan, uses, placements)
+        prefill = Prefill(with_hidden(placements, again), *rows(plan, again), plan.token_ids, plan.end)
+        clock.lap("repair")
+        return prefill
+
+    def _sights(self, layout: SchemaLayout, scope: Scope, placement: Placing) -> Sights:
+        return Sights(layout, self.supply.identity, scope, spread=placement == "schema")
+
+    def placement(self, wanted_placement: Placing = "compact") -> Placing:
+        """Returns how prompts are laid out: as wanted, but by the schema where a model cannot relocate."""
+        return wanted_placement if self.model.relocatable else "schema"
 
     def run(
         self,
@@ -180,7 +201,7 @@ class Engine:
         sides = (order or SIDES) if mode == "both" else (mode,)
         answers: dict[Side, Answer] = {}
         with self._computing:
-            self._plan(schema, prompt)  # lays the schema out, which belongs to neither side's time
+            self._plan(schema, prompt, settings.placement)  # lays the schema out: neither side's time
             for side in sides:
                 clock = Stopwatch()
                 clock.parts["parse"] = parse_ms
@@ -204,14 +225,22 @@ class Engine:
 
         Raises:
             PromptError: a module does not fit the context window, or the chat template refuses the roles.
+            SettingsError: under the scope `scaffold` nothing can be encoded without a prompt.
         """
+        if scope == "scaffold":
+            raise SettingsError(
+                "scope 'scaffold' encodes modules in sight of a whole prompt, so there is nothing to encode "
+                "before there is one. Encode with the scope anchored or isolated; scaffolds that the schema "
+                "declares are included."
+            )
         faults = [d for d in self.check(schema) if d.severity == "error"]
         if faults:
             raise PromptError(tuple(faults))
         with self._computing:
             started = time.perf_counter()
             layout = self._lay_out(schema)
-            steps = self.supply.segments(layout, [r for r in layout.runs if r.cacheable], scope, Stopwatch())
+            recipes = self._sights(layout, scope, self.placement()).of_schema(self.model.context_length)
+            steps = self.supply.segments(recipes, schema.name, scope, Stopwatch())
             while True:
                 try:
                     step = next(steps)
@@ -231,23 +260,51 @@ class Engine:
             tuple(supplied.warnings),
         )
 
-    def check(self, schema: Schema, prompt: Prompt | None = None) -> tuple[Diagnostic, ...]:
+    def fidelity(
+        self, schema: Schema, prompt: Prompt, settings: RunSettings | None = None
+    ) -> Generator[Working, None, Fidelity]:
+        """Measures what reuse does to the answer of a prompt, module by module, and what would mend it.
+
+        Args:
+            schema: a tree without errors.
+            prompt: likewise.
+            settings: scope, repair and placement to measure; `max_new_tokens` bounds the answer that is read.
+
+        Yields:
+            Working, before each step. Closing the generator stops it.
+
+        Returns:
+            The result.
+
+        Raises:
+            PromptError: the prompt does not fit the schema, its parameters, or the context window.
+        """
+        given = settings or RunSettings(max_new_tokens=32)
+        with self._computing:
+            layout, plan = self._plan(schema, prompt, given.placement)
+            return (yield from FidelityMeter(self.model, self.supply, layout, plan, given).measure())
+
+    def check(
+        self, schema: Schema, prompt: Prompt | None = None, *, placement: Placing = "compact"
+    ) -> tuple[Diagnostic, ...]:
         """Returns the faults of a document that only a tokenizer can see.
 
         Args:
             schema: a tree without errors.
             prompt: None to check the schema; else the prompt is checked, binding included.
+            placement: of the prompt.
         """
         if prompt is None:
             try:
-                return (*self._oversized(self._lay_out(schema)), *self._stand_ins(schema))
+                layout = self._lay_out(schema)
+                return (*self._oversized(layout), *self._useless(layout), *self._stand_ins(schema))
             except ChatError as error:
                 return (make("E505", str(error), schema.span, schema.lines),)
         bound = bind(schema, prompt)
         if not bound.ok:
             return bound.diagnostics
         try:
-            self._plan(schema, prompt)
+            self._plan(schema, prompt, placement)
         except PromptError as error:
             return bound.diagnostics + error.diagnostics
         return bound.diagnostics
@@ -259,9 +316,11 @@ class Engine:
             ChatError: the model's chat template refuses the schema's roles.
         """
         layout = self._lay_out(schema)
-        return layout_overview(
-            layout, self.supply.tiers(layout, layout.runs, scope), self.model.bytes_per_token
-        )
+        sights = self._sights(layout, scope, self.placement())
+        recipes = {run.index: sights.of_run(run) for run in layout.runs if run.cacheable}
+        tier = self.supply.tiers(recipes.values())
+        tiers = {index: tier(recipe) for index, recipe in recipes.items()}
+        return layout_overview(layout, lambda run: tiers.get(run.index, "none"), self.model.bytes_per_token)
 
     def plan(self, schema: Schema, prompt: Prompt, settings: RunSettings | None = None) -> Plan:
         """Returns what a run of this prompt would read and compute, without computing anything.
@@ -269,9 +328,12 @@ class Engine:
         Raises:
             PromptError: the prompt does not fit the schema, its parameters, or the context window.
         """
-        layout, plan = self._plan(schema, prompt)
-        scope = (settings or RunSettings()).scope
-        return plan_overview(plan, self.supply.tiers(layout, plan.runs, scope), self.model.bytes_per_token)
+        given = settings or RunSettings()
+        layout, plan = self._plan(schema, prompt, given.placement)
+        uses = self._sights(layout, given.scope, plan.placement).of_plan(plan)
+        tier = self.supply.tiers(wanted(uses))
+        tiers = [tier(use.recipe) if use is not None else "none" for use in uses]
+        return plan_overview(plan, tiers, self.model.bytes_per_token)
 
     def count_tokens(self, text: str) -> int:
         """Returns how many tokens a text has by itself."""
@@ -287,19 +349,23 @@ class Engine:
                     self._layouts.popitem(last=False)
             return held
 
-    def _plan(self, schema: Schema, prompt: Prompt) -> tuple[SchemaLayout, PromptPlan]:
+    def _plan(
+        self, schema: Schema, prompt: Prompt, placement: Placing = "compact"
+    ) -> tuple[SchemaLayout, PromptPlan]:
         bound = bind(schema, prompt)
         if not bound.ok:
             raise PromptError(bound.diagnostics)
         try:
             layout = self._lay_out(schema)
-            plan = make_plan(layout, bound, self.model.tokenize, self.model.chat, prompt)
+            model = self.model
+            plan = make_plan(layout, bound, model.tokenize, model.chat, prompt, self.placement(placement))
         except ChatError as error:
             raise PromptError((make("E505", str(error), prompt.span, prompt.lines),)) from error
         window = self.model.context_length
-        if plan.total_tokens >= window:
+        if plan.end >= window:
+            gaps = f" on {plan.end} positions of the schema" if plan.end > plan.total_tokens else ""
             message = (
-                f"the prompt has {plan.total_tokens} tokens; {self.model.name!r} reads at most {window - 1}"
+                f"the prompt has {plan.total_tokens} tokens{gaps}; {model.name!r} reads at most {window - 1}"
             )
             hint = "import fewer modules, shorten the text, or use a model with a larger context window"
             raise PromptError((make("E502", message, prompt.span, prompt.lines, hint),))
@@ -313,6 +379,14 @@ class Engine:
             message = f"{self.model.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
             hint = 'write scaffold="…", a text of the usual kind, to choose what stands there'
             yield make("W607", message, first.span, schema.lines, hint)
+
+    def _useless(self, layout: SchemaLayout) -> Iterator[Diagnostic]:
+        window, schema = self.model.context_length, layout.schema
+        for scaffold in schema.scaffolds:
+            tokens = self._sights(layout, "anchored", self.placement()).tokens_of(scaffold.modules)
+            if tokens >= window:
+                message = f"the scaffold has {tokens} tokens; {self.model.name!r} reads at most {window - 1}"
+                yield make("W606", message, scaffold.span, schema.lines, "name fewer modules")
 
     def _oversized(self, layout: SchemaLayout) -> Iterator[Diagnostic]:
         window = self.model.context_length
@@ -333,11 +407,3 @@ def _tree(parsed: Parsed[T]) -> T:
     if parsed.tree is None or not parsed.ok:
         raise PromptError(parsed.diagnostics)
     return parsed.tree
-
-
-def _place(plan: PromptPlan, supplied: Supplied) -> list[Placement]:
-    return [
-        Placement(supplied.segments[piece.run.index], piece.lo, piece.lo + piece.tokens, piece.start)
-        for piece in plan.pieces
-        if piece.cached and piece.run is not None
-    ]

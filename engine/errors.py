@@ -20,6 +20,10 @@ class StoreError(StudioError):
     """The segment store cannot be opened or written."""
 
 
+class SettingsError(StudioError):
+    """A setting of a run is out of its range, or does not fit the model."""
+
+
 class PromptError(StudioError):
     """A document has errors, so nothing can be computed from it.
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from engine.chat import ChatFormat
 from engine.pml import Module, Param, Role, Schema, Text, Union
 
-Scope = Literal["isolated", "anchored"]
-SCOPES: tuple[Scope, ...] = ("isolated", "anchored")
+Scope = Literal["isolated", "anchored", "scaffold"]
+SCOPES: tuple[Scope, ...] = ("isolated", "anchored", "scaffold")
 Mark = Literal["open", "close", "text"]
 Tokenize = Callable[[str], list[int]]
 
@@ -30,12 +30,14 @@ class Run:
         path: of the module, "" for the anonymous one.
         token_ids: with a parameter's slot filled by its stand-in tokens.
         cacheable: False for `cache="false"` and for what the end of the conversation decides.
+        start: position of the first token under the schema's own positions.
     """
 
     index: int
     path: str
     token_ids: tuple[int, ...]
     cacheable: bool
+    start: int = 0
 
     @property
     def tokens(self) -> int:
@@ -81,7 +83,7 @@ class SchemaLayout:
         total_positions: of the whole schema.
         roles: of the schema's turns, in order.
         where: place of every node, by its identity.
-        keys: of segments, by index of the run and scope, as far as they were asked for. One model's.
+        recipes: of segments that do not depend on a prompt, as far as they were asked for. One model's.
     """
 
     schema: Schema
@@ -90,7 +92,7 @@ class SchemaLayout:
     total_positions: int
     roles: tuple[str, ...]
     where: dict[tuple[int, Mark], Extent] = field(repr=False)
-    keys: dict[tuple[int, Scope], str] = field(default_factory=dict, repr=False)
+    recipes: dict[tuple[int, str, bool], Any] = field(default_factory=dict, repr=False)
 
     def extent(self, node: object, mark: Mark = "text") -> Extent | None:
         """Where a node stands; None for a node that is not of this schema."""
@@ -101,14 +103,13 @@ class SchemaLayout:
         """Tokens of the anonymous module."""
         return sum(run.tokens for run in self.runs if not run.path)
 
-    def context(self, run: Run, scope: Scope) -> tuple[Run, ...]:
+    def context(self, run: Run, scope: Literal["isolated", "anchored"]) -> tuple[Run, ...]:
         """Returns the earlier runs that `run` sees while it is encoded, in document order."""
-        ancestors = _ancestors(run.path)
-        seen = ancestors | {""} if scope == "anchored" else {run.path}
+        seen = ancestors(run.path) | {""} if scope == "anchored" else {run.path}
         return tuple(r for r in self.runs[: run.index] if r.path in seen and r.cacheable)
 
 
-def _ancestors(path: str) -> set[str]:
+def ancestors(path: str) -> set[str]:
     """The path itself and every path above it: a/b/c → {a, a/b, a/b/c}."""
     parts = path.split("/") if path else []
     return {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
@@ -216,7 +217,8 @@ class _Builder:
     def _flush(self) -> None:
         if self.pending:
             path, cacheable = self.owner
-            self.runs.append(Run(len(self.runs), path, tuple(self.pending), cacheable))
+            start = self.position - len(self.pending)
+            self.runs.append(Run(len(self.runs), path, tuple(self.pending), cacheable, start))
             self.pending = []
 
 

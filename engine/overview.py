@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from engine.layout import Run, SchemaLayout
-from engine.plan import PromptPlan
+from engine.plan import Piece, PromptPlan
 
 Tier = Literal["none", "disk", "memory"]
 _ORDER: tuple[Tier, ...] = ("none", "disk", "memory")
@@ -94,21 +94,25 @@ def layout_overview(layout: SchemaLayout, tier: Callable[[Run], Tier], bytes_per
     return Layout(tuple(modules), layout.total_positions, layout.anonymous_tokens)
 
 
-def plan_overview(plan: PromptPlan, tier: Callable[[Run], Tier], bytes_per_token: int) -> Plan:
-    """Describes a prompt; `tier` says where a run's segment is."""
+def plan_overview(plan: PromptPlan, tiers: Sequence[Tier], bytes_per_token: int) -> Plan:
+    """Describes a prompt; `tiers` says for each piece where its segment is."""
     parts = []
-    for piece in plan.pieces:
-        stored = piece.cached and piece.run is not None
+    for piece, tier in zip(plan.pieces, tiers, strict=True):
         parts.append(
             {
                 "kind": piece.kind,
                 "path": piece.path,
                 "start": piece.start,
                 "tokens": piece.tokens,
-                "cached": tier(piece.run) if stored and piece.run is not None else "none",
-                "bytes": piece.tokens * bytes_per_token if stored else 0,
-                "label": piece.path
-                or {"anonymous": "anonymous text", "text": "new text"}.get(piece.kind, ""),
+                "cached": tier,
+                "bytes": piece.tokens * bytes_per_token if piece.cached else 0,
+                "label": piece.path or _label(piece),
             }
         )
     return Plan(tuple(parts), plan.total_tokens, plan.cached_tokens)
+
+
+def _label(piece: Piece) -> str:
+    if piece.turn:
+        return "earlier turn"
+    return {"anonymous": "anonymous text", "text": "new text"}.get(piece.kind, "")

@@ -1,7 +1,9 @@
 """Bound prompt + layout → which tokens come from segments, which are computed, and at what positions.
 
 Compact placement: what a prompt leaves out takes no positions, so the positions of a prompt are 0..n-1
-without a gap, and the cached and the uncached side read the very same tokens at the same positions.
+without a gap. Schema placement: text of the schema stands at the schema's own positions (paper, section
+3.3), with gaps where a prompt leaves something out. Either way the cached and the uncached side read the very
+same tokens at the same positions.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from engine.pml import (
 from engine.pml.conversation import part_text
 
 Kind = Literal["anonymous", "module", "argument", "text"]
+Placing = Literal["compact", "schema"]
+PLACEMENTS: tuple[Placing, ...] = ("compact", "schema")
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,7 @@ class Piece:
         token_ids: the tokens.
         run: the schema's run that they belong to, where they may be read from its segment.
         lo: their place in that run.
+        turn: an earlier turn of the conversation, whose segment is kept as well.
     """
 
     kind: Kind
@@ -49,6 +54,7 @@ class Piece:
     token_ids: tuple[int, ...]
     run: Run | None = None
     lo: int = 0
+    turn: bool = False
 
     @property
     def tokens(self) -> int:
@@ -58,19 +64,38 @@ class Piece:
     @property
     def cached(self) -> bool:
         """Whether it is read from a segment."""
-        return self.run is not None and self.run.cacheable
+        return self.turn or (self.run is not None and self.run.cacheable)
 
 
 @dataclass(frozen=True)
 class PromptPlan:
-    """Every token of a prompt in order, cut into pieces. Positions run from 0 without a gap."""
+    """Every token of a prompt in order, cut into pieces.
+
+    Attributes:
+        pieces: by ascending position; in compact placement without a gap.
+        imports: paths of the imported modules.
+        placement: how positions were given.
+    """
 
     pieces: tuple[Piece, ...]
+    imports: frozenset[str] = frozenset()
+    placement: Placing = "compact"
 
     @property
     def token_ids(self) -> list[int]:
         """All tokens of the prompt."""
         return [token for piece in self.pieces for token in piece.token_ids]
+
+    @property
+    def positions(self) -> list[int]:
+        """Their positions, ascending."""
+        return [piece.start + i for piece in self.pieces for i in range(piece.tokens)]
+
+    @property
+    def end(self) -> int:
+        """The position behind the last token."""
+        last = self.pieces[-1]
+        return last.start + last.tokens
 
     @property
     def new_tokens(self) -> list[int]:
@@ -81,12 +106,6 @@ class PromptPlan:
     def new_positions(self) -> list[int]:
         """Their positions, ascending."""
         return [p.start + i for p in self.pieces if not p.cached for i in range(p.tokens)]
-
-    @property
-    def runs(self) -> tuple[Run, ...]:
-        """The runs whose segments are read, each once, in document order."""
-        found = {p.run.index: p.run for p in self.pieces if p.cached and p.run is not None}
-        return tuple(found[index] for index in sorted(found))
 
     @property
     def total_tokens(self) -> int:
@@ -100,7 +119,12 @@ class PromptPlan:
 
 
 def make_plan(
-    layout: SchemaLayout, bound: Bound, tokenize: Tokenize, chat: ChatFormat, prompt: Prompt
+    layout: SchemaLayout,
+    bound: Bound,
+    tokenize: Tokenize,
+    chat: ChatFormat,
+    prompt: Prompt,
+    placement: Placing = "compact",
 ) -> PromptPlan:
     """Lays a bound prompt out along the positions.
 
@@ -110,23 +134,31 @@ def make_plan(
         tokenize: text → token ids.
         chat: what stands around turns.
         prompt: what was bound, for the places of diagnostics.
+        placement: of the pieces.
 
     Raises:
         PromptError: an argument is longer than its parameter, the chat template treats the schema's turns
-            otherwise once the prompt's follow, or the prompt has no tokens.
+            otherwise once the prompt's follow, the prompt has no tokens, or schema placement has no room for
+            the order of its imports or for its text.
         ChatError: the chat template refuses the sequence of roles.
     """
-    return _Planner(layout, tokenize, chat, prompt).plan(bound)
+    return _Planner(layout, tokenize, chat, prompt, placement).plan(bound)
 
 
 class _Planner:
-    def __init__(self, layout: SchemaLayout, tokenize: Tokenize, chat: ChatFormat, prompt: Prompt) -> None:
+    def __init__(
+        self, layout: SchemaLayout, tokenize: Tokenize, chat: ChatFormat, prompt: Prompt, placement: Placing
+    ) -> None:
         self.layout, self.tokenize, self.chat = layout, tokenize, chat
-        self.prompt = prompt
+        self.prompt, self.placement = prompt, placement
         self.pieces: list[Piece] = []
         self.faults: list[Diagnostic] = []
         self.position = 0
+        self.reached = 0  # behind the last text of the schema
+        self.crowded = False
         self.cuts: dict[int, tuple[int, int]] = {}
+        self.new_turn = False  # whether what comes next begins one
+        self.turn = False  # whether new text belongs to an earlier turn of the conversation
 
     def plan(self, bound: Bound) -> PromptPlan:
         roles = [part.role for part in bound.parts if isinstance(part, RoleOpen)]
@@ -145,11 +177,17 @@ class _Planner:
         opened = -1
         self._lead_in()
         self.cuts = _cuts(bound.parts, turns.trims) if turns else {}
+        last_turn = max(
+            (i for i, p in enumerate(bound.parts) if isinstance(p, RoleOpen) and p.new), default=0
+        )
+        tail = _tail(bound.parts)
         for place, part in enumerate(bound.parts):
+            self.turn = tail <= place < last_turn
             if place in self.cuts:
                 self._trimmed(part, *self.cuts[place])
             elif isinstance(part, RoleOpen):
                 opened += 1
+                self.new_turn = part.new
                 text = turns.opens[opened] if turns else ""
                 self._mark(part, "open", text)
             elif isinstance(part, RoleClose):
@@ -160,12 +198,13 @@ class _Planner:
                 self._argument(part)
             else:
                 self._new("text", "", self.tokenize(part.text))
+        self.turn = False
         if turns is not None:
             self._new("text", "", self.chat.token_ids(turns.generation))
         self._recompute_last()
         if self.faults:
             raise PromptError(tuple(self.faults))
-        return PromptPlan(tuple(self.pieces))
+        return PromptPlan(tuple(self.pieces), frozenset(bound.imports), self.placement)
 
     def _begins_with_bos(self) -> bool:
         first = self.layout.runs[:1]
@@ -182,6 +221,8 @@ class _Planner:
         if run is not None and extent is not None and run.cacheable:
             self._cached_slice(run, extent.lo, extent.hi)
         else:
+            if run is not None and extent is not None and self.placement == "schema":
+                self.position = max(self.position, run.start + extent.lo)
             self._new("text" if part.new else "anonymous", "", self.chat.token_ids(text))
 
     def _schema_text(self, part: SchemaText) -> None:
@@ -201,7 +242,11 @@ class _Planner:
                 part.span,
                 f"shorten it to {length} tokens, or raise the parameter's len to {len(ids)}",
             )
+        slot = self.layout.extent(part.param)
+        if slot is not None:
+            self._reach(self.layout.runs[slot.run].start + slot.lo)
         self._new("argument", f"{part.module}:{name}", ids)
+        self.reached = max(self.reached, self.position)
 
     def _trimmed(self, part: Part, left: int, right: int) -> None:
         """A text of which the chat template strips white space at the border of a turn.
@@ -217,12 +262,13 @@ class _Planner:
             self._new("text", "", self.tokenize(kept))
         elif isinstance(part, SchemaText) and (extent := self.layout.extent(part.node)) is not None:
             run, wanted = self.layout.runs[extent.run], self.tokenize(kept)
+            self._reach(run.start + extent.lo)
             whole = list(run.token_ids[extent.lo : extent.hi])
             ends = self.tokenize(text[left:]) if left else whole
             tail = _common([*reversed(ends)], [*reversed(whole)])
             start, stop = len(ends) - tail, _common(wanted, ends)
             kind: Kind = "module" if run.path else "anonymous"
-            if stop <= start:
+            if stop <= start or (self.placement == "schema" and start > extent.hi - tail - extent.lo):
                 self._new(kind, run.path, wanted)
                 return
             self._new(kind, run.path, wanted[:start])
@@ -230,24 +276,59 @@ class _Planner:
             self._cached_slice(run, lo, lo + stop - start)
             self._new(kind, run.path, wanted[stop:])
 
+    def _reach(self, position: int) -> None:
+        """In schema placement goes on to a position of the schema, if it is not passed yet."""
+        if self.placement == "compact":
+            return
+        if position < self.position and not self.crowded:
+            self.crowded = True
+            if position < self.reached:
+                self._fault(
+                    "E506",
+                    "the imports stand in another order than the schema's, which schema placement keeps",
+                    None,
+                    "import in the order of the schema, or use compact placement",
+                )
+            else:
+                text, room = self.position - self.reached, position - self.reached
+                self._fault(
+                    "E507",
+                    f"text of {text} tokens stands where the schema leaves room for {room}",
+                    None,
+                    "write it at the end of the prompt, or use compact placement",
+                )
+        self.position = max(self.position, position)
+
     def _cached_slice(self, run: Run, lo: int, hi: int) -> None:
+        self._reach(run.start + lo)
         last = self.pieces[-1] if self.pieces else None
         ids = run.token_ids[lo:hi]
-        if last is not None and last.run is run and last.lo + last.tokens == lo:
+        together = last is not None and last.run is run and last.lo + last.tokens == lo
+        if last is not None and together and last.start + last.tokens == self.position:
             self.pieces[-1] = Piece(last.kind, last.path, last.start, last.token_ids + ids, run, last.lo)
         else:
             kind: Kind = "module" if run.path else "anonymous"
             self.pieces.append(Piece(kind, run.path, self.position, ids, run, lo))
         self.position += len(ids)
+        self.reached = self.position
 
     def _new(self, kind: Kind, path: str, ids: list[int]) -> None:
         if not ids:
             return
         last = self.pieces[-1] if self.pieces else None
-        if last is not None and last.run is None and (last.kind, last.path) == (kind, path):
-            self.pieces[-1] = Piece(kind, path, last.start, (*last.token_ids, *ids))
+        turn = self.turn and kind == "text"
+        same = last is not None and last.run is None and (last.kind, last.path) == (kind, path)
+        if (
+            last is not None
+            and same
+            and last.turn == turn
+            and not self.new_turn
+            and last.start + last.tokens == self.position
+        ):
+            self.pieces[-1] = Piece(kind, path, last.start, (*last.token_ids, *ids), turn=turn)
         else:
-            self.pieces.append(Piece(kind, path, self.position, tuple(ids)))
+            self.pieces.append(Piece(kind, path, self.position, tuple(ids), turn=turn))
+        self.new_turn = False
         self.position += len(ids)
 
     def _recompute_last(self) -> None:
@@ -267,6 +348,19 @@ class _Planner:
 
     def _fault(self, code: str, message: str, span: Span | None, hint: str) -> None:
         self.faults.append(make(code, message, span or self.prompt.span, self.prompt.lines, hint))
+
+
+def _tail(parts: tuple[Part, ...]) -> int:
+    """Where what the prompt adds at its end begins."""
+    place = len(parts)
+    while place and (isinstance(parts[place - 1], NewText) or getattr(parts[place - 1], "new", False)):
+        place -= 1
+    if place and isinstance(parts[place - 1], RoleClose):  # text that joins the schema's last turn
+        inner = place - 1
+        while inner and isinstance(parts[inner - 1], NewText):
+            inner -= 1
+        return inner
+    return place
 
 
 def _cuts(parts: tuple[Part, ...], trims: tuple[tuple[bool, bool], ...]) -> dict[int, tuple[int, int]]:

@@ -78,6 +78,8 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
         "The chat template writes turns of the schema otherwise before those of the prompt.",
     ),
     "E505": ("error", "The chat template refuses this sequence of roles."),
+    "E506": ("error", "Schema placement keeps the schema's order, and the imports have another."),
+    "E507": ("error", "Schema placement has less room between two modules than the text there needs."),
     "W600": ("info", "There is more advice than is shown."),
     "W601": ("warning", "A union has one member only."),
     "W602": ("warning", "A union has no member."),

@@ -9,9 +9,11 @@ import torch
 
 from engine.engine import Engine
 from engine.errors import ModelError, PromptError
-from engine.generate import Compared, Delta, Finished, FirstToken, RunSettings, TextStream
-from engine.model import load
+from engine.events import Compared, Delta, Finished, FirstToken
+from engine.loading import load
 from engine.pml import parse_prompt, parse_schema
+from engine.sampling import TextStream
+from engine.settings import RunSettings
 from engine.store import Store
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 
@@ -298,15 +300,3 @@ def test_folders_that_hold_no_usable_model(tmp_path: Path) -> None:
     weights.rename(folder / "pytorch_model.bin")
     with pytest.raises(ModelError, match="can run code"):
         load(str(folder))
-
-
-def test_models_that_segments_do_not_fit_are_refused(tmp_path: Path) -> None:
-    import transformers as t
-
-    from engine.random_models import byte_tokenizer
-
-    config = t.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=300, n_positions=64)
-    t.GPT2LMHeadModel(config).save_pretrained(tmp_path)
-    byte_tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(ModelError, match="no rotary embedding"):
-        load(str(tmp_path))

@@ -1,0 +1,130 @@
+"""What a run reports while it goes on, and the answer with its figures at the end. No computing here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Side = Literal["cached", "uncached"]
+SIDES: tuple[Side, ...] = ("cached", "uncached")
+Ending = Literal["eos", "length", "stop"]
+
+
+@dataclass(frozen=True)
+class SegmentUse:
+    """A segment that an answer read.
+
+    Attributes:
+        path: of the module, "" for the anonymous one.
+        tokens: of the whole segment.
+        tier: where it was found, or "none".
+        outcome: "hit", or "miss" where it had to be computed.
+    """
+
+    path: str
+    tokens: int
+    tier: Literal["memory", "disk", "none"]
+    outcome: Literal["hit", "miss"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One side's answer with its figures.
+
+    Attributes:
+        ttft_ms: from the prompt's text to the first token id, in milliseconds.
+        tpot_ms: mean time of each further token, in milliseconds.
+        timeline_ms: the parts of ttft_ms, in order.
+        tokens: prompt, from_cache, computed, generated.
+        stopped: what ended it: "eos", "length", or "stop" for a stop string.
+        first_logits: [vocabulary] fp32, of the first token; not part of the JSON.
+    """
+
+    text: str
+    token_ids: tuple[int, ...]
+    ttft_ms: float
+    tpot_ms: float
+    timeline_ms: dict[str, float]
+    tokens: dict[str, int]
+    segments: tuple[SegmentUse, ...]
+    stopped: Ending
+    warnings: tuple[str, ...] = ()
+    first_logits: Tensor | None = field(default=None, repr=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object that `pml run --json` prints for a side."""
+        names = [f for f in self.__dataclass_fields__ if f not in ("first_logits", "segments")]
+        values = {name: getattr(self, name) for name in names}
+        values["token_ids"] = list(self.token_ids)
+        values["warnings"] = list(self.warnings)
+        return {**values, "segments": [asdict(use) for use in self.segments]}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The cached answer beside the uncached one.
+
+    Attributes:
+        ttft_speedup: uncached ÷ cached time to first token.
+        first_token_agrees: both sides found the same token likeliest.
+        kl_first_token: of the cached distribution from the uncached one, in nats, at temperature 1.
+        same_text: the whole answers are equal.
+    """
+
+    ttft_speedup: float
+    first_token_agrees: bool
+    kl_first_token: float
+    same_text: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Working:
+    """Something that takes a while, before the first token."""
+
+    side: Side
+    what: str
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class FirstToken:
+    """The first token is known."""
+
+    side: Side
+    ttft_ms: float
+    timeline_ms: dict[str, float]
+    tokens: dict[str, int]
+
+
+@dataclass(frozen=True)
+class Delta:
+    """More text of an answer."""
+
+    side: Side
+    text: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """One side is done."""
+
+    side: Side
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Both sides are done. Always the last event."""
+
+    comparison: Comparison
+
+
+Event = Working | FirstToken | Delta | Finished | Compared

@@ -1,0 +1,28 @@
+"""Times of the parts of a run."""
+
+from __future__ import annotations
+
+import time
+
+
+class Stopwatch:
+    """Adds up named parts of a duration, in milliseconds."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, float] = {}
+        self._started = time.perf_counter()
+
+    def restart(self) -> None:
+        """Leaves out the time since the last lap."""
+        self._started = time.perf_counter()
+
+    def lap(self, part: str) -> None:
+        """Counts the time since the last lap for this part."""
+        now = time.perf_counter()
+        self.parts[part] = self.parts.get(part, 0.0) + (now - self._started) * 1000
+        self._started = now
+
+    @property
+    def total(self) -> float:
+        """Milliseconds of all parts."""
+        return sum(self.parts.values())

@@ -1,0 +1,83 @@
+"""One prompt on the engine's own path, step by step, for tests that look between the steps."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from engine.engine import Engine
+from engine.model import Model
+from engine.pml import parse_prompt, parse_schema
+from engine.repair import chosen, rows, with_hidden
+from engine.settings import Repair
+from engine.stopwatch import Stopwatch
+from engine.supply import wanted
+from tests.engine.tiny import tiny_model
+
+
+def schema_of(source: str) -> Any:
+    """The tree of a schema without errors."""
+    parsed = parse_schema(source)
+    assert parsed.ok, parsed.diagnostics
+    return parsed.tree
+
+
+def prompt_of(source: str) -> Any:
+    """The tree of a prompt without errors."""
+    parsed = parse_prompt(source)
+    assert parsed.ok, parsed.diagnostics
+    return parsed.tree
+
+
+def run_out(steps: Any) -> Any:
+    """The value that a generator returns."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
+
+
+class Case:
+    """The product's own path for one prompt, up to the placements of its segments."""
+
+    def __init__(
+        self, engine: Engine, schema: Any, prompt: Any, scope: Any = "anchored", placement: Any = "compact"
+    ) -> None:
+        self.engine, self.model = engine, engine.model
+        self.layout, self.plan = engine._plan(schema, prompt, placement)
+        self.sights = engine._sights(self.layout, scope, self.plan.placement)
+        self.uses = self.sights.of_plan(self.plan)
+        steps = engine.supply.segments(wanted(self.uses), schema.name, scope, Stopwatch())
+        self.supplied = run_out(steps)
+        self.placements = self.supplied.place(self.uses)
+
+    def again(self, repair: str) -> frozenset[int]:
+        """Positions of the cached tokens that a repair computes again."""
+        return chosen(Repair.parse(repair), self.model, self.plan, self.uses, self.placements)
+
+    def logits(self, repair: str = "none") -> torch.Tensor:
+        """Logits of all tokens that are computed."""
+        again = self.again(repair)
+        tokens, positions = rows(self.plan, again)
+        kv = self.model.key_values(with_hidden(self.placements, again), len(tokens))
+        return self.model.forward(tokens, positions, kv, keep=len(tokens))
+
+    def full(self) -> torch.Tensor:
+        """Logits of all tokens in one pass without segments."""
+        plan = self.plan
+        kv = self.model.key_values((), plan.total_tokens)
+        return self.model.forward(plan.token_ids, plan.positions, kv, keep=plan.total_tokens)
+
+
+@cache
+def model_of(family: str, chat: bool = True) -> Model:
+    """A tiny model, built once for all tests."""
+    return tiny_model(family, chat=chat)
+
+
+def apart(one: torch.Tensor, other: torch.Tensor) -> float:
+    """The greatest difference."""
+    return (one - other).abs().max().item()

@@ -1,0 +1,123 @@
+"""What reuse did to an answer, measured: exact where it is known, and true to its own words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.engine import Engine
+from engine.events import Compared, Working
+from engine.settings import RunSettings
+from engine.store import Store
+from tests.engine.cases import model_of, prompt_of, run_out, schema_of
+
+SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
+<module name="a">alpha and more of it</module>
+<module name="b">beta is about alpha</module><module name="c">gamma</module></user>
+<assistant>Done.</assistant>{scaffold}</schema>"""
+PROMPT = "<prompt><a/><b/><c/><user>Which letters are there?</user></prompt>"
+SETTINGS = RunSettings(max_new_tokens=8)
+
+
+@pytest.fixture
+def engine(tmp_path: Path):
+    opened = Engine(model_of("llama-gqa"), Store.open(tmp_path))
+    yield opened
+    opened.close()
+
+
+def measured(engine: Engine, settings: RunSettings = SETTINGS, scaffold: str = "", prompt: str = PROMPT):
+    schema = schema_of(SCHEMA.format(scaffold=scaffold))
+    return run_out(engine.fidelity(schema, prompt_of(prompt), settings))
+
+
+def test_it_agrees_with_what_a_run_compares(engine: Engine) -> None:
+    found = measured(engine)
+    schema = schema_of(SCHEMA.format(scaffold=""))
+    events = list(engine.run(schema, prompt_of(PROMPT), SETTINGS))
+    (compared,) = (e.comparison for e in events if isinstance(e, Compared))
+    assert found.kl_first_token == pytest.approx(compared.kl_first_token, rel=1e-3, abs=1e-6)
+    assert found.first_token_agrees == compared.first_token_agrees
+    assert 0 <= found.answer_agreement <= 1
+
+
+def test_every_module_is_measured_and_the_first_one_is_exact(engine: Engine) -> None:
+    found = measured(engine)
+    by_path = {module.path: module for module in found.modules}
+    assert list(by_path) == ["", "a", "b", "c"]
+    assert by_path["a"].key_deviation < 1e-5
+    assert abs(by_path["a"].harm) < 1e-5
+    assert by_path["b"].key_deviation > 1e-3
+    assert all(module.dependence > 0 for module in found.modules)
+
+
+def test_the_harm_of_the_only_deviating_module_is_the_whole_difference(engine: Engine) -> None:
+    """With a scaffold of the rest, and with nothing after the module, the rest is exact."""
+    schema = schema_of(
+        '<schema name="s">All. <module name="a">alpha</module><module name="b">beta</module></schema>'
+    )
+    found = run_out(engine.fidelity(schema, prompt_of("<prompt><a/><b/> so what?</prompt>"), SETTINGS))
+    harm = {module.path: module.harm for module in found.modules}
+    assert found.kl_answer > 1e-4
+    assert harm["b"] == pytest.approx(found.kl_answer, rel=1e-3)
+    assert abs(harm["a"]) < 1e-6
+
+
+def test_remedies_are_tried_and_do_what_they_say(engine: Engine) -> None:
+    found = measured(engine)
+    assert found.remedies
+    left = [remedy.kl_answer for remedy in found.remedies]
+    assert left == sorted(left)
+    everything = next(r for r in found.remedies if set(r.scaffold) == {"a", "b", "c"})
+    assert everything.computed == 0
+    for remedy in found.remedies:
+        if remedy.scaffold:
+            declared = f'<scaffold modules="{" ".join(remedy.scaffold)}"/>'
+            used = measured(engine, scaffold=declared)
+        else:
+            used = measured(engine, RunSettings(max_new_tokens=8, repair=remedy.repair))
+        assert used.kl_answer == pytest.approx(remedy.kl_answer, rel=1e-3, abs=1e-6), remedy.what
+        assert used.answer_agreement == remedy.answer_agreement
+    assert "suffers most from reuse" in found.advice
+
+
+def test_trying_stores_nothing(engine: Engine) -> None:
+    engine.encode(schema_of(SCHEMA.format(scaffold="")))
+    before = engine.store.stats().segments
+    assert measured(engine).remedies
+    assert engine.store.stats().segments == before
+
+
+def test_where_there_is_nothing_to_mend_it_says_so(engine: Engine) -> None:
+    for settings in (
+        RunSettings(max_new_tokens=8, scope="scaffold"),
+        RunSettings(max_new_tokens=8, repair="link:99"),
+    ):
+        found = measured(engine, settings)
+        assert found.kl_answer < 1e-6
+        assert found.remedies == ()
+        assert "nothing to mend" in found.advice
+    whole = measured(engine, RunSettings(max_new_tokens=8, scope="scaffold"))
+    assert max(module.key_deviation for module in whole.modules) < 1e-5
+
+
+@pytest.mark.parametrize("family", ["gpt2", "falcon", "mpt", "gemma3", "gpt-oss"])
+def test_it_measures_every_kind_of_model(family: str, tmp_path: Path) -> None:
+    engine = Engine(model_of(family), Store.open(tmp_path))
+    found = measured(engine)
+    assert len(found.modules) == 4
+    assert all(torch.isfinite(torch.tensor(module.harm)) for module in found.modules)
+    if family in ("falcon", "mpt"):
+        assert not any(remedy.repair.startswith("query") for remedy in found.remedies)
+    engine.close()
+
+
+def test_progress_ends_and_the_engine_is_free_after_a_stop(engine: Engine) -> None:
+    schema = schema_of(SCHEMA.format(scaffold=""))
+    steps = engine.fidelity(schema, prompt_of(PROMPT), SETTINGS)
+    seen = [next(steps) for _ in range(8)]
+    assert all(isinstance(step, Working) and step.done < step.total for step in seen[-2:])
+    steps.close()
+    assert measured(engine).answer_tokens >= 1
