@@ -1,0 +1,185 @@
+"""What `pml bench quality` runs over: a file of questions, or a folder of schemas and prompts, as PML.
+
+A file holds one JSON object per line, as LongBench's files do: `input` (the question), `context` or
+`documents` (a list of texts, one module each), `answers`, and where they are known `dataset`, `all_classes`,
+`metric`, `system`. A long `context` is cut where its passages begin, else between paragraphs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from benchmarks.metrics import DATASETS, METRICS
+from engine.errors import StudioError
+from engine.pml import Prompt, Schema, parse_prompt, parse_schema
+from engine.pml.entities import forbidden_character
+
+MODULE_CHARACTERS = 2000  # of a context that names no passages
+SYSTEM = "You give short answers from the documents below."
+ASK = {
+    "f1": "Answer with as few words as possible and nothing else.",
+    "exact": "",
+    "rouge-l": "Write a summary.",
+    "accuracy": "Name the class and nothing else.",
+    "numbers": "Answer with the number and nothing else.",
+    "edit-similarity": "Write the next line of code and nothing else.",
+}
+NEW_TOKENS = {"rouge-l": 512, "edit-similarity": 64, "exact": 48}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One prompt, with the answers it should get where they are known.
+
+    Attributes:
+        name: for people.
+        schema: a tree without errors.
+        prompt: likewise.
+        metric: a name of `METRICS`; "" without references.
+        answers: references.
+        classes: for accuracy.
+        dataset: of LongBench, where it is one.
+        documents: how many modules the prompt imports.
+    """
+
+    name: str
+    schema: Schema
+    prompt: Prompt
+    metric: str = ""
+    answers: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+    dataset: str = ""
+    documents: int = 0
+
+    @property
+    def new_tokens(self) -> int:
+        """How long an answer may be."""
+        return NEW_TOKENS.get(self.metric, 64)
+
+
+def own_questions() -> Path:
+    """The document questions that come with the project, made for it and unseen in training."""
+    return Path(__file__).parent / "questions" / "documents.jsonl"
+
+
+def read_tasks(path: Path, *, metric: str = "", limit: int | None = None) -> list[Task]:
+    """Reads a file of questions or a folder of schemas and prompts.
+
+    Args:
+        path: a `.jsonl` file; or a folder with `NAME.pml` and `NAME.prompt.*.pml`.
+        metric: in place of what the file says or its data set implies.
+        limit: the most tasks.
+
+    Raises:
+        StudioError: nothing can be read from it; the message names the line or file.
+    """
+    if not path.exists():
+        raise StudioError(f"there is no file or folder {str(path)!r}.")
+    tasks: list[Task] = []
+    for task in _folder(path) if path.is_dir() else _lines(path, metric):
+        if limit is not None and len(tasks) == limit:
+            break
+        tasks.append(task)
+    if not tasks:
+        raise StudioError(f"{str(path)!r} holds no task. A folder needs NAME.pml with NAME.prompt.1.pml.")
+    return tasks
+
+
+def _folder(path: Path) -> Iterator[Task]:
+    for schema_path in sorted(path.glob("*.pml")):
+        if ".prompt." in schema_path.name:
+            continue
+        schema = parse_schema(_text(schema_path), base=path)
+        prompts = sorted(path.glob(f"{schema_path.stem}.prompt.*.pml"))
+        for prompt_path in prompts:
+            prompt = parse_prompt(_text(prompt_path))
+            for name, parsed in ((schema_path.name, schema), (prompt_path.name, prompt)):
+                if not parsed.ok:
+                    fault = next(d for d in parsed.diagnostics if d.severity == "error")
+                    raise StudioError(f"{name}, line {fault.line}: {fault.code}: {fault.message}")
+            assert schema.tree is not None
+            assert prompt.tree is not None
+            yield Task(prompt_path.name, schema.tree, prompt.tree)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise StudioError(f"{str(path)!r} cannot be read as UTF-8: {error}") from error
+
+
+def _lines(path: Path, metric: str) -> Iterator[Task]:
+    for number, line in enumerate(_text(path).splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            yield _question(json.loads(line), metric, f"{path.stem}:{number}")
+        except (ValueError, KeyError, TypeError) as error:
+            what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+            raise StudioError(f"{path.name}, line {number}: {what}") from error
+
+
+def _question(record: dict[str, Any], metric: str, name: str) -> Task:
+    if not isinstance(record, dict):
+        raise ValueError("a line must be one JSON object")
+    dataset = str(record.get("dataset") or "").removesuffix("_e")
+    chosen = metric or record.get("metric") or DATASETS.get(dataset, "f1")
+    if chosen not in METRICS:
+        raise ValueError(f"the metric {chosen!r} is not known; use one of {', '.join(METRICS)}")
+    answers = record["answers"]
+    answers = (answers,) if isinstance(answers, str) else tuple(str(answer) for answer in answers)
+    if not answers:
+        raise ValueError("the field 'answers' is empty")
+    documents = record.get("documents") or cut(str(record["context"]))
+    question = " ".join(part for part in (str(record.get("input") or ""), ASK[chosen]) if part)
+    schema, prompt = _as_pml([str(d) for d in documents], question, str(record.get("system") or SYSTEM))
+    classes = tuple(record.get("all_classes") or ())
+    return Task(
+        str(record.get("_id") or name), schema, prompt, chosen, answers, classes, dataset, len(documents)
+    )
+
+
+def cut(context: str) -> list[str]:
+    """Cuts a context where its passages begin, else between paragraphs into pieces of 2,000 characters."""
+    starts = [found.start() for found in re.finditer(r"(?m)^(?:Passage|Paragraph|Document) \d+", context)]
+    if len(starts) > 1:
+        borders = [0 if starts[0] == 0 else starts[0], *starts[1:], len(context)]
+        pieces = [context[a:b] for a, b in itertools.pairwise(borders)]
+        return [piece for piece in (context[: borders[0]], *pieces) if piece.strip()]
+    pieces = [""]
+    for paragraph in re.split(r"(?<=\n)", context):
+        if pieces[-1] and len(pieces[-1]) + len(paragraph) > MODULE_CHARACTERS:
+            pieces.append("")
+        pieces[-1] += paragraph
+    return [piece for piece in pieces if piece.strip()]
+
+
+def _as_pml(documents: list[str], question: str, system: str) -> tuple[Schema, Prompt]:
+    modules = "".join(
+        f'<module name="document-{n}" xml:space="preserve"> {_escaped(text.strip())} </module>'
+        for n, text in enumerate(documents, 1)
+    )
+    imports = "".join(f"<document-{n}/>" for n in range(1, len(documents) + 1))
+    schema = parse_schema(
+        f'<schema name="questions"><system>{_escaped(system)}</system>'
+        f"<user>Read these documents. {modules}</user>"
+        "<assistant>I have read the documents. What would you like to know?</assistant></schema>"
+    )
+    prompt = parse_prompt(f'<prompt schema="questions">{imports}<user>{_escaped(question)}</user></prompt>')
+    assert schema.tree is not None, schema.diagnostics
+    assert prompt.tree is not None, prompt.diagnostics
+    return schema.tree, prompt.tree
+
+
+def _escaped(text: str) -> str:
+    while (found := forbidden_character(text)) is not None:
+        text = text.replace(found[0], " ")
+    return escape(text)
