@@ -1,19 +1,27 @@
-"""`pml bench`: times that can be repeated, on the bundled model or on random weights of a known shape."""
+"""`pml bench`: times and qualities that can be measured again, on any model."""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
-from app.cli.options import ModelOptions, debug_option, json_option, model_options
-from app.cli.output import milliseconds, print_json, table
+from app.cli.options import (
+    ModelOptions,
+    checked_repair,
+    debug_option,
+    json_option,
+    model_options,
+    placement_option,
+)
+from app.cli.output import milliseconds, print_json, progress_bar, table
 
 
 @click.group()
 def bench() -> None:
-    """Measure speed on this machine."""
+    """Measure speed and quality on this machine."""
 
 
 @bench.command()
@@ -59,6 +67,97 @@ def ttft(cached: int, modules: int, new: int, repeats: int, as_json: bool, **mod
         print_json(report)
     else:
         click.echo(_as_table(report))
+
+
+@bench.command()
+@click.argument("path", required=False, metavar="[PATH]")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    type=click.Choice(["isolated", "anchored", "scaffold"]),
+    help="May be given again. Default: all, and the repairs on anchored.",
+)
+@click.option(
+    "--repair",
+    "repairs",
+    multiple=True,
+    callback=checked_repair,
+    metavar="none|link:K|blend:R|query:R",
+    help="May be given again; each is run with each scope.",
+)
+@click.option(
+    "--metric",
+    type=click.Choice(["exact", "f1", "rouge-l", "accuracy", "numbers", "edit-similarity"]),
+    help="In place of what the file says, or its data set implies.",
+)
+@click.option("--limit", type=click.IntRange(1), help="The most prompts.")
+@placement_option
+@model_options
+@json_option
+@debug_option
+def quality(
+    path: str | None,
+    scopes: tuple[str, ...],
+    repairs: tuple[str, ...],
+    metric: str | None,
+    limit: int | None,
+    placement: str,
+    as_json: bool,
+    **model_choice: Any,
+) -> None:
+    """What reuse costs in quality: answers under every scope and repair, against the uncached ones.
+
+    PATH is a file of questions in LongBench's format (one JSON object per line with input, context or
+    documents, answers, and dataset), or a folder with NAME.pml and NAME.prompt.*.pml, which need no right
+    answers to be compared. Without PATH it runs over the document questions that come with the project.
+    """
+    options = ModelOptions(cache_dir=None, **model_choice)
+    from benchmarks import quality as measurement
+    from benchmarks.tasks import own_questions, read_tasks
+
+    tasks = read_tasks(Path(path) if path else own_questions(), metric=metric or "", limit=limit)
+    with progress_bar() as progress:
+        report = measurement.run(
+            options.name,
+            tasks,
+            measurement.variants(scopes, repairs),
+            device=options.device,
+            dtype=options.dtype,
+            placement=placement,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report)
+    else:
+        click.echo(_quality_table(report))
+
+
+def _quality_table(report: dict[str, Any]) -> str:
+    rows = []
+    for result in report["results"]:
+        scored = "score" in result
+        interval = f"{result['score_low']:.3f} to {result['score_high']:.3f}" if scored else "-"
+        ratio = result.get("ratio")
+        rows.append(
+            [
+                result["name"],
+                f"{result['score']:.3f}" if scored else "-",
+                interval,
+                f"{ratio:.3f}" if ratio is not None else "-",
+                f"{result['first_token_agreement']:.3f}",
+                f"{result['kl_first_token']:.4f}",
+                f"{result['same_answer']:.2f}",
+                f"{result['computed_share']:.1%}",
+            ]
+        )
+    head = ["", "SCORE", "95%", "÷ UNCACHED", "1ST TOKEN AGREES", "KL", "SAME ANSWER", "COMPUTED"]
+    lines = [table(head, rows), "", f"{report['prompts']} prompts"]
+    if report["left_out"]:
+        first = report["left_out"][0]
+        lines.append(f"{len(report['left_out'])} left out; {first['task']}: {first['why']}")
+    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
+    return "\n".join([*lines, machine])
 
 
 def _narrate(what: str) -> None:

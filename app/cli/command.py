@@ -19,6 +19,7 @@ from app.cli.cache import cache
 from app.cli.check import check
 from app.cli.documents import FaultyDocumentError, file_report, rendered
 from app.cli.export import export_command
+from app.cli.fidelity import fidelity
 from app.cli.format import format_command
 from app.cli.import_ import import_command
 from app.cli.layout import encode, layout
@@ -51,7 +52,7 @@ def pml() -> None:
 
 
 for command in (
-    *(studio, check, format_command, run, layout, encode),
+    *(studio, check, format_command, run, fidelity, layout, encode),
     *(export_command, import_command, cache, models, bench),
 ):
     pml.add_command(command)

@@ -16,8 +16,11 @@ USABLE = """\
   OWNER/NAME      a Hugging Face id, fetched once into the hub's own cache
   random:SHAPE    random weights, for timing: llama-100m, tinyllama-1.1b, llama2-7b
 
-Usable is every causal language model of transformers with one rotary embedding: Llama, Mistral, Qwen, Phi,
-GPT-NeoX and their like. Each is probed when it is loaded, and refused if segments do not reproduce it."""
+Usable are causal language models of attention layers: those on transformers' attention interface (Llama,
+Mistral, Qwen, Gemma, Phi, GPT-NeoX, Cohere, GLM, gpt-oss, GPT-2, OPT and their like) read segments in place;
+Falcon, BLOOM, MPT and GPT-J, with attention code of their own, copy them into a dense cache. Each is probed
+when it is loaded, and refused if neither reproduces it; so are recurrent and hybrid models,
+encoder-decoders, and models that need code of their own."""
 
 
 @click.command()
@@ -37,9 +40,10 @@ def models(as_json: bool, **engine_choice: Any) -> None:
             {
                 "model": model.name,
                 "family": model.family,
-                "positions": f"rotary, {probe.rotary}",
+                "positions": probe.positions,
                 "path": probe.path,
                 "relocatable": probe.relocatable,
+                "exact_up_to": probe.exact_up_to,
                 "checks": dict(probe.checks),
                 "summary": probe.summary,
                 "context_length": model.context_length,

@@ -5,21 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from app.cli.documents import FaultyDocumentError, read_prompt, read_schema, require_sound
-from app.cli.options import ModelOptions, debug_option, engine_options, json_option, scope_option
+from app.cli.options import ModelOptions, debug_option, engine_options, json_option, reuse_options
 from app.cli.output import Progress, milliseconds, print_json, printable, progress_bar, table
 from engine.pml import bind
 
 if TYPE_CHECKING:
     from engine import Event
-    from engine.layout import Scope
 
 Mode = Literal["cached", "uncached", "both"]
-PLACEMENT = "compact"
+KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the schema's positions"
 
 
 @dataclass
@@ -68,7 +68,31 @@ class Outcome:
 @click.option(
     "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the sampling."
 )
-@scope_option
+@click.option(
+    "--top-p",
+    type=click.FloatRange(0.0, 1.0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Draw from the likeliest tokens that reach this share of the probability together.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(0),
+    default=0,
+    show_default=True,
+    help="Draw from this many of the likeliest tokens; 0 is all.",
+)
+@click.option(
+    "--repetition-penalty",
+    type=click.FloatRange(0.0, 10.0, min_open=True),
+    default=1.0,
+    show_default=True,
+    help="Above 1 makes tokens less likely that stand in the prompt or the answer already.",
+)
+@click.option(
+    "--stop", multiple=True, metavar="TEXT", help="Ends the answer before this text. May be given again."
+)
+@reuse_options
 @engine_options
 @json_option
 @debug_option
@@ -76,12 +100,12 @@ def run(
     prompt_path: str,
     schema_path: str,
     mode: Mode,
-    max_new_tokens: int,
-    temperature: float,
-    seed: int,
-    scope: Scope,
     as_json: bool,
-    **engine_choice: Any,
+    model: str | None,
+    device: str,
+    dtype: str,
+    cache_dir: Path | None,
+    **given: Any,
 ) -> None:
     """Answer PROMPT, with and without the cache.
 
@@ -90,16 +114,16 @@ def run(
     shows. PROMPT may be - for standard input.
     """
     schema = read_schema(schema_path)
-    options = ModelOptions(**engine_choice)
+    options = ModelOptions(model, device, dtype, cache_dir)
+    from engine import PromptError, RunSettings
+
+    settings = RunSettings(**given)
     begun = time.perf_counter()
     prompt = read_prompt(prompt_path)
     parse_ms = (time.perf_counter() - begun) * 1000
     require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
 
     engine = options.open()
-    from engine import PromptError, RunSettings
-
-    settings = RunSettings(max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, scope=scope)
     try:
         with progress_bar() as progress:
             events = engine.run(schema.tree, prompt.tree, settings, mode, parse_ms=parse_ms)
@@ -111,14 +135,18 @@ def run(
             {
                 "schema": schema.tree.name,
                 "model": engine.model.name,
-                "scope": scope,
-                "placement": PLACEMENT,
+                "scope": settings.scope,
+                "repair": settings.repair,
+                "placement": engine.placement(settings.placement),
+                "probe": engine.model.probe.to_json(),
                 **outcome.answers,
                 **outcome.comparison,
             }
         )
     else:
         click.echo(_summary(outcome))
+    if engine.placement(settings.placement) != settings.placement:
+        click.echo(f"pml: {KEPT_PLACES}", err=True)
     for warning in outcome.warnings():
         click.echo(f"pml: {printable(warning)}", err=True)
 

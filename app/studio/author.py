@@ -7,7 +7,7 @@ import json
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import plotly.graph_objects as go
@@ -16,16 +16,20 @@ from app.studio import documents
 from app.studio.chart import ttft_chart
 from app.studio.documents import Documents, diagnostics_json, digest, first_error
 from app.studio.drafts import Drafts, StaleDraftError, Workspace
+from app.studio.explanations import Explanations, with_scaffold
+from app.studio.requests import repeats_of, settings_of, text_of
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
 from engine import Engine, RunSettings
 from engine.errors import PromptError, StudioError
+from engine.plan import PLACEMENTS
 from engine.pml import Diagnostic, Schema, document_kind, parse_prompt
 
 logger = logging.getLogger(__name__)
 
 Json = dict[str, Any]
-SCOPES = ("anchored", "isolated")
+SCOPES = ("anchored", "isolated", "scaffold")
+READ_TOKENS = 32  # of an answer, to measure what reuse changed
 ABOUT_DEMO = (
     "A small model trained for the gallery's samples, to show caching at work. Do not rely on its answers."
 )
@@ -40,12 +44,13 @@ class Author:
     drafts: Drafts
     library: Library
     runs: Runs
+    explanations: Explanations
     _tokenizing: threading.Lock
 
     @classmethod
     def of(cls, engine: Engine, drafts: Drafts, library: Library) -> Author:
         """An author page over these parts."""
-        return cls(engine, Documents(), drafts, library, Runs(engine), threading.Lock())
+        return cls(engine, Documents(), drafts, library, Runs(engine), Explanations(engine), threading.Lock())
 
     def endpoints(self) -> list[Callable[[Json], Json]]:
         """The questions the page may ask, as functions for the page's JavaScript."""
@@ -68,6 +73,10 @@ class Author:
                 self.open_shelved,
                 self.show_run,
                 self.stop_run,
+                self.explain,
+                self.explained,
+                self.stop_explaining,
+                self.add_scaffold,
             )
         ]
 
@@ -84,6 +93,7 @@ class Author:
             "samples": self.library.gallery(),
             "files": self.library.files(),
             "scopes": list(SCOPES),
+            "placements": list(PLACEMENTS),
             "limits": {"max_new_tokens": MAX_NEW_TOKENS, "repeats": MAX_REPEATS},
             "runs": [run.to_json() for run in self.runs.history],
         }
@@ -130,7 +140,7 @@ class Author:
             in_prompt: tuple[Diagnostic, ...] = ()
             strip: Json | None = None
             if parsed_prompt.tree is not None and parsed_prompt.ok:
-                of_both = self.engine.check(parsed.tree, parsed_prompt.tree)
+                of_both = self.engine.check(parsed.tree, parsed_prompt.tree, placement=settings.placement)
                 in_prompt = tuple(d for d in of_both if d not in in_schema)
                 if first_error(of_both) is None:
                     strip = self._strip(parsed.tree, prompt, settings)
@@ -320,6 +330,33 @@ class Author:
         self.runs.stop(text_of(request, "key"))
         return {}
 
+    # What reuse changed
+
+    def explain(self, request: Json) -> Json:
+        """Begin to measure how faithful the cached answer is, and through which module it is not."""
+        wanted = self._request_of(request, text_of(request, "key"))
+        prompt = parse_prompt(wanted.prompt).tree
+        if prompt is None:
+            raise StudioError("The prompt cannot be read. Mend the errors that are marked in it.")
+        settings = replace(wanted.settings, max_new_tokens=min(READ_TOKENS, wanted.settings.max_new_tokens))
+        self.explanations.start(wanted.key, wanted.schema, prompt, settings)
+        return self.explanations.state(wanted.key)
+
+    def explained(self, request: Json) -> Json:
+        """How far a measurement is, or what came of it."""
+        return self.explanations.state(text_of(request, "key"))
+
+    def stop_explaining(self, request: Json) -> Json:
+        """Stop a measurement at its next step."""
+        self.explanations.stop(text_of(request, "key"))
+        return {}
+
+    def add_scaffold(self, request: Json) -> Json:
+        """The schema with one more scaffold."""
+        modules = request.get("modules")
+        paths = [str(path) for path in modules] if isinstance(modules, list) else []
+        return {"text": with_scaffold(text_of(request, "schema"), paths)}
+
     def model_json(self) -> Json:
         """The loaded model in a few words."""
         model = self.engine.model
@@ -353,12 +390,6 @@ def endpoint(method: Callable[[Json], Json]) -> Callable[[Json], Json]:
     return answer
 
 
-def text_of(request: Mapping[str, Any], key: str) -> str:
-    """A text of the request; nothing where there is none."""
-    value = request.get(key, "")
-    return value if isinstance(value, str) else ""
-
-
 def workspace_of(request: Mapping[str, Any]) -> Workspace:
     """The workspace that the page sent."""
     settings = request.get("settings")
@@ -369,42 +400,3 @@ def workspace_of(request: Mapping[str, Any]) -> Workspace:
         origin=text_of(request, "origin"),
         settings=dict(settings) if isinstance(settings, Mapping) else {},
     )
-
-
-def settings_of(sent: object) -> RunSettings:
-    """Run settings from the page's drawer, brought within their limits.
-
-    Raises:
-        StudioError: a value is no number, or the scope is unknown.
-    """
-    chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
-    scope = chosen.get("scope", SCOPES[0])
-    if scope not in SCOPES:
-        raise StudioError(f"The scope {scope!r} is not known. Choose one of {', '.join(SCOPES)}.")
-    return RunSettings(
-        max_new_tokens=min(MAX_NEW_TOKENS, max(1, int(number_of(chosen, "max_new_tokens", 128)))),
-        temperature=min(5.0, max(0.0, number_of(chosen, "temperature", 0.0))),
-        seed=int(number_of(chosen, "seed", 0)),
-        scope=scope,
-    )
-
-
-def repeats_of(sent: object) -> int:
-    """How often a run is timed."""
-    chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
-    return min(MAX_REPEATS, max(1, int(number_of(chosen, "repeats", 1))))
-
-
-def number_of(chosen: Mapping[str, Any], key: str, default: float) -> float:
-    """A number of the settings.
-
-    Raises:
-        StudioError: it is none.
-    """
-    try:
-        value = float(chosen.get(key, default))
-    except (TypeError, ValueError):
-        value = float("nan")
-    if value != value or abs(value) > 1e15:
-        raise StudioError(f"The setting {key.replace('_', ' ')} is not a number. Correct it in the settings.")
-    return value

@@ -8,12 +8,13 @@ import plotly.graph_objects as go
 
 from app.studio.runs import SIDES, Run
 
-PARTS = ("parse", "plan", "encode", "load", "prefill", "sample")
+PARTS = ("parse", "plan", "encode", "load", "repair", "prefill", "sample")
 COLOURS = {
     "parse": "#64748b",
     "plan": "#a78bfa",
     "encode": "#f59e0b",
     "load": "#38bdf8",
+    "repair": "#e1675a",
     "prefill": "#14a394",
     "sample": "#f472b6",
 }

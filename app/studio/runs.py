@@ -114,6 +114,8 @@ class Run:
             "schema": self.schema,
             "started": self.started,
             "scope": self.settings.scope,
+            "repair": self.settings.repair,
+            "placement": self.settings.placement,
             "order": list(self.order),
             "repeats": self.repeats,
             "repeat": self.repeat,
@@ -161,7 +163,8 @@ class Runs:
         with self._lock:
             order = SIDES if self._started % 2 == 0 else SIDES[::-1]
             self._started += 1
-        run = Run(request.key, request.schema.name, request.settings, order, request.repeats)
+        settings = replace(request.settings, placement=self._engine.placement(request.settings.placement))
+        run = Run(request.key, request.schema.name, settings, order, request.repeats)
         run.started = datetime.now().astimezone().isoformat(timespec="seconds")
         stop = self._stop_of(request.key)
         events: queue.SimpleQueue[tuple[float, object]] = queue.SimpleQueue()

@@ -1,7 +1,7 @@
 // The two answers side by side, and between them what caching changed.
 import { count, h, milliseconds, plural } from "./dom.js"
 
-const PARTS = ["parse", "plan", "encode", "load", "prefill", "sample"]
+const PARTS = ["parse", "plan", "encode", "load", "repair", "prefill", "sample"]
 const STATES = {
   waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", failed: "failed",
 }
@@ -122,7 +122,8 @@ export class Panes {
     this.#cached.show(run?.sides.cached, longest, difference?.cached, run?.state)
     this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run?.state)
     const { ttft_speedup: ratio, first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
-    this.#title.textContent = run?.number ? `Run ${run.number} · ${run.scope}` : ""
+    const how = [run?.scope, run?.repair !== "none" && run?.repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
+    this.#title.textContent = run?.number ? [`Run ${run.number}`, ...how].join(" · ") : ""
     this.#ratio.textContent = ratio == null ? "–" : `${(ratio >= 1 ? ratio : 1 / ratio).toFixed(ratio >= 100 ? 0 : 1)}×`
     this.#ratioWords.textContent = ratio != null && ratio < 1 ? "slower to the first token" : "faster to the first token"
     this.#ratio.dataset.verdict = ratio == null ? "" : ratio >= 1 ? "good" : "warn"

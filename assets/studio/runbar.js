@@ -5,6 +5,13 @@ const KINDS = { schema: "Schema", prompt: "Prompt" }
 const SCOPES = {
   anchored: "anchored: a module sees the text that is always before it",
   isolated: "isolated: a module sees only itself",
+  scaffold: "scaffold: a module sees all of this prompt that is before it",
+}
+const PLACEMENTS = { compact: "compact: without gaps", schema: "schema: as the schema reserves them" }
+const REPAIRS = ["none", "link:2", "link:8", "blend:0.15", "query:0.15"]
+const DEFAULTS = {
+  max_new_tokens: 128, temperature: 0, top_p: 1, top_k: 0, repetition_penalty: 1, stop: "", seed: 0, repeats: 1,
+  scope: "anchored", repair: "none", placement: "compact",
 }
 
 /** Events: "start" (detail: what the server needs to run), "frame" (detail: one frame of a run). */
@@ -40,14 +47,23 @@ export class RunBar extends EventTarget {
     })
   }
 
-  limits({ limits, scopes }) {
+  limits({ limits, scopes, placements }) {
+    const choice = (names, words) => h("select", {}, ...names.map(name => h("option", { value: name }, words[name] ?? name)))
+    const repairs = h("datalist", { id: "repairs" }, ...REPAIRS.map(value => h("option", { value })))
     const number = (name, label, attributes) => this.#field(name, label, h("input", { type: "number", required: true, ...attributes }))
     this.#drawer.replaceChildren(
       number("max_new_tokens", "New tokens, at most", { min: "1", max: String(limits.max_new_tokens), step: "1" }),
       number("temperature", "Temperature", { min: "0", max: "5", step: "0.1" }),
+      number("top_p", "Top-p", { min: "0.01", max: "1", step: "0.01" }),
+      number("top_k", "Top-k (0 is all)", { min: "0", step: "1" }),
+      number("repetition_penalty", "Repetition penalty", { min: "0.01", max: "10", step: "0.01" }),
       number("seed", "Seed", { min: "0", step: "1" }),
+      this.#field("stop", "Stop before (\\n is a line break)", h("input", { type: "text" })),
       number("repeats", "Repeats (median)", { min: "1", max: String(limits.repeats), step: "1" }),
-      this.#field("scope", "Scope", h("select", {}, ...scopes.map(scope => h("option", { value: scope }, SCOPES[scope] ?? scope)))),
+      this.#field("repair", "Repair", h("input", { type: "text", required: true, list: "repairs", title: "none, link:K, blend:R or query:R", pattern: "none|link:[0-9]+|(blend|query):(0|1|0?[.][0-9]+|1[.]0*)" })),
+      this.#field("placement", "Placement", choice(placements, PLACEMENTS), "wide"),
+      this.#field("scope", "Scope", choice(scopes, SCOPES), "wide"),
+      repairs,
     )
     this.#showSettings()
   }
@@ -153,17 +169,22 @@ export class RunBar extends EventTarget {
     this.#stop.disabled = this.#key === null
   }
 
-  #field(name, label, input) {
+  /** Sets one setting from elsewhere on the page. */
+  set(name, value) {
+    this.#workspace.change({ [name]: value })
+    this.#showSettings()
+  }
+
+  #field(name, label, input, size = "") {
     input.id = `setting-${name}`
     this.#fields[name] = input
     input.addEventListener("change", () => {
       if (input.checkValidity()) this.#workspace.change({ [name]: input.type === "number" ? Number(input.value) : input.value })
     })
-    return h("div", { class: "field" }, h("label", { for: input.id }, label), input)
+    return h("div", { class: `field ${size}` }, h("label", { for: input.id }, label), input)
   }
 
   #showSettings() {
-    const defaults = { max_new_tokens: 128, temperature: 0, seed: 0, repeats: 1, scope: "anchored" }
-    for (const [name, input] of Object.entries(this.#fields)) input.value = this.#workspace.settings[name] ?? defaults[name]
+    for (const [name, input] of Object.entries(this.#fields)) input.value = this.#workspace.settings[name] ?? DEFAULTS[name]
   }
 }

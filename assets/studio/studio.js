@@ -5,6 +5,7 @@ import { Workspace } from "./workspace.js"
 import { Picker } from "./picker.js"
 import { Strip } from "./strip.js"
 import { Panes } from "./panes.js"
+import { Explanation } from "./fidelity.js"
 import { RunBar } from "./runbar.js"
 import { History } from "./history.js"
 import { Shell } from "./shell.js"
@@ -63,10 +64,14 @@ async function start() {
   const picker = h("section", { class: "panel picker", "aria-label": "Modules" })
   const strip = h("section", { class: "strip", "aria-label": "Layout" })
   const panes = h("div", { class: "panes" })
+  const explained = h("section", { class: "explanation", "aria-label": "What reuse changed" })
+  const explanation = new Explanation(explained, workspace, server)
+  explanation.addEventListener("repair", ({ detail }) => runBar.set("repair", detail))
+  explanation.addEventListener("scaffold", async ({ detail }) => explanation.say(await workspace.addScaffold(detail)))
   new Picker(picker, workspace, server)
   new Strip(strip, workspace)
   hosts.get("author").append(
-    h("div", { class: "desk" }, picker, documentPanel("schema", keys), documentPanel("prompt", keys)), strip, runHost, panes)
+    h("div", { class: "desk" }, picker, documentPanel("schema", keys), documentPanel("prompt", keys)), strip, runHost, panes, explained)
 
   const shown = new Panes(panes)
   const history = new History(hosts.get("history"), async number => {

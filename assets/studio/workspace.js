@@ -127,6 +127,14 @@ export class Workspace extends EventTarget {
     if (answer.error) this.#say(answer.error)
   }
 
+  /** Declares modules that are encoded together, at the end of the schema. */
+  async addScaffold(modules) {
+    const mark = this.editors.schema.mark()
+    const answer = await this.#server.ask("add_scaffold", { schema: mark.text, modules })
+    this.editors.schema.apply(mark, answer.text)
+    return answer.error ?? (answer.text ? "The scaffold stands at the end of the schema. Run again to use it." : "The studio's server does not answer.")
+  }
+
   /** All faults of the texts as they are now, schema first; null where the server is away. */
   async faults() {
     this.#checkSoon.cancel()

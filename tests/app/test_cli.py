@@ -68,6 +68,7 @@ def test_every_promised_command_is_there() -> None:
         "export",
         "import",
         "run",
+        "fidelity",
         "layout",
         "encode",
         "cache",
@@ -77,6 +78,7 @@ def test_every_promised_command_is_there() -> None:
         "models",
         "bench",
         "bench ttft",
+        "bench quality",
     }
 
 

@@ -342,3 +342,72 @@ def test_a_cache_folder_that_cannot_be_used(run_pml: Callable[..., SimpleNamespa
         assert result.status == 1
         assert "cache folder" in result.err
         assert "--cache-dir" in result.err
+
+
+def test_a_run_takes_every_setting(run_pml: Callable[..., SimpleNamespace]) -> None:
+    options = ("--scope", "scaffold", "--repair", "link:2", "--placement", "schema", "--top-p", "0.9")
+    options += ("--top-k", "5", "--repetition-penalty", "1.2", "--temperature", "0.7", "--stop", "zzz")
+    done = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4", *options, "--json")
+    assert done.status == 0, done.err
+    report = json.loads(done.out)
+    assert (report["scope"], report["repair"], report["placement"]) == ("scaffold", "link:2", "schema")
+    assert "repair" in report["cached"]["timeline_ms"]
+    assert report["kl_first_token"] < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [
+        (("--repair", "link"), "repair is 'link'; it must be none, link:K"),
+        (("--top-p", "0"), "--top-p"),
+        (("--scope", "wide"), "--scope"),
+        (("--repetition-penalty", "0"), "--repetition-penalty"),
+    ],
+)
+def test_a_setting_out_of_range_is_wrong_usage(
+    run_pml: Callable[..., SimpleNamespace], option: tuple[str, str], words: str
+) -> None:
+    done = run_pml("run", "prompt.pml", "--schema", "trip.pml", *option)
+    assert done.status == 2
+    assert words in done.err
+
+
+def test_fidelity_in_words_and_as_json(run_pml: Callable[..., SimpleNamespace]) -> None:
+    words = run_pml("fidelity", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4")
+    assert words.status == 0, words.err
+    assert "first token likeliest (KL " in words.out
+    assert "plan/tokyo" in words.out
+    done = run_pml("fidelity", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4", "--json")
+    report = json.loads(done.out)
+    assert [module["path"] for module in report["modules"]] == ["", "plan", "plan/tokyo"]
+    assert {"kl_first_token", "answer_agreement", "kl_answer", "remedies", "advice"} <= set(report)
+    faulty = run_pml(
+        "fidelity", "prompt.pml", "--schema", "trip.pml", "--placement", "schema", "--repair", "x"
+    )
+    assert faulty.status == 2
+
+
+def test_encoding_under_scaffold_is_no_choice(run_pml: Callable[..., SimpleNamespace]) -> None:
+    assert run_pml("encode", "trip.pml", "--scope", "scaffold").status == 2
+
+
+def test_quality_over_a_folder_and_a_file(run_pml: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
+    folder = tmp_path / "prompts"
+    folder.mkdir()
+    (folder / "trip.pml").write_text(SCHEMA, encoding="utf-8")
+    (folder / "trip.prompt.1.pml").write_text(PROMPT, encoding="utf-8")
+    done = run_pml("bench", "quality", str(folder), "--scope", "scaffold", "--json")
+    assert done.status == 0, done.err
+    names = {result["name"]: result for result in json.loads(done.out)["results"]}
+    assert set(names) == {"uncached", "scaffold"}
+    assert names["scaffold"]["same_answer"] == 1
+    assert "score" not in names["scaffold"]
+    file = tmp_path / "q.jsonl"
+    file.write_text('{"input": "What?", "context": "Some text.", "answers": ["x"]}\n', encoding="utf-8")
+    table = run_pml(
+        "bench", "quality", str(file), "--scope", "isolated", "--repair", "none", "--repair", "link:2"
+    )
+    assert table.status == 0, table.err
+    assert "isolated link:2" in table.out
+    assert "1 prompts" in table.out
+    assert run_pml("bench", "quality", str(tmp_path / "none")).status == 1

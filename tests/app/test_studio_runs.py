@@ -28,6 +28,9 @@ class PlayedEngine:
         self.closed = threading.Event()
         self._gate, self._fault = gate, fault
 
+    def placement(self, wanted: str) -> str:
+        return wanted
+
     def run(
         self, _schema: Any, _prompt: Any, settings: RunSettings, mode: str, **options: Any
     ) -> Iterator[Any]:

@@ -1,0 +1,61 @@
+"""Texts, numbers and run settings out of what the page sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS
+from engine import RunSettings
+from engine.errors import StudioError
+
+
+def text_of(request: Mapping[str, Any], key: str) -> str:
+    """A text of the request; nothing where there is none."""
+    value = request.get(key, "")
+    return value if isinstance(value, str) else ""
+
+
+def settings_of(sent: object) -> RunSettings:
+    """Run settings from the page's drawer, brought within their limits.
+
+    Raises:
+        StudioError: a value is no number, or is not known.
+    """
+    chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
+    stop = text_of(chosen, "stop").replace("\\n", "\n")
+    scope: Any = text_of(chosen, "scope") or "anchored"
+    placement: Any = text_of(chosen, "placement") or "compact"
+    return RunSettings(
+        max_new_tokens=min(MAX_NEW_TOKENS, max(1, int(number_of(chosen, "max_new_tokens", 128)))),
+        temperature=min(5.0, max(0.0, number_of(chosen, "temperature", 0.0))),
+        top_p=min(1.0, max(0.01, number_of(chosen, "top_p", 1.0))),
+        top_k=max(0, int(number_of(chosen, "top_k", 0))),
+        repetition_penalty=min(10.0, max(0.01, number_of(chosen, "repetition_penalty", 1.0))),
+        stop=(stop,) if stop else (),
+        seed=int(number_of(chosen, "seed", 0)),
+        scope=scope,
+        repair=text_of(chosen, "repair") or "none",
+        placement=placement,
+    )
+
+
+def repeats_of(sent: object) -> int:
+    """How often a run is timed."""
+    chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
+    return min(MAX_REPEATS, max(1, int(number_of(chosen, "repeats", 1))))
+
+
+def number_of(chosen: Mapping[str, Any], key: str, default: float) -> float:
+    """A number of the settings.
+
+    Raises:
+        StudioError: it is none.
+    """
+    try:
+        value = float(chosen.get(key, default))
+    except (TypeError, ValueError):
+        value = float("nan")
+    if value != value or abs(value) > 1e15:
+        raise StudioError(f"The setting {key.replace('_', ' ')} is not a number. Correct it in the settings.")
+    return value

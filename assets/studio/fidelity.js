@@ -1,0 +1,110 @@
+// What reuse did to an answer: measured on demand, module by module, with what would mend it.
+import { count, h, plural } from "./dom.js"
+
+const ASK_AGAIN_MS = 300
+
+const nats = value => Math.abs(value) < 5e-4 ? "0" : value < 0.1 ? value.toPrecision(2) : value.toFixed(2)
+const percent = value => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
+const COLUMNS = [
+  ["Module", "", m => m.path || "anonymous text"],
+  ["Tokens", "Read from the cache", m => count(m.tokens)],
+  ["Answer depends", "KL of the answer without this module, in nats per token", m => nats(m.dependence)],
+  ["Keys deviate", "Distance from the keys of a full pass, by their length", m => percent(m.key_deviation)],
+  ["Values deviate", "Distance from the values of a full pass, by their length", m => percent(m.value_deviation)],
+  ["Harm", "What of the answer's KL is this module's doing, in nats per token", m => nats(m.harm)],
+]
+
+/** Events: "repair" (detail: the setting), "scaffold" (detail: paths of modules). */
+export class Explanation extends EventTarget {
+  #workspace
+  #server
+  #key = null
+  #texts = null
+  #measure = h("button", { type: "button", id: "explain", onclick: () => this.start() }, "Measure")
+  #stop = h("button", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop")
+  #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
+  #meter = h("progress", { hidden: true, "aria-label": "Progress of the measurement" })
+  #body = h("div", { class: "explained" })
+
+  constructor(host, workspace, server) {
+    super()
+    this.#workspace = workspace
+    this.#server = server
+    host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
+    this.#body.append(h("p", { class: "empty" }, "Measure to see how faithful the cached answer to this prompt is, which module suffers from reuse, and what would mend it."))
+    workspace.addEventListener("typing", () => this.#showAge())
+  }
+
+  async start() {
+    const key = crypto.getRandomValues(new Uint32Array(2)).join("-")
+    this.#key = key
+    this.#buttons()
+    this.#texts = JSON.stringify(this.#workspace.texts())
+    const { origin, settings } = this.#workspace
+    let answer = await this.#server.ask("explain", { key, origin, settings, ...this.#workspace.texts() })
+    while (this.#key === key && !answer.away && !answer.error && !answer.over) {
+      this.#progress(answer)
+      await new Promise(resolve => setTimeout(resolve, ASK_AGAIN_MS))
+      answer = await this.#server.ask("explained", { key })
+    }
+    if (this.#key !== key) return
+    this.#key = null
+    this.#buttons()
+    if (answer.result) this.#show(answer.result)
+    else this.say(answer.error || "The studio's server does not answer. Measure again when it is back.", answer.error === "Stopped." ? "" : "bad")
+  }
+
+  stop() {
+    this.say("Stopping…")
+    this.#server.ask("stop_explaining", { key: this.#key })
+  }
+
+  #progress({ what, done, total }) {
+    this.#meter.hidden = !total
+    Object.assign(this.#meter, { max: total || 1, value: done })
+    if (what) this.say(`${what[0].toUpperCase()}${what.slice(1)}…`)
+  }
+
+  #show(found) {
+    this.say("")
+    const worst = Math.max(...found.modules.map(m => m.harm))
+    const rows = found.modules.map(m => h("tr", { "data-worst": m.harm === worst && found.remedies.length > 0 ? "yes" : null },
+      ...COLUMNS.map(([, , cell], index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, cell(m)))))
+    const agrees = found.first_token_agrees ? "the same first token" : "another first token"
+    this.#body.replaceChildren(
+      h("p", { class: "advice" }, found.advice),
+      h("p", { class: "soft" }, `The cached side finds ${agrees} likeliest (KL ${nats(found.kl_first_token)}). Over the ${plural(found.answer_tokens, "token")} of the uncached answer it agrees on ${percent(found.answer_agreement)} (KL ${nats(found.kl_answer)} per token).`),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fidelity by module" }, h("table", {},
+        h("thead", {}, h("tr", {}, ...COLUMNS.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)))), h("tbody", {}, ...rows))),
+      found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What was tried" }, this.#remedies(found.remedies)) : "")
+  }
+
+  #remedies(remedies) {
+    const rows = remedies.map(r => h("tr", {},
+      h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
+      h("td", {}, nats(r.kl_answer)), h("td", {}, percent(r.answer_agreement)), h("td", {}, `+${count(r.computed)}`),
+      h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.repair ? "Use" : "Add to schema"))))
+    return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "KL left", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
+  }
+
+  #use({ repair, scaffold }) {
+    this.dispatchEvent(new CustomEvent(repair ? "repair" : "scaffold", { detail: repair || scaffold }))
+    if (repair) this.say(`Repair ${repair} is set for the next run.`)
+  }
+
+  #showAge() {
+    if (this.#texts && !this.#key && this.#body.querySelector("table") && !this.#status.textContent && this.#texts !== JSON.stringify(this.#workspace.texts()))
+      this.say("Measured before the last edit.")
+  }
+
+  say(words, mood = "") {
+    this.#status.dataset.mood = mood
+    this.#status.textContent = words
+  }
+
+  #buttons() {
+    this.#measure.disabled = this.#key !== null
+    this.#stop.hidden = this.#key === null
+    if (!this.#key) this.#meter.hidden = true
+  }
+}

@@ -1,0 +1,102 @@
+"""What reuse changed, as the page asks for it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.studio.explanations import KEPT, Explanations, with_scaffold
+from app.studio.requests import settings_of
+from engine import RunSettings
+from engine.engine import Engine
+from engine.errors import StudioError
+from engine.pml import parse_schema
+from engine.store import Store
+from tests.engine.cases import model_of, prompt_of, schema_of
+
+SCHEMA = """<schema name="s">
+  <user>Read. <module name="a">alpha</module> <module name="b">beta</module></user>
+</schema>
+"""
+PROMPT = "<prompt><a/><b/><user>What?</user></prompt>"
+
+
+def ended(explanations: Explanations, key: str) -> dict[str, Any]:
+    until = time.monotonic() + 60
+    while not (state := explanations.state(key))["over"]:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    return state
+
+
+def test_a_measurement_ends_with_its_result_or_with_words(tmp_path: Path) -> None:
+    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
+    explanations = Explanations(engine)
+    schema, prompt = schema_of(SCHEMA), prompt_of(PROMPT)
+    explanations.start("1", schema, prompt, RunSettings(max_new_tokens=4))
+    state = ended(explanations, "1")
+    assert state["error"] == ""
+    assert [module["path"] for module in state["result"]["modules"]] == ["", "a", "b"]
+    explanations.start("2", schema, prompt_of("<prompt><b/><a/></prompt>"), RunSettings(placement="schema"))
+    assert "E506" in ended(explanations, "2")["error"]
+    explanations.start("3", schema, prompt, RunSettings(max_new_tokens=4))
+    explanations.stop("3")
+    last = ended(explanations, "3")
+    assert last["error"] == "Stopped." or last["result"]
+    engine.close()
+
+
+def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
+    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
+    explanations = Explanations(engine)
+    for number in range(KEPT + 1):
+        explanations.start(str(number), schema_of(SCHEMA), prompt_of(PROMPT), RunSettings(max_new_tokens=1))
+    with pytest.raises(StudioError, match="not kept any more"):
+        explanations.state("0")
+    assert ended(explanations, str(KEPT))["result"]
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    "source", [SCHEMA, SCHEMA.replace("\n", ""), SCHEMA.replace("\n</schema>", "</schema >")]
+)
+def test_a_scaffold_is_added_at_the_end(source: str) -> None:
+    found = with_scaffold(source, ["a", "b"])
+    schema = parse_schema(found)
+    assert schema.ok, schema.diagnostics
+    assert [scaffold.modules for scaffold in schema.tree.scaffolds] == [("a", "b")]
+    assert schema.tree.children == parse_schema(source).tree.children
+
+
+@pytest.mark.parametrize(
+    ("source", "modules", "words"),
+    [
+        (SCHEMA, ["a", "z"], "no module 'z'"),
+        (SCHEMA[:-12], ["a", "b"], "has errors"),
+        (SCHEMA.replace("</schema>", '<scaffold modules="b a"/></schema>'), ["a", "b"], "already"),
+    ],
+)
+def test_a_scaffold_that_cannot_be_added_is_refused(source: str, modules: list[str], words: str) -> None:
+    with pytest.raises(StudioError, match=words):
+        with_scaffold(source, modules)
+
+
+def test_settings_of_the_page() -> None:
+    sent = {
+        "stop": "END\\n",
+        "top_p": 0.5,
+        "top_k": 4,
+        "repair": "link:2",
+        "placement": "schema",
+        "scope": "isolated",
+    }
+    found = settings_of(sent)
+    assert found.stop == ("END\n",)
+    assert (found.top_p, found.top_k, found.repair, found.placement) == (0.5, 4, "link:2", "schema")
+    assert settings_of({}) == RunSettings()
+    for wrong in ({"repair": "x"}, {"scope": "x"}, {"placement": "x"}, {"top_p": "x"}):
+        with pytest.raises(StudioError):
+            settings_of(wrong)
