@@ -62,5 +62,9 @@ def test_the_commands_work_on_the_files_that_are_saved(
     assert {"check", "run", "layout", "encode", "format", "export"} <= set(ran)
 
 
-def test_it_says_what_scaffolds_do_not_do_yet() -> None:
-    assert "The engine does not encode them together yet" in PAGE
+def test_its_scaffold_is_one_that_a_prompt_can_use() -> None:
+    texts = [text for _, language, text in STEPS if language == "xml" and "<scaffold" in text]
+    (schema,) = [parse_schema(text).tree for text in texts]
+    assert schema is not None
+    (scaffold,) = schema.scaffolds
+    assert set(scaffold.modules) == {module.path for module in schema.modules()}
