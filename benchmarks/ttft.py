@@ -204,6 +204,7 @@ class _Bench:
 
     def _from_disk(self) -> list[Segment]:
         read = []
+        self.store.expect_soon(segment.key for segment in self.segments)
         for segment in self.segments:
             found = self.store.load(segment.key, segment.token_ids)
             assert found is not None, "a segment that was just written is gone"

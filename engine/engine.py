@@ -30,7 +30,7 @@ from engine.segment import Placement
 from engine.settings import Repair, RunSettings
 from engine.sight import Seen, Sights
 from engine.stopwatch import Stopwatch
-from engine.store import Store
+from engine.store import Store, Verify
 from engine.supply import Supplied, Supply, wanted
 
 MEMORY_BUDGET = 4 << 30  # bytes of segments held in memory
@@ -65,11 +65,12 @@ class Engine:
     Args:
         model: that answers.
         store: where segments are kept.
+        memory: the most bytes of segments held in memory, or on the GPU where the model runs there.
     """
 
-    def __init__(self, model: Model, store: Store) -> None:
+    def __init__(self, model: Model, store: Store, memory: int = MEMORY_BUDGET) -> None:
         self.model, self.store = model, store
-        self.residency = Residency(MEMORY_BUDGET, model.network.device)
+        self.residency = Residency(memory, model.network.device)
         self.supply = Supply(model, store, self.residency)
         self._layouts: OrderedDict[int, SchemaLayout] = OrderedDict()
         self._layouts_lock = threading.Lock()
@@ -77,7 +78,14 @@ class Engine:
 
     @classmethod
     def open(
-        cls, model: str = "demo", *, device: str = "auto", dtype: str = "auto", cache_dir: Path | None = None
+        cls,
+        model: str = "demo",
+        *,
+        device: str = "auto",
+        dtype: str = "auto",
+        cache_dir: Path | None = None,
+        verify: Verify = "first",
+        memory: int = MEMORY_BUDGET,
     ) -> Engine:
         """Opens the store and loads a model.
 
@@ -86,14 +94,16 @@ class Engine:
             device: "auto", "cpu" or "cuda".
             dtype: "auto", "fp32", "bf16" or "fp16".
             cache_dir: folder of the store; None for the user's cache folder.
+            verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".
+            memory: the most bytes of segments held in memory, or on the GPU.
 
         Raises:
             ModelError: the model cannot be used.
             StoreError: the folder cannot be used.
         """
-        store = Store.open(cache_dir)
+        store = Store.open(cache_dir, verify=verify)
         try:
-            return cls(load(model, device=device, dtype=dtype), store)
+            return cls(load(model, device=device, dtype=dtype), store, memory)
         except BaseException:
             store.close()
             raise
@@ -140,12 +150,30 @@ class Engine:
             return (yield from respond(self.model, whole, settings, side, clock))
         supplied = yield from self.supply.segments(wanted(uses), schema.name, settings.scope, clock)
         try:
-            new = self._repaired(plan, uses, supplied.place(uses), settings, clock)
-            return (
-                yield from respond(self.model, new, settings, side, clock, supplied.uses, supplied.warnings)
-            )
+            with self.store.using(supplied.segments):
+                new = self._repaired(plan, uses, supplied.place(uses), settings, clock)
+                return (
+                    yield from respond(
+                        self.model, new, settings, side, clock, supplied.uses, supplied.warnings
+                    )
+                )
         finally:
-            self.store.record(supplied.hits, supplied.misses)
+            self.store.record(supplied.served)
+            self._look_ahead(layout, plan, settings)
+
+    def _look_ahead(self, layout: SchemaLayout, plan: PromptPlan, settings: RunSettings) -> None:
+        """Has the files of what the next prompt may pick instead read ahead: other members of the unions."""
+        if settings.scope == "scaffold":
+            return
+        sights = self._sights(layout, settings.scope, plan.placement)
+        others = {
+            member.path
+            for path in plan.imports
+            if (union := layout.schema.union_of(path)) is not None
+            for member in union.members
+        } - plan.imports
+        runs = [run for run in layout.runs if run.path in others and run.cacheable]
+        self.supply.expect_soon([sights.of_run(run) for run in runs])
 
     def _repaired(
         self,
@@ -253,7 +281,7 @@ class Engine:
         made = supplied.encoded
         return EncodeReport(
             len(made),
-            len(supplied.hits),
+            sum(use.outcome == "hit" for use in supplied.uses),
             sum(segment.tokens for segment in made),
             seconds,
             sum(segment.nbytes for segment in made),

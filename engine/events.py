@@ -22,12 +22,14 @@ class SegmentUse:
         tokens: of the whole segment.
         tier: where it was found, or "none".
         outcome: "hit", or "miss" where it had to be computed.
+        reason: of a miss: "new", "evicted: budget", "damaged", "other model", …
     """
 
     path: str
     tokens: int
     tier: Literal["memory", "disk", "none"]
     outcome: Literal["hit", "miss"]
+    reason: str = ""
 
 
 @dataclass(frozen=True)

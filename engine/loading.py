@@ -11,6 +11,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import platformdirs
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
@@ -56,7 +57,8 @@ def load(name: str = "demo", *, device: str = "auto", dtype: str = "auto") -> Mo
     folder = demo_folder() if name == "demo" else _folder(name)
     network, tokenizer = _read(name, folder, where, wanted)
     log.info("loaded %s from %s on %s", name, folder, where)
-    return Model(name, network, tokenizer, fingerprint_folder(folder))
+    memory = Path(platformdirs.user_cache_dir("prompt-cache-studio")) / "fingerprints.json"
+    return Model(name, network, tokenizer, fingerprint_folder(folder, memory))
 
 
 def demo_folder() -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable
 
 import torch
 
@@ -53,6 +54,13 @@ class Residency:
                 _, dropped = self._held.popitem(last=False)
                 self._bytes -= dropped.nbytes
         return segment
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Forgets these segments."""
+        with self._lock:
+            for key in keys:
+                old = self._held.pop(key, None)
+                self._bytes -= old.nbytes if old else 0
 
     def clear(self) -> None:
         """Forgets all segments; those on disk stay there."""

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-FORMAT_VERSION = 1  # of the store
 KEY_VERSION = 2  # of what the names of segments are digests of
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+import logging
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from engine.encoder import encode
@@ -14,7 +16,10 @@ from engine.residency import Residency
 from engine.segment import Placement, Segment
 from engine.sight import Identity, Recipe, Seen
 from engine.stopwatch import Stopwatch
-from engine.store import Origin, Store
+from engine.store import Origin, Served, Store
+from engine.store.codec import rounded
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -24,7 +29,7 @@ class Supplied:
     Attributes:
         segments: by key.
         uses: where each was found, in the order of asking.
-        keys: of the segments, in the same order.
+        served: the same for the books of the store.
         encoded: those that were computed, contexts included.
         warnings: what could not be stored, in words.
         trial: nothing is kept beyond this use.
@@ -32,20 +37,10 @@ class Supplied:
 
     segments: dict[str, Segment] = field(default_factory=dict)
     uses: list[SegmentUse] = field(default_factory=list)
-    keys: list[str] = field(default_factory=list)
+    served: list[Served] = field(default_factory=list)
     encoded: list[Segment] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     trial: bool = False
-
-    @property
-    def hits(self) -> list[str]:
-        """Keys that were found."""
-        return [key for key, use in zip(self.keys, self.uses, strict=True) if use.outcome == "hit"]
-
-    @property
-    def misses(self) -> list[str]:
-        """Keys that had to be computed."""
-        return [key for key, use in zip(self.keys, self.uses, strict=True) if use.outcome == "miss"]
 
     def place(self, uses: Iterable[Seen | None]) -> list[Placement]:
         """Puts the segments where a prompt wants them."""
@@ -67,7 +62,9 @@ class Supply:
 
     def __init__(self, model: Model, store: Store, residency: Residency) -> None:
         self.model, self.store, self.residency = model, store, residency
-        self.identity = Identity(model.fingerprint, model.dtype, model.relocatable)
+        self.scheme = store.scheme
+        dtype = model.dtype if self.scheme == "plain" else f"{model.dtype} {self.scheme}"
+        self.identity = Identity(model.fingerprint, dtype, model.relocatable)
 
     def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
         """Returns a function that says where the segment of each of these recipes is now."""
@@ -95,27 +92,40 @@ class Supply:
             Working, before each one that must be encoded.
         """
         supplied = Supplied(trial=trial)
-        missing = []
+        missing: list[Recipe] = []
+        recipes = list(recipes)
+        self.expect_soon(recipes)
         for recipe in {recipe.key: recipe for recipe in recipes}.values():
+            started = time.perf_counter()
             segment, tier = self._find(recipe)
-            supplied.keys.append(recipe.key)
-            supplied.uses.append(
-                SegmentUse(recipe.path, recipe.tokens, tier, "miss" if segment is None else "hit")
-            )
             if segment is None:
                 missing.append(recipe)
-            else:
-                supplied.segments[recipe.key] = segment
+                continue
+            supplied.segments[recipe.key] = segment
+            supplied.uses.append(SegmentUse(recipe.path, recipe.tokens, tier, "hit"))
+            ms = (time.perf_counter() - started) * 1000
+            supplied.served.append(Served(recipe.key, tier, "hit", "", segment.nbytes, ms))
         clock.lap("load")
+        with self.store.using([*supplied.segments, *(recipe.key for recipe in missing)]):
+            yield from self._encode(missing, schema, scope, supplied, clock)
+        return supplied
+
+    def _encode(
+        self, missing: Sequence[Recipe], schema: str, scope: str, supplied: Supplied, clock: Stopwatch
+    ) -> Iterator[Working]:
         for done, recipe in enumerate(missing):
             yield Working("cached", f"encoding {recipe.path or 'anonymous text'}", done, len(missing))
             clock.restart()
-            if recipe.key not in supplied.segments:
-                self._make(recipe, schema, scope, supplied)
+            started = time.perf_counter()
+            reason = self.store.reason(recipe.key, self._origin(recipe, schema, scope))
+            segment = supplied.segments.get(recipe.key) or self._make(recipe, schema, scope, supplied)
+            supplied.uses.append(SegmentUse(recipe.path, recipe.tokens, "none", "miss", reason))
+            ms = (time.perf_counter() - started) * 1000
+            supplied.served.append(Served(recipe.key, "none", "miss", reason, segment.nbytes, ms))
+            log.info("encoded %s of %s in %.1f ms (%s)", recipe.path or "text", schema, ms, reason)
             clock.lap("encode")
         if missing:
             yield Working("cached", "encoded", len(missing), len(missing))
-        return supplied
 
     def _find(self, recipe: Recipe) -> tuple[Segment | None, Tier]:
         held = self.residency.get(recipe.key)
@@ -130,29 +140,47 @@ class Supply:
             Placement(self._of_context(seen.recipe, schema, scope, supplied), seen.lo, seen.hi, seen.start)
             for seen in recipe.context
         ]
-        segment = encode(self.model, recipe.key, recipe.token_ids, context, recipe.start)
-        if recipe.kept and not supplied.trial:
-            segment = self.residency.add(segment)
-            supplied.encoded.append(segment)
-            self._save(segment, Origin(schema, recipe.path, scope, *self._model_names), supplied)
+        if not recipe.kept or supplied.trial:
+            segment = self._encoded(recipe, context)
+        else:
+            with self.store.turn(recipe.key) as waited:  # no other lock is held here, so none waits for ever
+                found = self._find(recipe)[0] if waited else None
+                segment = found if found is not None else self._kept(recipe, context, schema, scope, supplied)
         supplied.segments[recipe.key] = segment
         return segment
+
+    def _kept(
+        self, recipe: Recipe, context: Sequence[Placement], schema: str, scope: str, supplied: Supplied
+    ) -> Segment:
+        """Encodes a segment and stores it."""
+        started = time.perf_counter()
+        segment = self.residency.add(self._encoded(recipe, context))
+        supplied.encoded.append(segment)
+        seconds = time.perf_counter() - started
+        try:
+            origin = self._origin(recipe, schema, scope)
+            self.store.save(segment, origin, scheme=self.scheme, seconds=seconds)
+        except StoreError as error:
+            if not supplied.warnings:
+                supplied.warnings.append(f"The answer is complete, but {error}")
+        return segment
+
+    def _encoded(self, recipe: Recipe, context: Sequence[Placement]) -> Segment:
+        """What is used at once is what would be read later: rounded as the store rounds it."""
+        made = encode(self.model, recipe.key, recipe.token_ids, context, recipe.start)
+        return Segment(made.key, made.token_ids, *rounded(made.keys, made.values, self.scheme))
 
     def _of_context(self, recipe: Recipe, schema: str, scope: str, supplied: Supplied) -> Segment:
         found = supplied.segments.get(recipe.key) or self._find(recipe)[0]
         # What stands before has what stands before it in its own context, so making in order never goes deep.
         return found if found is not None else self._make(recipe, schema, scope, supplied)
 
-    @property
-    def _model_names(self) -> tuple[str, str]:
-        return self.model.name, self.model.fingerprint
+    def _origin(self, recipe: Recipe, schema: str, scope: str) -> Origin:
+        return Origin(schema, recipe.path, scope, self.model.name, self.model.fingerprint)
 
-    def _save(self, segment: Segment, origin: Origin, supplied: Supplied) -> None:
-        try:
-            self.store.save(segment, origin)
-        except StoreError as error:
-            if not supplied.warnings:
-                supplied.warnings.append(f"The answer is complete, but {error}")
+    def expect_soon(self, recipes: Iterable[Recipe]) -> None:
+        """Has the files of these read ahead, where they are stored and not in memory."""
+        self.store.expect_soon(r.key for r in recipes if r.key not in self.residency)
 
 
 def wanted(uses: Sequence[Seen | None]) -> list[Recipe]:

@@ -160,6 +160,42 @@ def _quality_table(report: dict[str, Any]) -> str:
     return "\n".join([*lines, machine])
 
 
+@bench.command()
+@click.option("--kills", type=click.IntRange(0), default=200, show_default=True, help="Writers to kill.")
+@click.option("--damages", type=click.IntRange(0), default=1000, show_default=True, help="Files to damage.")
+@click.option(
+    "--seconds", type=click.IntRange(1), default=60, show_default=True, help="Four processes share a store."
+)
+@click.option(
+    "--questions", type=click.IntRange(1), default=40, show_default=True, help="To measure compression over."
+)
+@model_options
+@json_option
+@debug_option
+def store(kills: int, damages: int, seconds: int, questions: int, as_json: bool, **model_choice: Any) -> None:
+    """Whether the store keeps its word: killed writers, damaged files, many processes, fewer bits."""
+    options = ModelOptions(cache_dir=None, **model_choice)
+    from benchmarks import store as measurement
+
+    with progress_bar() as progress:
+        report = measurement.run(
+            options.name,
+            kills=kills,
+            damages=damages,
+            seconds=seconds,
+            questions=questions,
+            device=options.device,
+            dtype=options.dtype,
+            progress=progress,
+        )
+    if as_json:
+        print_json(report)
+        return
+    for result in report["results"]:
+        figures = [f"{name} {value:.4g}" for name, value in result.items() if name != "name"]
+        click.echo(f"{result['name']}: {', '.join(figures)}")
+
+
 def _narrate(what: str) -> None:
     click.echo(what, err=True)
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.options import cache_dir_option, debug_option, json_option
-from app.cli.output import counted, print_json, size, table
+from app.cli.output import counted, milliseconds, print_json, printable, progress_bar, size, table
+from app.cli.quantities import Age, Size
+from engine.errors import StoreError
 
 if TYPE_CHECKING:
     from engine.store import Store
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def cache() -> None:
-    """Look at the stored segments, or delete them."""
+    """Look at the stored segments, verify, bound, move or delete them."""
 
 
 @cache.command()
@@ -27,17 +29,33 @@ def cache() -> None:
 @json_option
 @debug_option
 def stats(cache_dir: Path | None, as_json: bool) -> None:
-    """Show how much is stored and how often it was used."""
+    """Show how much is stored, how often it was used, and why something was not there."""
     with _open(cache_dir) as store:
-        found = store.stats()
+        found, pins, gone = store.stats(), store.pins(), store.evictions(20)
     if as_json:
-        print_json(found.to_json())
+        print_json({**found.to_json(), "pins": pins, "evictions": gone})
         return
     asked = found.hits + found.misses
     rate = f" ({found.hits / asked:.0%})" if asked else ""
-    click.echo(f"{counted(found.segments, 'segment')}, {size(found.bytes)}")
+    click.echo(
+        f"{counted(found.segments, 'segment')}, {size(found.bytes)} of {size(found.budget)} "
+        f"({found.policy}, {found.scheme}); {size(found.disk_free)} left on the disk"
+    )
     click.echo(f"{found.hits} of {counted(asked, 'look-up')} found what they asked for{rate}")
-    click.echo(f"{counted(found.corrupt, 'damaged file')} met and computed again")
+    click.echo(f"{counted(found.corrupt, 'damaged file')} met and computed again, {found.evicted} evicted")
+    if pins:
+        click.echo(f"pinned: {printable(', '.join(pins))}")
+    if found.served:
+        rows = [
+            [
+                row["tier"] if row["outcome"] == "hit" else f"miss: {row['reason']}",
+                str(row["count"]),
+                size(row["bytes"]),
+                milliseconds(row["ms"] / max(1, row["count"])),
+            ]
+            for row in found.served
+        ]
+        click.echo("\n" + table(["FOUND IN", "SEGMENTS", "BYTES", "EACH"], rows))
 
 
 @cache.command(name="list")
@@ -47,7 +65,7 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
 def list_(cache_dir: Path | None, as_json: bool) -> None:
     """List the stored segments, the last used first."""
     with _open(cache_dir) as store:
-        rows = store.list()
+        rows = store.segments()
     if as_json:
         print_json({"segments": rows})
     elif rows:
@@ -68,6 +86,150 @@ def clear(cache_dir: Path | None, as_json: bool) -> None:
         print_json({"removed": removed})
     else:
         click.echo(f"Deleted {counted(removed, 'segment')}.")
+
+
+@cache.command()
+@click.option("--repair", is_flag=True, help="Set damaged segments aside and remove stray files.")
+@cache_dir_option
+@json_option
+@debug_option
+def verify(repair: bool, cache_dir: Path | None, as_json: bool) -> int:
+    """Read every stored file and compare it with the index. Exit status 1 if something is wrong."""
+    with _open(cache_dir) as store, progress_bar() as progress:
+        found = store.verify(repair=repair, progress=progress)
+    if as_json:
+        print_json(found.to_json())
+        return 0 if found.clean else 1
+    pace = found.bytes / found.seconds if found.seconds else 0
+    click.echo(
+        f"{counted(found.segments, 'segment')} read, {size(found.bytes)} at {size(int(pace))} a second"
+    )
+    for fault in found.faults:
+        click.echo(f"{fault.key}: {printable(fault.what)}")
+    for name in found.orphans:
+        click.echo(f"{printable(name)}: belongs to no segment")
+    if found.clean:
+        click.echo("Index and files agree.")
+    elif repair:
+        click.echo("What was wrong is set aside or removed; it is computed again when it is needed.")
+    else:
+        click.echo("Run it with --repair to set this right.")
+    return 0 if found.clean else 1
+
+
+@cache.command()
+@click.option("--max-bytes", type=Size(), metavar="SIZE", help="Evict down to this, for example 5GB.")
+@click.option(
+    "--older-than", type=Age(), metavar="AGE", help="Evict what was not used for this long, for example 30d."
+)
+@cache_dir_option
+@json_option
+@debug_option
+def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | None, as_json: bool) -> None:
+    """Evict segments by size or age. Pinned schemas stay."""
+    if max_bytes is None and older_than is None:
+        raise click.UsageError("say what to evict: --max-bytes, --older-than, or both.")
+    with _open(cache_dir) as store:
+        removed = store.prune(max_bytes=max_bytes, older_than=older_than)
+    _say(
+        removed.to_json(), f"Evicted {counted(removed.segments, 'segment')}, {size(removed.bytes)}.", as_json
+    )
+
+
+@cache.command()
+@click.argument("most", type=Size(), metavar="SIZE", required=False)
+@click.option(
+    "--policy",
+    type=click.Choice(["cost", "lru"]),
+    help="What goes first: what is cheapest to compute again for its bytes, or the least recently used.",
+)
+@cache_dir_option
+@json_option
+@debug_option
+def budget(most: int | None, policy: Any, cache_dir: Path | None, as_json: bool) -> None:
+    """Show or set, for good, the most that the store may take, for example 50GB."""
+    with _open(cache_dir) as store:
+        removed = store.set_budget(store.budget if most is None else most, policy) if most or policy else None
+        found: dict[str, Any] = {"budget": store.budget, "policy": store.policy}
+    if removed is not None:
+        found |= {"evicted": removed.to_json()}
+    _say(found, f"The store may take {size(int(found['budget']))}, {found['policy']}.", as_json)
+
+
+@cache.command()
+@click.argument("scheme", type=click.Choice(["plain", "int8", "int4"]), required=False)
+@cache_dir_option
+@json_option
+@debug_option
+def scheme(scheme: Any, cache_dir: Path | None, as_json: bool) -> None:
+    """Show or set how keys and values of new segments are stored: plain, or in 8 or 4 bits."""
+    with _open(cache_dir) as store:
+        if scheme is not None:
+            store.set_scheme(scheme)
+        found = store.scheme
+    _say({"scheme": found}, f"New segments are stored {'in ' if found != 'plain' else ''}{found}.", as_json)
+
+
+@cache.command()
+@click.argument("schema", metavar="NAME")
+@cache_dir_option
+@json_option
+@debug_option
+def pin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
+    """Keep all segments of the schema with this name from being evicted."""
+    with _open(cache_dir) as store:
+        store.pin(schema)
+        pins = store.pins()
+    _say({"pins": pins}, f"Pinned: {printable(', '.join(pins))}.", as_json)
+
+
+@cache.command()
+@click.argument("schema", metavar="NAME")
+@cache_dir_option
+@json_option
+@debug_option
+def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
+    """Take a pin away."""
+    with _open(cache_dir) as store:
+        if not store.unpin(schema):
+            raise StoreError(f"schema {schema!r} is not pinned. pml cache stats shows what is.")
+        pins = store.pins()
+    _say({"pins": pins}, f"Unpinned {printable(schema)}.", as_json)
+
+
+@cache.command(name="export")
+@click.argument("target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+@click.option("--schema", metavar="NAME", help="Only the segments of the schema with this name.")
+@cache_dir_option
+@json_option
+@debug_option
+def export_(target: Path, schema: str | None, cache_dir: Path | None, as_json: bool) -> None:
+    """Write segments into one file, for the store of another machine."""
+    with _open(cache_dir) as store, progress_bar() as progress:
+        moved = store.export(target, schema, progress)
+    _say(moved.to_json(), f"Wrote {counted(moved.segments, 'segment')}, {size(moved.bytes)}.", as_json)
+
+
+@cache.command(name="import")
+@click.argument("source", type=click.Path(path_type=Path), metavar="FILE")
+@cache_dir_option
+@json_option
+@debug_option
+def import_(source: Path, cache_dir: Path | None, as_json: bool) -> None:
+    """Take in what `pml cache export` wrote, each segment verified. They serve the same model only."""
+    with _open(cache_dir) as store, progress_bar() as progress:
+        moved = store.import_(source, progress)
+    known = f"; {moved.known} were there already" if moved.known else ""
+    _say(
+        moved.to_json(), f"Took in {counted(moved.segments, 'segment')}, {size(moved.bytes)}{known}.", as_json
+    )
+
+
+def _say(found: Mapping[str, object], words: str, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(words)
 
 
 @contextmanager

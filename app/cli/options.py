@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from app.cli.output import Console
+from app.cli.quantities import Size
 from engine.errors import StudioError
 
 if TYPE_CHECKING:
@@ -31,12 +32,16 @@ class ModelOptions:
         device: `auto`, `cpu` or `cuda`.
         dtype: `auto`, `fp32`, `bf16` or `fp16`.
         cache_dir: The store's folder; None is the user's cache folder.
+        verify: When a stored file's digest is checked.
+        memory: The most bytes of segments held in memory; None is the engine's own bound.
     """
 
     model: str | None
     device: str
     dtype: str
     cache_dir: Path | None
+    verify: Any = "first"
+    memory: int | None = None
 
     @property
     def name(self) -> str:
@@ -55,7 +60,17 @@ class ModelOptions:
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         from engine import Engine
 
-        return Engine.open(self.name, device=self.device, dtype=self.dtype, cache_dir=self.cache_dir)
+        return Engine.open(self.name, **self.for_engine())
+
+    def for_engine(self) -> dict[str, Any]:
+        """The options of `Engine.open` besides the model's name."""
+        given = {
+            "device": self.device,
+            "dtype": self.dtype,
+            "cache_dir": self.cache_dir,
+            "verify": self.verify,
+        }
+        return given if self.memory is None else {**given, "memory": self.memory}
 
 
 _MODEL = click.option(
@@ -91,6 +106,23 @@ cache_dir_option = click.option(
     show_envvar=True,
     metavar="DIR",
     help="Where segments are kept. Default: the user's cache folder.",
+)
+_MEMORY = click.option(
+    "--memory",
+    type=Size(),
+    envvar="PML_MEMORY",
+    show_envvar=True,
+    metavar="SIZE",
+    help="The most of segments held in memory, or on the GPU. Default: 4GiB.",
+)
+_VERIFY = click.option(
+    "--verify",
+    type=click.Choice(["always", "first", "never"]),
+    default="first",
+    envvar="PML_VERIFY",
+    show_envvar=True,
+    show_default=True,
+    help="When the digest of a stored file is checked: at every load, at its first one, or never.",
 )
 scope_option = click.option(
     "--scope",
@@ -156,7 +188,7 @@ def model_options(command: Command) -> Command:
 
 def engine_options(command: Command) -> Command:
     """Adds the options of `ModelOptions`."""
-    return model_options(cache_dir_option(command))
+    return model_options(cache_dir_option(_VERIFY(_MEMORY(command))))
 
 
 def _set_debug(context: click.Context, _: click.Parameter, value: bool) -> None:

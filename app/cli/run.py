@@ -105,6 +105,8 @@ def run(
     device: str,
     dtype: str,
     cache_dir: Path | None,
+    verify: str,
+    memory: int | None,
     **given: Any,
 ) -> None:
     """Answer PROMPT, with and without the cache.
@@ -114,7 +116,7 @@ def run(
     shows. PROMPT may be - for standard input.
     """
     schema = read_schema(schema_path)
-    options = ModelOptions(model, device, dtype, cache_dir)
+    options = ModelOptions(model, device, dtype, cache_dir, verify, memory)
     from engine import PromptError, RunSettings
 
     settings = RunSettings(**given)

@@ -43,10 +43,8 @@ def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choic
 
     launch(
         model=options.name,
-        device=options.device,
-        dtype=options.dtype,
-        cache_dir=options.cache_dir,
         port=port,
         open_browser=not no_browser,
         schemas_dir=schemas_dir,
+        **options.for_engine(),
     )

@@ -8,7 +8,7 @@ import socket
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine import Engine
 from engine.errors import StudioError
@@ -42,14 +42,12 @@ class Studio:
 def launch(
     *,
     model: str = "demo",
-    device: str = "auto",
-    dtype: str = "auto",
-    cache_dir: Path | None = None,
     port: int = 7860,
     open_browser: bool = True,
     schemas_dir: Path | None = None,
     data_dir: Path | None = None,
     block: bool = True,
+    **engine_options: Any,
 ) -> Studio:
     """Open the studio on this machine only.
 
@@ -59,6 +57,7 @@ def launch(
         schemas_dir: a folder of the user's documents to open from and save to.
         data_dir: where drafts are kept; by default the user's data folder.
         block: wait until the studio is stopped.
+        engine_options: as for `Engine.open`: device, dtype, cache_dir, verify, memory.
 
     Raises:
         StudioError: the port is in use, or a folder cannot be used.
@@ -73,6 +72,7 @@ def launch(
 
     from app.studio import page as pages
     from app.studio.author import Author
+    from app.studio.cache import CachePage
     from app.studio.drafts import Drafts
     from app.studio.guard import Guard
     from app.studio.samples import Library
@@ -83,11 +83,11 @@ def launch(
             f"The schemas folder {str(schemas_dir)!r} is no folder. Name another with --schemas."
         )
     drafts = Drafts(data_dir or Path(platformdirs.user_data_dir(APPLICATION)))
-    engine = Engine.open(model, device=device, dtype=dtype, cache_dir=cache_dir)
+    engine = Engine.open(model, **engine_options)
 
     assets = pages.assets_folder()
     path = pages.assets_path(assets)
-    page = pages.build(Author.of(engine, drafts, Library(schemas_dir)))
+    page = pages.build(Author.of(engine, drafts, Library(schemas_dir)), CachePage(engine))
     _, url, _ = page.queue(default_concurrency_limit=4).launch(
         server_name=HOST,
         server_port=chosen,

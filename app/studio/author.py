@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import threading
@@ -17,7 +16,7 @@ from app.studio.chart import ttft_chart
 from app.studio.documents import Documents, diagnostics_json, digest, first_error
 from app.studio.drafts import Drafts, StaleDraftError, Workspace
 from app.studio.explanations import Explanations, with_scaffold
-from app.studio.requests import repeats_of, settings_of, text_of
+from app.studio.requests import Json, endpoint, repeats_of, settings_of, text_of
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
 from engine import Engine, RunSettings
@@ -27,7 +26,6 @@ from engine.pml import Diagnostic, Schema, document_kind, parse_prompt
 
 logger = logging.getLogger(__name__)
 
-Json = dict[str, Any]
 SCOPES = ("anchored", "isolated", "scaffold")
 READ_TOKENS = 32  # of an answer, to measure what reuse changed
 ABOUT_DEMO = (
@@ -370,24 +368,6 @@ class Author:
             "bytes_per_token": model.bytes_per_token,
             "summary": model.probe.summary,
         }
-
-
-def endpoint(method: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """A function that the page may call: faults become a sentence under `error`, never a traceback."""
-
-    @functools.wraps(method)
-    def answer(request: Any) -> Json:
-        if not isinstance(request, dict):
-            return {"error": "The page sent something else than an object. Reload it and try again."}
-        try:
-            return method(request)
-        except StudioError as error:
-            return {"error": str(error)}
-        except Exception as error:
-            logger.exception("The page's request %s failed", method.__name__)
-            return {"error": f"The studio could not do this: {error!r}. Nothing was changed."}
-
-    return answer
 
 
 def workspace_of(request: Mapping[str, Any]) -> Workspace:

@@ -13,6 +13,7 @@ import gradio as gr
 import plotly.graph_objects as go
 
 from app.studio.author import Author
+from app.studio.cache import CachePage
 
 TITLE = "Prompt Cache Studio"
 
@@ -72,15 +73,17 @@ if (window.promptCacheStudio) boot(); else window.addEventListener("studio-ready
     )
 
 
-def build(author: Author) -> gr.Blocks:
-    """The studio's page over `author`."""
+def build(author: Author, cache: CachePage) -> gr.Blocks:
+    """The studio's page over the server sides of its parts."""
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as page:
-        shell = host("shell", events=("run",), server_functions=author.endpoints())
+        shell = host("shell", events=("run",), server_functions=[*author.endpoints(), *cache.endpoints()])
         with gr.Column(elem_id="page-author", elem_classes="studio-page"):
             host("author")
             with gr.Column(elem_id="ttft"):
                 chart = gr.Plot(author.chart(), show_label=False, container=False, elem_id="ttft-chart")
                 host("history")
+        with gr.Column(elem_id="page-cache", elem_classes="studio-page"):
+            host("cache")
         with gr.Column(elem_id="page-gallery", elem_classes="studio-page"):
             host("gallery")
 

@@ -1,13 +1,37 @@
-"""Texts, numbers and run settings out of what the page sent."""
+"""What the page asks: functions that answer with an object or a sentence; texts, numbers, run settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+import logging
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS
 from engine import RunSettings
 from engine.errors import StudioError
+
+logger = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+
+def endpoint(method: Callable[[Json], Json]) -> Callable[[Json], Json]:
+    """A function that the page may call: faults become a sentence under `error`, never a traceback."""
+
+    @functools.wraps(method)
+    def answer(request: Any) -> Json:
+        if not isinstance(request, dict):
+            return {"error": "The page sent something else than an object. Reload it and try again."}
+        try:
+            return method(request)
+        except StudioError as error:
+            return {"error": str(error)}
+        except Exception as error:
+            logger.exception("The page's request %s failed", method.__name__)
+            return {"error": f"The studio could not do this: {error!r}. Nothing was changed."}
+
+    return answer
 
 
 def text_of(request: Mapping[str, Any], key: str) -> str:

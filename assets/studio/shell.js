@@ -2,7 +2,7 @@
 import { count, h } from "./dom.js"
 import { download, Exporter } from "./exporter.js"
 
-const PAGES = ["author", "gallery"]
+const PAGES = ["author", "cache", "gallery"]
 const clock = iso => new Date(iso).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
 
 const fileName = (text, ending) => `${/<(?:schema|prompt)\b[^>]*?\b(?:name|schema)\s*=\s*["']([\w.\-]+)["']/.exec(text)?.[1] ?? "untitled"}${ending}`

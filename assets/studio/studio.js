@@ -6,6 +6,7 @@ import { Picker } from "./picker.js"
 import { Strip } from "./strip.js"
 import { Panes } from "./panes.js"
 import { Explanation } from "./fidelity.js"
+import { CachePage } from "./cache.js"
 import { RunBar } from "./runbar.js"
 import { History } from "./history.js"
 import { Shell } from "./shell.js"
@@ -52,7 +53,7 @@ function fontsReady() {
 }
 
 async function start() {
-  if (started || !["shell", "author", "history", "gallery"].every(part => hosts.has(part))) return
+  if (started || !["shell", "author", "history", "cache", "gallery"].every(part => hosts.has(part))) return
   started = true
   await fontsReady()
   server.connect(gradio.server)
@@ -72,6 +73,9 @@ async function start() {
   new Strip(strip, workspace)
   hosts.get("author").append(
     h("div", { class: "desk" }, picker, documentPanel("schema", keys), documentPanel("prompt", keys)), strip, runHost, panes, explained)
+
+  const cache = new CachePage(hosts.get("cache"), server)
+  runBar.addEventListener("frame", ({ detail }) => { if (detail.state !== "working" && location.hash === "#/cache") cache.refresh() })
 
   const shown = new Panes(panes)
   const history = new History(hosts.get("history"), async number => {
@@ -114,5 +118,5 @@ function host(part) {
   }
 }
 
-window.promptCacheStudio = { shell: host("shell"), author: host("author"), history: host("history"), gallery: host("gallery"), workspace }
+window.promptCacheStudio = { shell: host("shell"), author: host("author"), history: host("history"), cache: host("cache"), gallery: host("gallery"), workspace }
 window.dispatchEvent(new Event("studio-ready"))

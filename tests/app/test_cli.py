@@ -75,10 +75,19 @@ def test_every_promised_command_is_there() -> None:
         "cache stats",
         "cache list",
         "cache clear",
+        "cache verify",
+        "cache prune",
+        "cache budget",
+        "cache scheme",
+        "cache pin",
+        "cache unpin",
+        "cache export",
+        "cache import",
         "models",
         "bench",
         "bench ttft",
         "bench quality",
+        "bench store",
     }
 
 

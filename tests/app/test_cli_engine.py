@@ -261,7 +261,7 @@ def test_the_store_is_listed_counted_and_cleared(
     answer("--mode", "cached")
     answer("--mode", "cached")
     stats = json.loads(run_pml("cache", "stats", "--json").out)
-    assert set(stats) == {"segments", "bytes", "hits", "misses", "corrupt"}
+    assert {"segments", "bytes", "hits", "misses", "corrupt"} <= set(stats)
     assert stats["segments"] == stats["misses"] == stats["hits"] > 0
     assert stats["corrupt"] == 0
     listed = json.loads(run_pml("cache", "list", "--json").out)["segments"]

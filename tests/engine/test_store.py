@@ -14,7 +14,7 @@ import torch
 
 from engine.errors import StoreError
 from engine.segment import Segment
-from engine.store import INDEX, Origin, Store
+from engine.store import INDEX, Origin, Served, Store
 
 ORIGIN = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
 
@@ -51,7 +51,7 @@ def test_a_segment_comes_back_after_a_restart(tmp_path: Path, dtype: torch.dtype
     assert torch.equal(read.values, made.values)
     assert store.stats().segments == 1
     assert store.stats().bytes == file_of(store).stat().st_size
-    row = store.list()[0]
+    row = store.segments()[0]
     assert (row["schema"], row["path"], row["tokens"]) == ("travel", "trip/tokyo", 5)
     audit(store)
 
@@ -114,10 +114,10 @@ def test_clear_removes_files_and_spares_other_schemas(tmp_path: Path) -> None:
 def test_hits_and_misses_are_counted(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.save(segment(), ORIGIN)
-    store.record(["k"], ["x", "y"])
-    store.record(["k"], [])
+    store.record([Served("k", "disk", "hit"), *(Served(k, "none", "miss", "new") for k in "xy")])
+    store.record([Served("k", "memory", "hit")])
     assert (store.stats().hits, store.stats().misses) == (2, 2)
-    assert store.list()[0]["hits"] == 2
+    assert store.segments()[0]["hits"] == 2
 
 
 def test_a_folder_that_is_none_is_refused_in_words(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_killed_writer_leaves_a_store_that_works(tmp_path: Path) -> None:
         os.kill(writer.pid, signal.SIGKILL)
         writer.join()
     store = Store.open(tmp_path)
-    rows = store.list()
+    rows = store.segments()
     assert len(rows) >= 10
     for row in rows:
         seed = int(row["key"].split("-")[1])

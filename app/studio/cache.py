@@ -1,0 +1,149 @@
+"""What the Cache page asks of the server: the store as it is, and the same functions as `pml cache`."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from app.studio.requests import Json, endpoint, number_of, text_of
+from engine import Engine
+from engine.errors import StoreError, StudioError
+from engine.store import Verified
+
+SHOWN = 2000  # segments that the page lists
+EVICTIONS_SHOWN = 50
+
+
+@dataclass
+class _Job:
+    done: int = 0
+    total: int = 0
+    what: str = ""
+    over: bool = False
+    error: str = ""
+    result: Verified | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+
+class _StoppedError(Exception):
+    """Somebody asked a verification to stop."""
+
+
+class CachePage:
+    """The server side of the Cache page.
+
+    Args:
+        engine: whose store is shown.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._job: _Job | None = None
+        self._lock = threading.Lock()
+
+    def endpoints(self) -> list[Callable[[Json], Json]]:
+        """The questions the page may ask, as functions for the page's JavaScript."""
+        methods = (
+            *(self.cache_state, self.cache_delete, self.cache_pin, self.cache_prune),
+            *(self.cache_budget, self.cache_verify, self.cache_verified, self.cache_stop),
+        )
+        return [endpoint(method) for method in methods]
+
+    def cache_state(self, _request: Json) -> Json:
+        """Segments with the tier that each is in, totals, pins, and what was evicted."""
+        store, residency = self._engine.store, self._engine.residency
+        rows = store.segments()
+        for row in rows:
+            row["tier"] = "memory" if row["key"] in residency else "disk"
+        return {
+            "segments": rows[:SHOWN],
+            "left_out": max(0, len(rows) - SHOWN),
+            "stats": store.stats().to_json(),
+            "memory": {"bytes": residency.bytes, "budget": residency.budget},
+            "pins": store.pins(),
+            "evictions": store.evictions(EVICTIONS_SHOWN),
+            "folder": str(store.folder),
+        }
+
+    def cache_delete(self, request: Json) -> Json:
+        """Delete segments, pinned ones too; a prompt that needs them computes them again."""
+        keys = request.get("keys")
+        wanted = [str(key) for key in keys] if isinstance(keys, list) else []
+        removed = self._engine.store.remove(wanted)
+        self._engine.residency.drop(wanted)
+        return {"removed": removed.to_json()}
+
+    def cache_pin(self, request: Json) -> Json:
+        """Pin the segments of a schema, or take the pin away."""
+        schema, store = text_of(request, "schema"), self._engine.store
+        if not schema:
+            raise StudioError("Name the schema whose segments should stay.")
+        if request.get("pinned"):
+            store.pin(schema)
+        else:
+            store.unpin(schema)
+        return {"pins": store.pins()}
+
+    def cache_prune(self, request: Json) -> Json:
+        """Evict down to a size in bytes."""
+        most = number_of(request, "max_bytes", -1)
+        if most < 0:
+            raise StudioError("A size to prune to is 0 or more, for example 2 GB.")
+        return {"removed": self._engine.store.prune(max_bytes=int(most)).to_json()}
+
+    def cache_budget(self, request: Json) -> Json:
+        """Set the most that the store may take, for good."""
+        most = number_of(request, "budget", -1)
+        if most < 0:
+            raise StudioError("A budget is 0 bytes or more, for example 20 GB.")
+        return {"removed": self._engine.store.set_budget(int(most)).to_json()}
+
+    def cache_verify(self, request: Json) -> Json:
+        """Begin to read every file and compare it with the index; one at a time."""
+        with self._lock:
+            if self._job is None or self._job.over:
+                self._job = _Job()
+                worker = threading.Thread(
+                    target=self._verify,
+                    args=(self._job, bool(request.get("repair"))),
+                    name="verify",
+                    daemon=True,
+                )
+                worker.start()
+        return self.cache_verified({})
+
+    def cache_verified(self, _request: Json) -> Json:
+        """How far the verification is, or what it found."""
+        job = self._job
+        if job is None:
+            raise StudioError("Nothing is being verified. Press Verify.")
+        return {
+            "done": job.done,
+            "total": job.total,
+            "what": job.what,
+            "over": job.over,
+            "error": job.error,
+            "result": job.result.to_json() if job.result else None,
+        }
+
+    def cache_stop(self, _request: Json) -> Json:
+        """Stop the verification at the next file."""
+        if self._job is not None:
+            self._job.stop.set()
+        return {}
+
+    def _verify(self, job: _Job, repair: bool) -> None:
+        def progress(done: int, total: int, what: str) -> None:
+            job.done, job.total, job.what = done, total, what
+            if job.stop.is_set():
+                raise _StoppedError
+
+        try:
+            job.result = self._engine.store.verify(repair=repair, progress=progress)
+        except _StoppedError:
+            job.error = "Stopped."
+        except (StoreError, OSError) as error:
+            job.error = str(error)
+        finally:
+            job.over = True

@@ -1,0 +1,213 @@
+// The store as it is: what is kept, how full it is, what was evicted, and what can be done about it.
+import { bytes, count, h, plural } from "./dom.js"
+
+const ASK_AGAIN_MS = 250
+const UNITS = { MB: 1e6, GB: 1e9, TB: 1e12 }
+const date = seconds => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" })
+const COLUMNS = [
+  ["schema", "Schema", row => row.schema || "–"],
+  ["path", "Module", row => row.path || "anonymous text"],
+  ["scope", "Scope", row => row.scope],
+  ["model", "Model", row => row.model.split("/").findLast(part => part) ?? row.model],
+  ["tokens", "Tokens", row => count(row.tokens)],
+  ["bytes", "Size", row => bytes(row.bytes)],
+  ["tier", "Tier", row => row.tier],
+  ["hits", "Hits", row => count(row.hits)],
+  ["last_used", "Last used", row => date(row.last_used)],
+]
+const NUMBERS = new Set(["tokens", "bytes", "hits", "last_used"])
+
+/** Rectangles in percent for values, largest first: cut in two across the longer side, again and again. */
+export function treemap(items, aspect, x = 0, y = 0, width = 100, height = 100) {
+  if (!items.length) return []
+  if (items.length === 1) return [{ ...items[0], x, y, width, height }]
+  const total = items.reduce((sum, { value }) => sum + value, 0)
+  let first = 0, split = 0
+  while (split < items.length - 1 && (split === 0 || first + items[split].value / 2 < total / 2)) first += items[split++].value
+  const share = total ? first / total : .5
+  return width * aspect >= height
+    ? [...treemap(items.slice(0, split), aspect, x, y, width * share, height), ...treemap(items.slice(split), aspect, x + width * share, y, width * (1 - share), height)]
+    : [...treemap(items.slice(0, split), aspect, x, y, width, height * share), ...treemap(items.slice(split), aspect, x, y + height * share, width, height * (1 - share))]
+}
+
+export class CachePage {
+  #server
+  #state = null
+  #sort = ["last_used", -1]
+  #chosen = new Set()
+  #filter = h("input", { type: "search", placeholder: "Filter by schema, module, model…", "aria-label": "Filter segments" })
+  #totals = h("dl", { class: "totals" })
+  #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
+  #meter = h("progress", { hidden: true, "aria-label": "Progress of the verification" })
+  #map = h("div", { class: "treemap", role: "img" })
+  #head = h("tr", {})
+  #body = h("tbody", {})
+  #pins = h("div", { class: "pins" })
+  #evictions = h("div", { class: "evictions" })
+  #delete = h("button", { type: "button", disabled: true, onclick: () => this.#remove() }, "Delete")
+  #verify = h("button", { type: "button", onclick: () => this.#check(false) }, "Verify")
+  #repair = h("button", { type: "button", hidden: true, onclick: () => this.#check(true) }, "Set damage right")
+  #stop = h("button", { type: "button", hidden: true, onclick: () => this.#server.ask("cache_stop") }, "Stop")
+  #most = h("input", { type: "number", min: "0", step: "any", value: "20", required: true, "aria-label": "Size" })
+  #unit = h("select", { "aria-label": "Unit" }, ...Object.keys(UNITS).map(name => h("option", { value: name, selected: name === "GB" }, name)))
+  #empty = h("p", { class: "empty" }, "Nothing is stored yet. Run a prompt, and what it computes is kept here for the next one.")
+
+  constructor(host, server) {
+    this.#server = server
+    this.#filter.addEventListener("input", () => this.#list())
+    const size = h("form", { class: "size", onsubmit: event => event.preventDefault() }, this.#most, this.#unit,
+      h("button", { type: "button", onclick: () => this.#bound("cache_prune", "max_bytes") }, "Prune to this now"),
+      h("button", { type: "button", onclick: () => this.#bound("cache_budget", "budget") }, "Set as budget"))
+    host.append(
+      h("header", { class: "cache-head" }, h("h2", {}, "Cache"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#repair, this.#verify,
+        h("button", { type: "button", onclick: () => this.refresh() }, "Refresh")),
+      this.#totals, this.#map,
+      h("div", { class: "cache-tools" }, this.#filter, this.#delete, h("span", { class: "grow" }), size),
+      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Segments" }, h("table", {}, h("thead", {}, this.#head), this.#body)), this.#empty,
+      this.#pins, this.#evictions)
+    addEventListener("hashchange", () => { if (location.hash === "#/cache") this.refresh() })
+    if (location.hash === "#/cache") this.refresh()
+  }
+
+  async refresh() {
+    const answer = await this.#server.ask("cache_state")
+    if (answer.away) return this.#say("The studio's server does not answer. What is shown may be old.", "bad")
+    if (answer.error) return this.#say(answer.error, "bad")
+    this.#state = answer
+    const there = new Set(answer.segments.map(({ key }) => key))
+    this.#chosen = new Set([...this.#chosen].filter(key => there.has(key)))
+    this.#showTotals()
+    this.#showMap()
+    this.#list()
+    this.#showPins()
+    this.#showEvictions()
+  }
+
+  #showTotals() {
+    const { stats, memory, folder, left_out: more } = this.#state
+    const asked = stats.hits + stats.misses
+    const facts = [
+      ["Segments", count(stats.segments)],
+      ["On disk", `${bytes(stats.bytes)} of ${bytes(stats.budget)}`],
+      ["In memory", `${bytes(memory.bytes)} of ${bytes(memory.budget)}`],
+      ["Hit rate", asked ? `${Math.round(100 * stats.hits / asked)}% of ${count(asked)}` : "–"],
+      ["Evicted", count(stats.evicted)],
+      ["Damaged, set aside", count(stats.corrupt)],
+      ["Left on the disk", bytes(stats.disk_free)],
+      ["Stored as", stats.scheme],
+    ]
+    this.#totals.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
+    this.#totals.title = folder
+    if (more) this.#say(`${plural(more, "older segment")} more than are listed.`)
+  }
+
+  #showMap() {
+    const modules = new Map()
+    for (const row of this.#state.segments) {
+      const schema = row.schema || "–", key = JSON.stringify([schema, row.path])
+      modules.set(key, (modules.get(key) ?? 0) + row.bytes)
+    }
+    const items = [...modules].map(([key, value]) => ({ place: JSON.parse(key), value })).sort((a, b) => b.value - a.value)
+    const schemas = [...new Set(items.map(({ place }) => place[0]))]
+    this.#map.hidden = items.length === 0
+    this.#map.setAttribute("aria-label", `Bytes by schema and module: ${items.slice(0, 5).map(({ place, value }) => `${place.join(" ")} ${bytes(value)}`).join(", ")}`)
+    const groups = schemas.map(schema => ({ schema, inner: items.filter(({ place }) => place[0] === schema) }))
+      .map(group => ({ ...group, value: group.inner.reduce((sum, { value }) => sum + value, 0) })).sort((a, b) => b.value - a.value)
+    const aspect = this.#map.clientWidth / (this.#map.clientHeight || 1) || 1
+    this.#map.replaceChildren(...treemap(groups, aspect).flatMap(({ inner, schema, x, y, width, height }, index) =>
+      treemap(inner, aspect, x, y, width, height).map(({ place, value, ...at }) => {
+        const cell = h("div", { class: "cell", "data-shade": String(index % 4), title: `${schema} ${place[1] || "anonymous text"}: ${bytes(value)}` },
+          at.width > 7 && at.height > 16 ? h("span", {}, place[1].split("/").at(-1) || schema) : null)
+        Object.assign(cell.style, { left: `${at.x}%`, top: `${at.y}%`, width: `${at.width}%`, height: `${at.height}%` })
+        return cell
+      })))
+  }
+
+  #list() {
+    const [by, way] = this.#sort
+    const words = this.#filter.value.toLowerCase().split(/\s+/).filter(Boolean)
+    const rows = (this.#state?.segments ?? []).filter(row => words.every(word => [row.schema, row.path, row.scope, row.model, row.tier].join(" ").toLowerCase().includes(word)))
+    rows.sort((a, b) => way * (NUMBERS.has(by) ? a[by] - b[by] : String(a[by] ?? "").localeCompare(String(b[by] ?? ""))))
+    this.#empty.hidden = (this.#state?.segments.length ?? 0) > 0
+    const all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: ({ target }) => {
+      for (const { key } of rows) target.checked ? this.#chosen.add(key) : this.#chosen.delete(key)
+      this.#list()
+    } })
+    this.#head.replaceChildren(h("th", { scope: "col" }, all), ...COLUMNS.map(([name, title]) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : null, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
+      h("button", { type: "button", class: "quiet", onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#list(); this.#head.querySelector("[aria-sort] button").focus() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
+    this.#body.replaceChildren(...rows.slice(0, 500).map(row => h("tr", { "data-pinned": row.pinned ? "yes" : null },
+      h("td", {}, h("input", { type: "checkbox", "aria-label": `Choose ${row.path || "anonymous text"}`, checked: this.#chosen.has(row.key), onchange: ({ target }) => {
+        target.checked ? this.#chosen.add(row.key) : this.#chosen.delete(row.key)
+        this.#buttons()
+      } })), ...COLUMNS.map(([name, , cell]) => h("td", { class: NUMBERS.has(name) ? "number" : null }, cell(row), name === "schema" && row.pinned ? h("span", { class: "pill" }, "pinned") : null)))))
+    this.#buttons()
+  }
+
+  #buttons() {
+    this.#delete.disabled = this.#chosen.size === 0
+    this.#delete.textContent = this.#chosen.size ? `Delete ${plural(this.#chosen.size, "segment")}` : "Delete"
+  }
+
+  #showPins() {
+    const schemas = [...new Set(this.#state.segments.flatMap(({ schema }) => schema ? schema.split(",") : []).concat(this.#state.pins))].sort()
+    this.#pins.replaceChildren(...(schemas.length ? [h("h3", {}, "Pinned schemas"), h("p", { class: "soft" }, "Segments of a pinned schema are never evicted."),
+      h("div", { class: "choices" }, ...schemas.map(schema => h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.#state.pins.includes(schema), onchange: async ({ target }) => {
+        const answer = await this.#server.ask("cache_pin", { schema, pinned: target.checked })
+        if (answer.error) this.#say(answer.error, "bad")
+        this.refresh()
+      } }), schema)))] : []))
+  }
+
+  #showEvictions() {
+    const rows = this.#state.evictions
+    this.#evictions.replaceChildren(...(rows.length ? [h("h3", {}, "What went, and why"), h("ul", {}, ...rows.map(row =>
+      h("li", {}, h("span", { class: "soft" }, date(row.at)), ` ${row.schema || "–"} ${row.path || "anonymous text"}, ${bytes(row.bytes)}: ${row.reason}`)))] : []))
+  }
+
+  async #remove() {
+    const keys = [...this.#chosen]
+    const answer = await this.#server.ask("cache_delete", { keys })
+    this.#say(answer.error ?? (answer.removed ? `Deleted ${plural(answer.removed.segments, "segment")}, ${bytes(answer.removed.bytes)}.` : "The studio's server does not answer."), answer.removed ? "" : "bad")
+    this.refresh()
+  }
+
+  async #bound(question, name) {
+    if (!this.#most.reportValidity()) return
+    const answer = await this.#server.ask(question, { [name]: Number(this.#most.value) * UNITS[this.#unit.value] })
+    const done = name === "budget" ? "The budget is set" : "Pruned"
+    this.#say(answer.error ?? (answer.removed ? `${done}; ${plural(answer.removed.segments, "segment")} evicted.` : "The studio's server does not answer."), answer.removed ? "" : "bad")
+    this.refresh()
+  }
+
+  async #check(repair) {
+    this.#verify.disabled = true
+    this.#repair.hidden = true
+    this.#stop.hidden = false
+    let answer = await this.#server.ask("cache_verify", { repair })
+    while (!answer.away && !answer.error && !answer.over) {
+      this.#meter.hidden = false
+      Object.assign(this.#meter, { max: answer.total || 1, value: answer.done })
+      this.#say(`Reading file ${count(answer.done)} of ${count(answer.total)}…`)
+      await new Promise(resolve => setTimeout(resolve, ASK_AGAIN_MS))
+      answer = await this.#server.ask("cache_verified")
+    }
+    this.#verify.disabled = false
+    this.#stop.hidden = this.#meter.hidden = true
+    if (answer.result) this.#showVerdict(answer.result)
+    else this.#say(answer.error || "The studio's server does not answer. Verify again when it is back.", answer.error === "Stopped." ? "" : "bad")
+    this.refresh()
+  }
+
+  #showVerdict({ clean, segments, bytes: read, seconds, faults, orphans, repaired }) {
+    const pace = `${plural(segments, "segment")}, ${bytes(read)} read in ${seconds.toFixed(2)} s`
+    if (clean) return this.#say(`Index and files agree: ${pace}.`, "good")
+    this.#repair.hidden = repaired
+    const what = [faults.length && plural(faults.length, "damaged segment"), orphans.length && plural(orphans.length, "stray file")].filter(Boolean).join(" and ")
+    this.#say(repaired ? `${what} set aside or removed; they are computed again when they are needed.` : `${what} found (${pace}).`, repaired ? "" : "bad")
+  }
+
+  #say(words, mood = "") {
+    this.#status.dataset.mood = mood
+    this.#status.textContent = words
+  }
+}

@@ -1,0 +1,108 @@
+"""Keys and values in fewer bytes.
+
+Keys vary by channel, values by token (KIVI, arXiv 2402.02750), so keys are scaled per channel, each between
+its smallest and its greatest number, and values per token; with 4 bits in groups of 32 tokens for keys, of 32
+channels for values. Values in 8 bits are centred at zero, which spares a number per token.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Scheme = Literal["plain", "int8", "int4"]
+SCHEMES: tuple[Scheme, ...] = ("plain", "int8", "int4")
+_MOST = {"int8": 254, "int4": 15}  # the greatest code
+_MIDDLE = 127
+_GROUP = {"int8": 1 << 30, "int4": 32}  # numbers that share a scale
+
+
+def pack(keys: Tensor, values: Tensor, scheme: Scheme) -> dict[str, Tensor]:
+    """Returns the tensors of a file for keys and values [layers, kv_heads, tokens, head_dim]."""
+    if scheme == "plain":
+        return {"keys": keys.cpu().contiguous(), "values": values.cpu().contiguous()}
+    packed: dict[str, Tensor] = {}
+    for name, states, along in (("keys", keys, 2), ("values", values, 3)):
+        parts = _quantised(states.cpu().float(), along, scheme)
+        if scheme == "int4":
+            parts[""] = _halved(parts[""])
+        packed |= {f"{name}{part}": tensor.contiguous() for part, tensor in parts.items()}
+    return packed
+
+
+def unpack(
+    tensors: dict[str, Tensor], scheme: Scheme, shape: tuple[int, ...], dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Returns keys and values of this shape from the tensors of a file."""
+    if scheme == "plain":
+        return tensors["keys"], tensors["values"]
+    found = []
+    for name, along in (("keys", 2), ("values", 3)):
+        codes = _doubled(tensors[name], shape) if scheme == "int4" else tensors[name]
+        low, step = tensors.get(f"{name}.low"), tensors[f"{name}.step"]
+        found.append(_restored(codes, low, step, along, scheme, dtype))
+    return found[0], found[1]
+
+
+def rounded(keys: Tensor, values: Tensor, scheme: Scheme) -> tuple[Tensor, Tensor]:
+    """Keys and values as they come back from a file: what is used at once is what is used later."""
+    if scheme == "plain":
+        return keys, values
+    restored = unpack(pack(keys, values, scheme), scheme, tuple(keys.shape), keys.dtype)
+    return restored[0].to(keys.device), restored[1].to(keys.device)
+
+
+def _quantised(states: Tensor, along: int, scheme: Scheme) -> dict[str, Tensor]:
+    """Codes of the same shape in uint8; steps and, unless zero is the middle code, lowest numbers in fp16.
+
+    There is one of these per group along a dimension.
+    """
+    centred = scheme == "int8" and along == 3
+    codes, lows, steps = [], [], []
+    for group in torch.split(states, _GROUP[scheme], along):
+        low, high = group.amin(along, keepdim=True), group.amax(along, keepdim=True)
+        if centred:
+            reach = torch.maximum(low.abs(), high.abs())
+            step = _stored(reach / _MIDDLE)
+            low = -_MIDDLE * step
+        else:
+            low = low.half().float()
+            step = _stored((high - low) / _MOST[scheme])
+        codes.append(((group - low) / step).round().clamp(0, _MOST[scheme]).to(torch.uint8))
+        lows.append(low.half())
+        steps.append(step.half())
+    found = {"": torch.cat(codes, along), ".step": torch.cat(steps, along)}
+    return found if centred else {**found, ".low": torch.cat(lows, along)}
+
+
+def _stored(step: Tensor) -> Tensor:
+    """A step as fp16 keeps it, and never zero."""
+    return step.clamp(1e-7, 6e4).half().float().clamp_min(6e-8)
+
+
+def _restored(
+    codes: Tensor, low: Tensor | None, step: Tensor, along: int, scheme: Scheme, dtype: torch.dtype
+) -> Tensor:
+    parts = []
+    for index, group in enumerate(torch.split(codes, _GROUP[scheme], along)):
+        by = step.narrow(along, index, 1).float()
+        lowest = -_MIDDLE * by if low is None else low.narrow(along, index, 1).float()
+        parts.append(torch.addcmul(lowest.expand(group.shape), group.float(), by).to(dtype))
+    return torch.cat(parts, along) if len(parts) > 1 else parts[0]
+
+
+def _halved(codes: Tensor) -> Tensor:
+    flat = codes.flatten()
+    if flat.numel() % 2:
+        flat = torch.cat([flat, flat.new_zeros(1)])
+    return flat[0::2] | (flat[1::2] << 4)
+
+
+def _doubled(packed: Tensor, shape: tuple[int, ...]) -> Tensor:
+    flat = torch.stack([packed & 15, packed >> 4], 1).flatten()
+    count = 1
+    for size in shape:
+        count *= size
+    return flat[:count].view(shape)

@@ -1,0 +1,124 @@
+"""What goes when the store is over its budget or things are too old.
+
+`cost` is GreedyDual-Size (Cao and Irani, 1997): a segment is worth the seconds that computing it again takes
+by its bytes, on top of the worth of what was evicted last when it was used. `lru` evicts the least recently
+used.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Collection
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Policy = Literal["lru", "cost"]
+POLICIES: tuple[Policy, ...] = ("cost", "lru")
+_KEPT_LINES = 1000  # of what was evicted
+_ORDER = {"lru": "last_used, created", "cost": "worth, last_used"}
+WORTH = "seconds * 1e9 / max(bytes, 1)"  # of computing a segment again, for what it takes
+_INFLATION = "inflation"  # the worth of what was evicted last: what comes now is worth that much more
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Segments that were removed.
+
+    Attributes:
+        segments: how many.
+        bytes: of their files.
+    """
+
+    segments: int
+    bytes: int
+
+    def to_json(self) -> dict[str, int]:
+        """Returns the fields by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Victim:
+    """A segment that goes."""
+
+    key: str
+    file: str
+    bytes: int
+
+
+def used(connection: sqlite3.Connection) -> int:
+    """The bytes of all files that the index lists."""
+    return int(connection.execute("select coalesce(sum(bytes), 0) from segments").fetchone()[0])
+
+
+def over_budget(
+    connection: sqlite3.Connection, budget: int, policy: Policy, keep: Collection[str]
+) -> list[Victim]:
+    """The segments that have to go for the rest to fit, the least worth keeping first.
+
+    Pinned schemas' segments stay, and those in `keep`, even where the budget is exceeded for it.
+    """
+    excess = used(connection) - budget
+    victims: list[Victim] = []
+    if excess <= 0:
+        return victims
+    rows = connection.execute(
+        f"select key, file, bytes from segments{_UNPINNED} order by {_ORDER[policy]}", {"now": time.time()}
+    )
+    for key, file, size in rows:
+        if excess <= 0:
+            break
+        if key not in keep:
+            victims.append(Victim(key, file, size))
+            excess -= size
+    rows.close()
+    return victims
+
+
+def inflation(connection: sqlite3.Connection) -> float:
+    """The worth of what was evicted last."""
+    row = connection.execute("select value from settings where name = ?", [_INFLATION]).fetchone()
+    return float(row[0]) if row else 0.0
+
+
+def raise_inflation(connection: sqlite3.Connection, victims: Collection[Victim]) -> None:
+    """Remembers the worth of what is about to be evicted."""
+    marks = ",".join("?" * len(victims))
+    keys = [victim.key for victim in victims]
+    worth = connection.execute(f"select max(worth) from segments where key in ({marks})", keys).fetchone()[0]
+    if worth is not None:
+        connection.execute(
+            "insert or replace into settings (name, value) values (?, ?)", [_INFLATION, repr(float(worth))]
+        )
+
+
+def too_old(connection: sqlite3.Connection, before: float, keep: Collection[str]) -> list[Victim]:
+    """The segments that were last used before a time, but for pinned ones and those in `keep`."""
+    rows = connection.execute(
+        f"select key, file, bytes from segments{_UNPINNED} and last_used < :before", {"before": before}
+    )
+    return [Victim(*row) for row in rows.fetchall() if row[0] not in keep]
+
+
+def take_out(connection: sqlite3.Connection, victims: Collection[Victim], reason: str) -> None:
+    """Deletes rows, and writes down what went and why; the files are left to who commits."""
+    now = time.time()
+    for victim in victims:
+        label = connection.execute(
+            "select schema, path from labels where key = ? limit 1", [victim.key]
+        ).fetchone()
+        schema, path = label or ("", "")
+        connection.execute(
+            "insert into evictions (at, key, schema, path, bytes, reason) values (?, ?, ?, ?, ?, ?)",
+            [now, victim.key, schema, path, victim.bytes, reason],
+        )
+        connection.execute("delete from segments where key = ?", [victim.key])
+        connection.execute("delete from labels where key = ?", [victim.key])
+    connection.execute("delete from evictions where id <= (select max(id) from evictions) - ?", [_KEPT_LINES])
+
+
+_UNPINNED = (
+    " where not exists (select 1 from labels join pins on pins.schema = labels.schema"
+    " where labels.key = segments.key)"
+)

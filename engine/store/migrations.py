@@ -1,0 +1,85 @@
+"""How an index of an earlier version becomes one of this version: one function and one transaction each."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.errors import StoreError
+
+
+def create_tables(connection: sqlite3.Connection) -> None:
+    """Version 1: segments, the schemas and modules that use them, and counters."""
+    connection.execute(
+        "create table if not exists segments (key text primary key, file text, bytes integer, digest text,"
+        " tokens integer, token_ids blob, dtype text, fingerprint text, model text, scope text,"
+        " created float, last_used float, hits integer)"
+    )
+    connection.execute(
+        "create table if not exists labels (key text, schema text, path text,"
+        " primary key (key, schema, path))"
+    )
+    connection.execute("create table if not exists counters (name text primary key, value integer)")
+
+
+def name_by_recipe(connection: sqlite3.Connection) -> None:
+    """Version 2: names of segments say all that a segment saw, so those of version 1 can never be found."""
+    connection.execute("delete from segments")
+    connection.execute("delete from labels")
+
+
+def bound_and_explain(connection: sqlite3.Connection) -> None:
+    """Version 2: what eviction weighs, what it did, pins, settings, and what was served from where."""
+    connection.execute("alter table segments add column seconds float not null default 0")
+    connection.execute("alter table segments add column worth float not null default 0")
+    connection.execute("alter table segments add column scheme text not null default 'plain'")
+    connection.execute("alter table segments add column shape text not null default ''")
+    connection.execute("create index segments_by_use on segments (last_used, bytes)")
+    connection.execute("create table settings (name text primary key, value text not null)")
+    connection.execute("create table pins (schema text primary key, since float not null)")
+    connection.execute(
+        "create table evictions (id integer primary key, at float not null, key text not null,"
+        " schema text not null, path text not null, bytes integer not null, reason text not null)"
+    )
+    connection.execute("create index evictions_by_key on evictions (key)")
+    connection.execute(
+        "create table served (tier text not null, outcome text not null, reason text not null,"
+        " count integer not null, bytes integer not null, ms float not null,"
+        " primary key (tier, outcome, reason))"
+    )
+
+
+MIGRATIONS: tuple[tuple[Callable[[sqlite3.Connection], None], ...], ...] = (
+    (create_tables,),
+    (name_by_recipe, bound_and_explain),
+)
+"""What leads from version n to n + 1, at place n. The version stands in SQLite's own user_version."""
+
+VERSION = len(MIGRATIONS)
+
+
+def migrate(folder: Path, connection: sqlite3.Connection) -> int:
+    """Brings an index to this version; returns the version that it had.
+
+    Raises:
+        StoreError: it is of a newer version.
+        sqlite3.Error: it is no index.
+    """
+    connection.execute("begin immediate")  # two processes that open an old store: one migrates
+    try:
+        found = int(connection.execute("pragma user_version").fetchone()[0])
+        if found > VERSION:
+            raise StoreError(
+                f"the cache folder {str(folder)!r} was written by a newer version (format {found}, this one "
+                f"knows {VERSION}). Upgrade, or choose another folder with --cache-dir."
+            )
+        for steps in MIGRATIONS[found:]:
+            for step in steps:
+                step(connection)
+        connection.execute(f"pragma user_version = {VERSION}")
+        connection.execute("commit")
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    return found

@@ -1,0 +1,133 @@
+"""`pml cache`: every command on a store with segments in it, in words and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+
+from app.cli.quantities import Age, Size
+from engine.store import Store
+from tests.engine.test_store import ORIGIN, segment
+
+Run = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("PML_CACHE_DIR", str(folder))
+    store = Store.open(folder)
+    for number in range(4):
+        store.save(segment(f"k{number}", 30, number), ORIGIN)
+    store.close()
+    return folder
+
+
+def as_json(run_pml: Run, *words: str | Path, status: int = 0) -> dict:
+    done = run_pml("cache", *words, "--json")
+    assert done.status == status, done.err
+    return json.loads(done.out)
+
+
+def test_stats_say_how_full_it_is(cache: Path, run_pml: Run) -> None:
+    found = as_json(run_pml, "stats")
+    assert found["segments"] == 4
+    assert {"budget", "policy", "scheme", "served", "pins", "evictions", "disk_free", "evicted"} <= set(found)
+    words = run_pml("cache", "stats").out
+    assert "4 segments" in words
+    assert "left on the disk" in words
+
+
+def test_verify_finds_damage_and_mends_it(cache: Path, run_pml: Run) -> None:
+    assert as_json(run_pml, "verify")["clean"]
+    assert "agree" in run_pml("cache", "verify").out
+    path = next((cache / "files").iterdir())
+    path.write_bytes(b"x")
+    found = as_json(run_pml, "verify", status=1)
+    assert [fault["file"] for fault in found["faults"]] == [path.name]
+    words = run_pml("cache", "verify", "--repair")
+    assert words.status == 1
+    assert "set aside" in words.out
+    assert as_json(run_pml, "verify")["segments"] == 3
+
+
+def test_prune_by_size_and_age(cache: Path, run_pml: Run) -> None:
+    size = as_json(run_pml, "stats")["bytes"] // 4
+    assert as_json(run_pml, "prune", "--max-bytes", str(2 * size))["segments"] == 2
+    assert as_json(run_pml, "prune", "--older-than", "1d")["segments"] == 0
+    assert as_json(run_pml, "stats")["evictions"][0]["reason"] == "evicted: budget"
+    assert run_pml("cache", "prune").status == 2
+    assert run_pml("cache", "prune", "--max-bytes", "much").status == 2
+
+
+def test_budget_scheme_and_pins_are_kept(cache: Path, run_pml: Run) -> None:
+    assert as_json(run_pml, "budget", "5GB", "--policy", "cost") == {
+        "budget": 5_000_000_000,
+        "policy": "cost",
+        "evicted": {"segments": 0, "bytes": 0},
+    }
+    assert as_json(run_pml, "budget") == {"budget": 5_000_000_000, "policy": "cost"}
+    assert as_json(run_pml, "scheme", "int8") == {"scheme": "int8"}
+    assert as_json(run_pml, "scheme") == {"scheme": "int8"}
+    assert as_json(run_pml, "pin", "travel") == {"pins": ["travel"]}
+    assert as_json(run_pml, "prune", "--max-bytes", "0")["segments"] == 0
+    assert as_json(run_pml, "unpin", "travel") == {"pins": []}
+    unknown = run_pml("cache", "unpin", "travel")
+    assert unknown.status == 1
+    assert "is not pinned" in unknown.err
+    assert as_json(run_pml, "prune", "--max-bytes", "0")["segments"] == 4
+
+
+def test_segments_move_to_another_store(
+    cache: Path, run_pml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "travel.tar"
+    assert as_json(run_pml, "export", file, "--schema", "travel")["segments"] == 4
+    assert "none" in run_pml("cache", "export", tmp_path / "x.tar", "--schema", "none").err
+    monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "other"))
+    assert as_json(run_pml, "import", file) == {"segments": 4, "bytes": file_bytes(cache), "known": 0}
+    assert "4 were there already" in run_pml("cache", "import", file).out
+    assert run_pml("cache", "import", tmp_path / "nothing.tar").status == 1
+
+
+def file_bytes(cache: Path) -> int:
+    return sum(path.stat().st_size for path in (cache / "files").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("500", 500), ("20GB", 20_000_000_000), ("1.5GiB", 1610612736), ("3 mb", 3_000_000), ("7k", 7000)],
+)
+def test_sizes(text: str, size: int) -> None:
+    assert Size().convert(text, None, None) == size
+
+
+@pytest.mark.parametrize(("text", "age"), [("90s", 90), ("12h", 43200), ("30d", 2592000), ("2w", 1209600)])
+def test_ages(text: str, age: float) -> None:
+    assert Age().convert(text, None, None) == age
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"), [(Size(), "5i"), (Size(), "-1"), (Size(), "GB"), (Age(), "5"), (Age(), "d")]
+)
+def test_what_is_no_quantity_is_refused(kind: click.ParamType, text: str) -> None:
+    with pytest.raises(click.BadParameter):
+        kind.convert(text, None, None)
+
+
+def test_the_store_benchmark_runs(run_pml: Run) -> None:
+    done = run_pml(
+        "bench", "store", "--kills", "1", "--damages", "10", "--seconds", "1", "--questions", "1", "--json"
+    )
+    assert done.status == 0, done.err
+    found = {result["name"]: result for result in json.loads(done.out)["results"]}
+    assert found["kills"]["right"] == 1
+    assert (found["damages"]["served_wrong"], found["damages"]["noticed"]) == (0, 10)
+    assert (found["processes"]["failed"], found["processes"]["clean"]) == (0, True)
+    assert found["verify"]["bytes_by_theory"] < 1.02
+    assert found["compression int8"]["bytes_by_bf16"] < 0.53

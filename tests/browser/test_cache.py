@@ -1,0 +1,75 @@
+"""The Cache page: the store as it is, and what can be done about it."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+
+def open_cache(page: Page) -> None:
+    page.get_by_role("navigation", name="Pages").get_by_role("link", name="Cache").click()
+    expect(page.get_by_role("heading", name="Cache")).to_be_visible()
+
+
+def run(page: Page) -> None:
+    page.get_by_role("button", name="Settings").click()
+    page.get_by_label("New tokens, at most").fill("2")
+    page.locator("#run").click()
+    expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
+
+
+def test_segments_are_listed_filtered_sorted_and_deleted(author: Page) -> None:
+    run(author)
+    open_cache(author)
+    rows = author.get_by_role("region", name="Segments").locator("tbody tr")
+    expect(rows.first).to_be_visible()
+    before = rows.count()
+    author.get_by_label("Filter segments").fill("tokyo")
+    expect(rows.first).to_contain_text("tokyo")
+    assert 0 < rows.count() < before
+    rows.first.get_by_role("checkbox").check()
+    author.get_by_role("button", name="Delete 1 segment").click()
+    expect(author.locator(".cache-head [role=status]")).to_contain_text("Deleted 1 segment")
+    author.get_by_label("Filter segments").fill("")
+    expect(rows).to_have_count(before - 1)
+    expect(author.locator(".evictions")).to_contain_text("deleted")
+    author.get_by_role("button", name="Tokens").click()
+    expect(author.locator("th[aria-sort]")).to_contain_text("Tokens")
+    tokens = [
+        int(cell.replace(",", "")) for cell in author.locator("tbody td:nth-child(6)").all_inner_texts()
+    ]
+    assert tokens == sorted(tokens, reverse=True)
+
+
+def test_a_pinned_schema_survives_a_prune(author: Page) -> None:
+    run(author)
+    open_cache(author)
+    author.get_by_role("checkbox", name="travel").check()
+    expect(author.locator("tbody .pill").first).to_have_text("pinned")
+    author.get_by_label("Size").fill("0")
+    author.get_by_role("button", name="Prune to this now").click()
+    expect(author.locator(".cache-head [role=status]")).to_contain_text("Pruned")
+    expect(author.locator("tbody tr").first).to_contain_text("travel")
+    author.get_by_role("checkbox", name="travel").uncheck()
+    expect(author.locator("tbody .pill")).to_have_count(0)
+    author.get_by_role("button", name="Prune to this now").click()
+    expect(author.locator(".empty", has_text="Nothing is stored yet")).to_be_visible()
+    expect(author.locator(".evictions")).to_contain_text("evicted: budget")
+
+
+def test_the_store_is_verified(author: Page) -> None:
+    run(author)
+    open_cache(author)
+    author.get_by_role("button", name="Verify").click()
+    expect(author.locator(".cache-head [role=status]")).to_contain_text(
+        re.compile("Index and files agree: [1-9]")
+    )
+
+
+def test_a_budget_that_is_none_is_not_taken(author: Page) -> None:
+    open_cache(author)
+    author.get_by_label("Size").fill("-3")
+    author.get_by_role("button", name="Set as budget").click()
+    expect(author.locator(".cache-head [role=status]")).to_have_text("")
+    expect(author.locator(".totals")).to_contain_text("of 20.00 GiB")

@@ -1,0 +1,253 @@
+"""Several processes, crashes, full disks, network folders: nothing wrong is served, little is lost."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from engine.engine import Engine
+from engine.errors import StoreError
+from engine.events import Finished
+from engine.settings import RunSettings
+from engine.store import Store, locks
+from tests.engine.cases import prompt_of, schema_of
+from tests.engine.test_store import ORIGIN, audit, segment
+from tests.engine.tiny import tiny_model
+
+SPAWN = multiprocessing.get_context("spawn")
+SCHEMA = '<schema name="s">Read. <module name="a">alpha</module><module name="b">beta</module></schema>'
+
+
+def write_and_prune(folder: str, number: int, until: float) -> None:
+    """Writes, reads, evicts; leaves with status 1 where something wrong is served."""
+    store, draw = Store.open(Path(folder)), random.Random(number)
+    while time.time() < until:
+        what = draw.randrange(12)
+        made = segment(f"k{what}", 20 + what, what)
+        read = store.load(made.key, made.token_ids)
+        if read is None:
+            with store.turn(made.key):
+                store.save(made, ORIGIN)
+        elif not torch.equal(read.keys, made.keys):
+            os._exit(1)
+        if draw.random() < 0.1:
+            store.prune(max_bytes=draw.randrange(60_000))
+    store.close()
+
+
+def test_processes_that_write_and_prune_one_store(tmp_path: Path) -> None:
+    Store.open(tmp_path).set_budget(80_000)
+    until = time.time() + 6
+    workers = [SPAWN.Process(target=write_and_prune, args=(str(tmp_path), n, until)) for n in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0, 0, 0]
+    store = Store.open(tmp_path)
+    assert store.verify().clean
+    assert store.stats().corrupt == 0
+    audit(store)
+
+
+def test_a_process_killed_at_any_time_leaves_a_store_that_agrees_with_itself(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    for number in range(5):
+        worker = SPAWN.Process(target=write_and_prune, args=(str(tmp_path), number, time.time() + 60))
+        worker.start()
+        deadline = time.time() + 30
+        while time.time() < deadline and not (tmp_path / "files").exists():
+            time.sleep(0.02)
+        time.sleep(0.5 + draw.random() * 0.5)
+        assert worker.pid is not None
+        os.kill(worker.pid, signal.SIGKILL)
+        worker.join()
+        store = Store.open(tmp_path)
+        found = store.verify()
+        assert found.clean, found
+        for what in range(12):
+            read = store.load(f"k{what}", range(20 + what))
+            assert read is None or torch.equal(read.keys, segment(f"k{what}", 20 + what, what).keys)
+        store.close()
+
+
+def test_opening_removes_what_a_crash_has_left(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.save(segment(), ORIGIN)
+    (store.files / ".half.tmp").write_bytes(b"half")
+    (store.files / "whole-0123456789abcdef.safetensors").write_bytes(b"whole")
+    assert len(store.verify().orphans) == 2
+    store.close()
+    with locks.shared(tmp_path / "writing.lock"):  # somebody is writing, so nothing may be taken away
+        Store.open(tmp_path).close()
+        assert len(list((tmp_path / "files").iterdir())) == 3
+    again = Store.open(tmp_path)
+    assert again.verify().clean
+    audit(again)
+
+
+def test_verification_finds_and_mends_every_damage(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    for number in range(5):
+        store.save(segment(f"k{number}", 20, number), ORIGIN)
+    paths = sorted(store.files.iterdir())
+    paths[0].write_bytes(paths[0].read_bytes()[:-1] + b"\x00")
+    paths[1].write_bytes(b"")
+    paths[2].unlink()
+    paths[3].write_bytes(paths[4].read_bytes())
+    steps: list[int] = []
+    found = store.verify(progress=lambda done, total, _: steps.append(total - done))
+    assert steps == [5, 4, 3, 2, 1, 0]
+    assert len(found.faults) == 4
+    assert not found.clean
+    assert store.stats().segments == 5
+    assert not store.verify(repair=True).clean
+    assert store.verify().clean
+    assert store.stats().corrupt == 4
+    assert len(list((tmp_path / "quarantine").iterdir())) == 3
+
+
+@pytest.mark.parametrize("policy", ["always", "first", "never"])
+def test_when_digests_are_checked(tmp_path: Path, policy) -> None:
+    Store.open(tmp_path).save(segment("k", 20), ORIGIN)
+    store = Store.open(tmp_path, verify=policy)
+    assert store.load("k", range(20)) is not None
+    (path,) = store.files.iterdir()
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(bytes(data))
+    assert (store.load("k", range(20)) is None) == (policy == "always")
+    fresh = Store.open(tmp_path, verify=policy)
+    assert (fresh.load("k", range(20)) is None) == (policy != "never")
+
+
+def test_a_policy_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="verify is 'often'"):
+        Store.open(tmp_path, verify="often")  # type: ignore[arg-type]
+
+
+def test_one_process_computes_and_the_other_waits(tmp_path: Path) -> None:
+    """Two engines want the same schema at once: each segment is computed by one of them."""
+    engines = [Engine(tiny_model(chat=False), Store.open(tmp_path)) for _ in range(2)]
+    start = threading.Barrier(2)
+    reports = []
+
+    def encode(engine: Engine) -> None:
+        start.wait()
+        reports.append(engine.encode(schema_of(SCHEMA)))
+
+    threads = [threading.Thread(target=encode, args=(engine,)) for engine in engines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(report.encoded for report in reports) in (3, 4, 5, 6)
+    assert engines[0].store.verify().clean
+    assert engines[0].store.stats().segments == 3
+
+
+def test_who_waits_finds_what_the_other_has_computed(tmp_path: Path) -> None:
+    lock, order = tmp_path / "locks" / "k.lock", []
+    held = threading.Event()
+
+    def first() -> None:
+        with locks.turn(lock, 5) as waited:
+            held.set()
+            time.sleep(0.2)
+            order.append(("first", waited))
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    held.wait()
+    with locks.turn(lock, 5) as waited:
+        order.append(("second", waited))
+    thread.join()
+    assert order == [("first", False), ("second", True)]
+    assert not lock.exists()
+
+
+def test_who_waits_in_vain_goes_on(tmp_path: Path) -> None:
+    lock = tmp_path / "k.lock"
+    with locks.turn(lock, 5), locks.turn(lock, 0.05) as waited:
+        assert waited
+    with locks.turn(lock, 0) as waited:
+        assert not waited
+
+
+@contextlib.contextmanager
+def small_disk(place: Path, size: str) -> Iterator[Path]:
+    place.mkdir()
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False
+    )
+    if made.returncode:
+        pytest.skip("mounting a small tmpfs needs root")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def test_a_full_disk_costs_one_warning_and_no_answer(tmp_path: Path) -> None:
+    """A real one: a tmpfs of 512 KiB, filled up."""
+    with small_disk(tmp_path / "small", "512k") as place:
+        engine = Engine(tiny_model(chat=False), Store.open(place / "cache"))
+        ballast = os.open(place / "ballast", os.O_WRONLY | os.O_CREAT)
+        with contextlib.suppress(OSError):
+            while os.write(ballast, b"x" * 4096):
+                pass
+        os.close(ballast)
+        prompt = prompt_of("<prompt><a/><b/> so?</prompt>")
+        events = list(engine.run(schema_of(SCHEMA), prompt, RunSettings(max_new_tokens=4), "cached"))
+        answer = next(event.answer for event in events if isinstance(event, Finished))
+        assert answer.tokens["generated"] == 4
+        (warning,) = answer.warnings
+        assert "No space left" in warning or "full" in warning
+        assert "pml cache prune" in warning
+        (place / "ballast").unlink()
+        assert not list((place / "cache" / "files").iterdir())
+        again = list(engine.run(schema_of(SCHEMA), prompt, RunSettings(max_new_tokens=4), "cached"))
+        engine.residency.clear()
+        assert next(e.answer for e in again if isinstance(e, Finished)).token_ids == answer.token_ids
+        assert engine.store.verify().clean
+        engine.close()
+
+
+MOUNTS = """/dev/vda / ext4 rw 0 0
+server:/home {home} nfs4 rw 0 0
+tmpfs {home}/fast tmpfs rw 0 0
+"""
+
+
+def test_network_folders_are_known(tmp_path: Path) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(MOUNTS.format(home=tmp_path / "home"))
+    for folder, kind in (("home/cache", "nfs4"), ("home/fast/cache", None), ("other", None)):
+        (tmp_path / folder).mkdir(parents=True)
+        assert locks.network_kind(tmp_path / folder, mounts) == kind
+    assert locks.network_kind(tmp_path, tmp_path / "no-such-file") is None
+
+
+def test_on_a_network_folder_the_index_is_used_more_carefully_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(locks, "network_kind", lambda _: "nfs4")
+    with caplog.at_level(logging.WARNING):
+        store = Store.open(tmp_path)
+    assert "lies on a network (nfs4)" in caplog.text
+    with store._index.reading() as connection:
+        assert connection.execute("pragma journal_mode").fetchone()[0] == "delete"
+    store.save(segment(), ORIGIN)
+    assert store.load("k", range(5)) is not None
