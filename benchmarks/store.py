@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -20,7 +21,7 @@ import signal
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,7 @@ def run(
     say = progress or (lambda *_: None)
     loaded = load(model, device=device, dtype=dtype)
     results = []
-    logging.getLogger("engine.store").setLevel(logging.ERROR)  # thousands of warnings are the point here
-    with tempfile.TemporaryDirectory(prefix="pml-store-") as folder:
+    with _quiet(), tempfile.TemporaryDirectory(prefix="pml-store-") as folder:
         place = Path(folder)
         say(0, 5, "killing writers")
         results.append({"name": "kills", **_kills(place / "kills", kills)})
@@ -91,6 +91,18 @@ def run(
             results += [{"name": f"compression {scheme}", **found}]
         say(5, 5, "done")
     return {"results": results, "machine": machine(loaded)}
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Thousands of warnings of the store are the point here."""
+    logger = logging.getLogger("engine.store")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
 
 
 def _segment(number: int) -> Segment:

@@ -33,6 +33,11 @@ class Residency:
         """Bytes that are held now."""
         return self._bytes
 
+    def keys(self) -> set[str]:
+        """The names of what is held now."""
+        with self._lock:
+            return set(self._held)
+
     def get(self, key: str) -> Segment | None:
         """Returns a segment that is in memory and marks it as used."""
         with self._lock:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from app.studio.requests import Json, endpoint, number_of, text_of
 from engine import Engine
 from engine.errors import StoreError, StudioError
-from engine.store import Verified
+from engine.store import Removed, Verified
 
 SHOWN = 2000  # segments that the page lists
 EVICTIONS_SHOWN = 50
@@ -90,14 +90,20 @@ class CachePage:
         most = number_of(request, "max_bytes", -1)
         if most < 0:
             raise StudioError("A size to prune to is 0 or more, for example 2 GB.")
-        return {"removed": self._engine.store.prune(max_bytes=int(most)).to_json()}
+        return self._removed(self._engine.store.prune(max_bytes=int(most)))
 
     def cache_budget(self, request: Json) -> Json:
         """Set the most that the store may take, for good."""
         most = number_of(request, "budget", -1)
         if most < 0:
             raise StudioError("A budget is 0 bytes or more, for example 20 GB.")
-        return {"removed": self._engine.store.set_budget(int(most)).to_json()}
+        return self._removed(self._engine.store.set_budget(int(most)))
+
+    def _removed(self, removed: Removed) -> Json:
+        """What was evicted from the disk goes from memory too, so that it is stored again when it is used."""
+        held = self._engine.residency.keys()
+        self._engine.residency.drop(held - self._engine.store.contains(held))
+        return {"removed": removed.to_json()}
 
     def cache_verify(self, request: Json) -> Json:
         """Begin to read every file and compare it with the index; one at a time."""

@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 
 def open_cache(page: Page) -> None:
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Cache").click()
-    expect(page.get_by_role("heading", name="Cache")).to_be_visible()
+    expect(page.get_by_role("heading", name="Cache", exact=True)).to_be_visible()
 
 
 def run(page: Page) -> None:
