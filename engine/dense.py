@@ -18,7 +18,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from engine.attention import EnoughError
-from engine.rotary import Rotaries, move_keys
+from engine.rotary import Rotaries
 from engine.segment import Placement
 
 DENSE = "prompt_cache_dense"
@@ -64,19 +64,13 @@ class DenseKeyValues:
         assert len(states) == len(self.rotaries), "no forward pass has run"
         keys = torch.stack([keys[0, :, index] for keys, _ in states])
         values = torch.stack([values[0, :, index] for _, values in states])
-        return move_keys(keys, self.rotaries, -self.lift), values
+        return keys, values
 
     def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
-        held, index, rotary = self._buffer[layer], self._index(self._at), self.rotaries[layer]
+        held, index = self._buffer[layer], self._index(self._at)
         assert held is not None, "no forward pass has run"
-        keys, values = held[0][0, :, index], held[1][0, :, index]
-        return (rotary.moved(keys, -self.lift) if rotary else keys), values
-
-    @property
-    def lift(self) -> int:
-        """What is added to positions so that none is negative: some models look them up in a table."""
-        return max(0, -self._origin)
+        return held[0][0, :, index], held[1][0, :, index]
 
     def expect(self, positions: Sequence[int]) -> None:
         """Announces the positions (ascending) of the tokens of the forward pass that comes next."""
@@ -143,7 +137,7 @@ class DenseKeyValues:
             segment, lo, hi = placement.segment, placement.lo, placement.hi
             at = slice(placement.start - self._origin, placement.start - self._origin + placement.tokens)
             stored = segment.keys[layer, :, lo:hi]
-            keys[0, :, at] = rotary.moved(stored, placement.shift + self.lift) if rotary else stored
+            keys[0, :, at] = rotary.moved(stored, placement.shift) if rotary else stored
             values[0, :, at] = segment.values[layer, :, lo:hi]
         return keys, values
 

@@ -138,8 +138,8 @@ class Model:
 
         Args:
             token_ids: the new tokens.
-            positions: ascending, one per token.
-            kv: what they may attend to.
+            positions: ascending, one per token, none negative (some models look them up in a table).
+            kv: what they may attend to, also at negative positions.
             keep: how many of the last tokens to return logits for.
 
         Returns:
@@ -193,10 +193,8 @@ class Model:
         device = self.network.device
         kv.expect(positions)
         inputs: dict[str, Any] = {"use_cache": False, "kv": kv}
-        places = list(positions)
         if isinstance(kv, DenseKeyValues):
             inputs = {"use_cache": True, "past_key_values": kv}
-            places = [place + kv.lift for place in places]
         if self._keeps_last:
             inputs["logits_to_keep"] = keep
         for module in self._carriers:
@@ -204,7 +202,7 @@ class Model:
         try:
             logits: Tensor = self.network(
                 input_ids=torch.tensor([list(token_ids)], device=device),
-                position_ids=torch.tensor([places], device=device),
+                position_ids=torch.tensor([list(positions)], device=device),
                 **inputs,
             ).logits[0]
         finally:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.documents import FaultyDocumentError, read_prompt, read_schema, require_sound
-from app.cli.options import ModelOptions, debug_option, engine_options, json_option, reuse_options
+from app.cli.options import (
+    ModelOptions,
+    debug_option,
+    engine_options,
+    json_option,
+    reuse_options,
+    schema_option,
+)
 from app.cli.output import print_json, printable, progress_bar, table
 from engine.pml import bind
 
@@ -17,9 +24,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("prompt_path", metavar="PROMPT")
-@click.option(
-    "--schema", "schema_path", required=True, metavar="FILE", help="The schema that PROMPT imports from."
-)
+@schema_option
 @click.option(
     "--max-new-tokens",
     type=click.IntRange(1, 4096),

@@ -131,6 +131,9 @@ scope_option = click.option(
     show_default=True,
     help="What a module sees while it is encoded: only itself, or also the text that always precedes it.",
 )
+schema_option = click.option(
+    "--schema", "schema_path", required=True, metavar="FILE", help="The schema that PROMPT imports from."
+)
 _RUN_SCOPE = click.option(
     "--scope",
     type=click.Choice(["isolated", "anchored", "scaffold"]),

@@ -4,30 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from app.studio.jobs import Job
 from app.studio.requests import Json, endpoint, number_of, text_of
 from engine import Engine
-from engine.errors import StoreError, StudioError
+from engine.errors import StudioError
 from engine.store import Removed, Verified
 
 SHOWN = 2000  # segments that the page lists
 EVICTIONS_SHOWN = 50
-
-
-@dataclass
-class _Job:
-    done: int = 0
-    total: int = 0
-    what: str = ""
-    over: bool = False
-    error: str = ""
-    result: Verified | None = None
-    stop: threading.Event = field(default_factory=threading.Event)
-
-
-class _StoppedError(Exception):
-    """Somebody asked a verification to stop."""
 
 
 class CachePage:
@@ -39,7 +24,7 @@ class CachePage:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._job: _Job | None = None
+        self._job: Job | None = None
         self._lock = threading.Lock()
 
     def endpoints(self) -> list[Callable[[Json], Json]]:
@@ -107,49 +92,24 @@ class CachePage:
 
     def cache_verify(self, request: Json) -> Json:
         """Begin to read every file and compare it with the index; one at a time."""
+        store, repair = self._engine.store, bool(request.get("repair"))
+
+        def verify(job: Job) -> Verified:
+            return store.verify(repair=repair, progress=job.progress)
+
         with self._lock:
             if self._job is None or self._job.over:
-                self._job = _Job()
-                worker = threading.Thread(
-                    target=self._verify,
-                    args=(self._job, bool(request.get("repair"))),
-                    name="verify",
-                    daemon=True,
-                )
-                worker.start()
+                self._job = Job(verify, "verify")
         return self.cache_verified({})
 
     def cache_verified(self, _request: Json) -> Json:
         """How far the verification is, or what it found."""
-        job = self._job
-        if job is None:
+        if self._job is None:
             raise StudioError("Nothing is being verified. Press Verify.")
-        return {
-            "done": job.done,
-            "total": job.total,
-            "what": job.what,
-            "over": job.over,
-            "error": job.error,
-            "result": job.result.to_json() if job.result else None,
-        }
+        return self._job.state()
 
     def cache_stop(self, _request: Json) -> Json:
         """Stop the verification at the next file."""
         if self._job is not None:
-            self._job.stop.set()
+            self._job.stop()
         return {}
-
-    def _verify(self, job: _Job, repair: bool) -> None:
-        def progress(done: int, total: int, what: str) -> None:
-            job.done, job.total, job.what = done, total, what
-            if job.stop.is_set():
-                raise _StoppedError
-
-        try:
-            job.result = self._engine.store.verify(repair=repair, progress=progress)
-        except _StoppedError:
-            job.error = "Stopped."
-        except (StoreError, OSError) as error:
-            job.error = str(error)
-        finally:
-            job.over = True

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import re
 import threading
-from dataclasses import dataclass, field
 from typing import Any
 
+from app.studio.jobs import Job
 from engine import Engine, Fidelity, RunSettings
 from engine.errors import StudioError
 from engine.pml import Prompt, Schema, parse_schema
 
-logger = logging.getLogger(__name__)
-
 KEPT = 8
-
-
-@dataclass
-class _Job:
-    what: str = "waiting for a run to end"
-    done: int = 0
-    total: int = 0
-    stop: threading.Event = field(default_factory=threading.Event)
-    result: Fidelity | None = None
-    error: str = ""
-    over: bool = False
 
 
 class Explanations:
@@ -37,20 +24,26 @@ class Explanations:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._jobs: dict[str, _Job] = {}
+        self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
     def start(self, key: str, schema: Schema, prompt: Prompt, settings: RunSettings) -> None:
         """Begin to measure a prompt; the oldest measurements are forgotten."""
-        job = _Job()
+
+        def measure(job: Job) -> Fidelity:
+            with contextlib.closing(self._engine.fidelity(schema, prompt, settings)) as steps:
+                while True:
+                    try:
+                        step = next(steps)
+                    except StopIteration as end:
+                        found: Fidelity = end.value
+                        return found
+                    job.progress(step.done, step.total, step.what)
+
         with self._lock:
-            self._jobs[key] = job
+            self._jobs[key] = Job(measure, "explain", "waiting for a run to end")
             while len(self._jobs) > KEPT:
-                self._jobs.pop(next(iter(self._jobs))).stop.set()
-        worker = threading.Thread(
-            target=self._work, args=(job, schema, prompt, settings), name="explain", daemon=True
-        )
-        worker.start()
+                self._jobs.pop(next(iter(self._jobs))).stop()
 
     def state(self, key: str) -> dict[str, Any]:
         """How far a measurement is, or what came of it.
@@ -61,38 +54,13 @@ class Explanations:
         job = self._jobs.get(key)
         if job is None:
             raise StudioError("That measurement is not kept any more. Measure again.")
-        return {
-            "what": job.what,
-            "done": job.done,
-            "total": job.total,
-            "over": job.over,
-            "error": job.error,
-            "result": job.result.to_json() if job.result else None,
-        }
+        return job.state()
 
     def stop(self, key: str) -> None:
         """Stop a measurement at its next step."""
         job = self._jobs.get(key)
         if job is not None:
-            job.stop.set()
-
-    def _work(self, job: _Job, schema: Schema, prompt: Prompt, settings: RunSettings) -> None:
-        try:
-            steps = self._engine.fidelity(schema, prompt, settings)
-            while not job.stop.is_set():
-                step = next(steps)
-                job.what, job.done, job.total = step.what, step.done, step.total
-            steps.close()
-            job.error = "Stopped."
-        except StopIteration as end:
-            job.result = end.value
-        except StudioError as error:
-            job.error = str(error)
-        except Exception as error:  # the page shows it; the thread has nobody else to tell
-            logger.exception("A measurement failed")
-            job.error = f"The measurement failed: {error!r}. The terminal of the studio shows the details."
-        finally:
-            job.over = True
+            job.stop()
 
 
 def with_scaffold(source: str, modules: list[str]) -> str:

@@ -138,24 +138,41 @@ def test_a_policy_that_is_none_is_refused(tmp_path: Path) -> None:
         Store.open(tmp_path, verify="often")  # type: ignore[arg-type]
 
 
-def test_one_process_computes_and_the_other_waits(tmp_path: Path) -> None:
-    """Two engines want the same schema at once: each segment is computed by one of them."""
+def test_two_engines_that_encode_at_once_agree(tmp_path: Path) -> None:
     engines = [Engine(tiny_model(chat=False), Store.open(tmp_path)) for _ in range(2)]
     start = threading.Barrier(2)
-    reports = []
 
     def encode(engine: Engine) -> None:
         start.wait()
-        reports.append(engine.encode(schema_of(SCHEMA)))
+        engine.encode(schema_of(SCHEMA))
 
     threads = [threading.Thread(target=encode, args=(engine,)) for engine in engines]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert sum(report.encoded for report in reports) in (3, 4, 5, 6)
     assert engines[0].store.verify().clean
     assert engines[0].store.stats().segments == 3
+
+
+def test_what_another_process_computes_meanwhile_is_not_computed_again(tmp_path: Path) -> None:
+    """The other process holds the turn of one segment and stores it while an engine waits for it."""
+    other = Engine(tiny_model(chat=False), Store.open(tmp_path / "other"))
+    schema = schema_of(SCHEMA)
+    other.encode(schema)
+    (made,) = [segment for segment in other.residency._held.values() if segment.tokens == len("alpha")]
+    engine = Engine(tiny_model(chat=False), Store.open(tmp_path / "shared"))
+    reports = []
+    thread = threading.Thread(target=lambda: reports.append(engine.encode(schema)))
+    with engine.store.turn(made.key):
+        thread.start()
+        while engine.store.stats().segments < 1:  # it is past the text before, and waits
+            time.sleep(0.01)
+        time.sleep(0.1)
+        engine.store.save(made, ORIGIN)
+    thread.join()
+    assert reports[0].encoded == 2
+    assert engine.store.stats().segments == 3
 
 
 def test_who_waits_finds_what_the_other_has_computed(tmp_path: Path) -> None:
@@ -251,3 +268,15 @@ def test_on_a_network_folder_the_index_is_used_more_carefully_and_says_so(
         assert connection.execute("pragma journal_mode").fetchone()[0] == "delete"
     store.save(segment(), ORIGIN)
     assert store.load("k", range(5)) is not None
+
+
+@pytest.mark.parametrize("junk", [b"\x00", b"{", b"\xff"])
+def test_a_file_that_is_no_segment_is_noticed_even_where_digests_are_not_checked(
+    tmp_path: Path, junk: bytes
+) -> None:
+    store = Store.open(tmp_path, verify="never")
+    store.save(segment("k", 20), ORIGIN)
+    (path,) = store.files.iterdir()
+    path.write_bytes(junk * path.stat().st_size)
+    assert store.load("k", range(20)) is None
+    assert store.stats().corrupt == 1
