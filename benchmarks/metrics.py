@@ -56,6 +56,11 @@ def edit_similarity(answer: str, reference: str, _classes: Sequence[str] = ()) -
     return 2 * _common_subsequence(code, reference) / length if length else 1.0
 
 
+def mentions(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
+    """1 where every line of the reference stands somewhere in the answer."""
+    return float(all(line in answer for line in reference.split("\n")))
+
+
 METRICS: dict[str, Metric] = {
     "exact": exact,
     "f1": f1,
@@ -63,6 +68,7 @@ METRICS: dict[str, Metric] = {
     "accuracy": accuracy,
     "numbers": numbers,
     "edit-similarity": edit_similarity,
+    "mentions": mentions,
 }
 
 # LongBench's data sets → metric. The first line alone counts where examples in the prompt end with one.

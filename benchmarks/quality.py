@@ -61,7 +61,7 @@ class _Samples:
     divergences: list[float] = field(default_factory=list)
     same: list[float] = field(default_factory=list)
     computed: list[float] = field(default_factory=list)
-    documents: list[int] = field(default_factory=list)
+    tasks: list[Task] = field(default_factory=list)
 
 
 def run(
@@ -87,7 +87,8 @@ def run(
 
     Returns:
         `results` (name, params, score with its interval, ratio, first_token_agreement, kl_first_token,
-        same_answer, computed_share, by_documents, samples), `prompts`, `left_out`, `machine`.
+        same_answer, computed_share, by_documents, by_kind and by_position (in which third of the modules the
+        answer stands), samples), `prompts`, `left_out`, `machine`.
 
     Raises:
         StudioError: no task fits the model, or the model cannot be used.
@@ -141,7 +142,7 @@ def _take(samples: _Samples, task: Task, answer: Answer, plain: Answer) -> None:
     compared = compare(answer, plain)
     samples.agrees.append(float(compared.first_token_agrees))
     samples.divergences.append(compared.kl_first_token)
-    samples.documents.append(task.documents)
+    samples.tasks.append(task)
     samples.same.append(float(compared.same_text))
     samples.computed.append(answer.tokens["computed"] / answer.tokens["prompt"])
     if task.metric:
@@ -170,29 +171,39 @@ def _results(
             "kl_first_token": statistics.fmean(found.divergences),
             "same_answer": statistics.fmean(found.same),
             "computed_share": statistics.fmean(found.computed),
-            "by_documents": _by_documents(found),
+            "by_documents": _by(found, [str(task.documents or "") for task in found.tasks]),
+            "by_kind": _by(found, [task.kind for task in found.tasks]),
+            "by_position": _by(found, [_third(task.position) for task in found.tasks]),
             "samples": found.scores,
         }
         results.append(row)
     return results
 
 
-def _by_documents(found: _Samples) -> dict[str, dict[str, float]]:
-    """The figures apart by how many modules a prompt imports."""
+def _by(found: _Samples, keys: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The figures apart by a key of each prompt; prompts whose key is "" are left out."""
     groups: dict[str, dict[str, float]] = {}
-    for count in sorted({n for n in found.documents if n}):
-        which = [i for i, n in enumerate(found.documents) if n == count]
+    for key in sorted({k for k in keys if k}, key=lambda k: (int(k) if k.isdigit() else 0, keys.index(k))):
+        which = [i for i, k in enumerate(keys) if k == key]
         row = {"prompts": float(len(which))}
         lists = {
             "score": found.scores,
             "first_token_agreement": found.agrees,
             "kl_first_token": found.divergences,
+            "same_answer": found.same,
         }
         for name, values in lists.items():
-            if len(values) == len(found.documents):
+            if len(values) == len(keys):
                 row[name] = statistics.fmean(values[i] for i in which)
-        groups[str(count)] = row
+        if "score" in row:
+            row["score_low"], row["score_high"] = interval([found.scores[i] for i in which])
+        groups[key] = row
     return groups
+
+
+def _third(position: float | None) -> str:
+    """In which third of the modules an answer stands."""
+    return "" if position is None else ("first", "middle", "last")[min(2, int(position * 3))]
 
 
 def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:

@@ -2,7 +2,8 @@
 
 A file holds one JSON object per line, as LongBench's files do: `input` (the question), `context` or
 `documents` (a list of texts, one module each), `answers`, and where they are known `dataset`, `all_classes`,
-`metric`, `system`. A long `context` is cut where its passages begin, else between paragraphs.
+`metric`, `system`. A long `context` is cut where its passages begin, else between paragraphs. In place of a
+question and its context a line may hold a `schema` and a `prompt` in PML.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ ASK = {
     "numbers": "Answer with the number and nothing else.",
     "edit-similarity": "Write the next line of code and nothing else.",
 }
-NEW_TOKENS = {"rouge-l": 512, "edit-similarity": 64, "exact": 48}
+NEW_TOKENS = {"rouge-l": 512, "edit-similarity": 64, "exact": 160, "mentions": 320}
+SUITES = {"demo": ("documents", "travel", "learning", "code")}
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,8 @@ class Task:
         classes: for accuracy.
         dataset: of LongBench, where it is one.
         documents: how many modules the prompt imports.
+        kind: what kind of question it is; "" where the file does not say.
+        position: of the module that holds the answer, 0 (first) to 1; None where it is not known.
     """
 
     name: str
@@ -57,6 +61,8 @@ class Task:
     classes: tuple[str, ...] = ()
     dataset: str = ""
     documents: int = 0
+    kind: str = ""
+    position: float | None = None
 
     @property
     def new_tokens(self) -> int:
@@ -67,6 +73,11 @@ class Task:
 def own_questions() -> Path:
     """The document questions that come with the project, made for it and unseen in training."""
     return Path(__file__).parent / "questions" / "documents.jsonl"
+
+
+def suite(name: str) -> dict[str, Path]:
+    """The files of a suite by the world they are about, held out from the bundled model's training."""
+    return {world: own_questions().with_name(f"{world}.jsonl") for world in SUITES[name]}
 
 
 def read_tasks(path: Path, *, metric: str = "", limit: int | None = None) -> list[Task]:
@@ -134,10 +145,9 @@ def _question(record: dict[str, Any], metric: str, name: str) -> Task:
     chosen = metric or record.get("metric") or DATASETS.get(dataset, "f1")
     if chosen not in METRICS:
         raise ValueError(f"the metric {chosen!r} is not known; use one of {', '.join(METRICS)}")
-    answers = record["answers"]
-    answers = (answers,) if isinstance(answers, str) else tuple(str(answer) for answer in answers)
-    if not answers:
-        raise ValueError("the field 'answers' is empty")
+    if "schema" in record:
+        return _pml(record, chosen, name)
+    answers = _answers(record)
     documents = record.get("documents") or cut(str(record["context"]))
     question = " ".join(part for part in (str(record.get("input") or ""), ASK[chosen]) if part)
     schema, prompt = _as_pml([str(d) for d in documents], question, str(record.get("system") or SYSTEM))
@@ -145,6 +155,36 @@ def _question(record: dict[str, Any], metric: str, name: str) -> Task:
     return Task(
         str(record.get("_id") or name), schema, prompt, chosen, answers, classes, dataset, len(documents)
     )
+
+
+def _pml(record: dict[str, Any], metric: str, name: str) -> Task:
+    schema, prompt = parse_schema(str(record["schema"])), parse_prompt(str(record["prompt"]))
+    for what, parsed in (("schema", schema), ("prompt", prompt)):
+        if not parsed.ok:
+            fault = next(d for d in parsed.diagnostics if d.severity == "error")
+            raise ValueError(f"its {what}, line {fault.line}: {fault.code}: {fault.message}")
+    assert schema.tree is not None
+    assert prompt.tree is not None
+    position = record.get("position")
+    return Task(
+        str(record.get("_id") or name),
+        schema.tree,
+        prompt.tree,
+        metric,
+        _answers(record),
+        tuple(record.get("all_classes") or ()),
+        documents=int(record.get("documents") or 0),
+        kind=str(record.get("kind") or ""),
+        position=None if position is None else float(position),
+    )
+
+
+def _answers(record: dict[str, Any]) -> tuple[str, ...]:
+    answers = record["answers"]
+    answers = (answers,) if isinstance(answers, str) else tuple(str(answer) for answer in answers)
+    if not answers:
+        raise ValueError("the field 'answers' is empty")
+    return answers
 
 
 def cut(context: str) -> list[str]:

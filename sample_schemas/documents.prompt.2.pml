@@ -2,5 +2,5 @@
   <lena-varga/>
   <torlin/>
   <dune-mills/>
-  <user>Who is the mayor of Torlin?</user>
+  <user>Who is the mayor of the home town of Lena Varga?</user>
 </prompt>

@@ -1,5 +1,5 @@
 <prompt schema="documents">
   <tomas-brekk/>
   <merlin-lamp/>
-  <user>How much is the Merlin lamp?</user>
+  <user>What is the weather like in Salmora?</user>
 </prompt>

@@ -1,5 +1,6 @@
 <?xml version="1.0" encoding="UTF-8"?>
-<!-- After appendix A.1.2 of the Prompt Cache paper: one plan, two kinds of trip, nine places to go. -->
+<!-- After appendix A.1.2 of the Prompt Cache paper: one plan, two kinds of trip, nine places to go.
+     Budget, season, company and an interest may be picked beside it. -->
 <schema name="travel">
   <system>
     You are a travel planner known all over the world.
@@ -233,6 +234,52 @@
         </module>
       </union>
     </module>
+    <union>
+      <module name="small-budget">
+        The budget is tight this year.
+        Whatever is saved on beds can be spent on tickets, and nobody ever came home and praised a pillow.
+        So sleep in shared hostels.
+      </module>
+      <module name="generous-budget">
+        I have saved for years, so the budget is generous.
+        The suitcase has been carried up enough stairs, and for once somebody else may carry it.
+        The plan should reserve private rooms.
+      </module>
+    </union>
+    <union>
+      <module name="in-april">
+        We travel in April.
+        The trees are not sure yet, and neither is the sky.
+        It is best to carry light umbrellas.
+      </module>
+      <module name="in-december">
+        We travel in December.
+        The lamps go on at four, and a bench is something to walk past.
+        A good plan will look for heated museums.
+      </module>
+    </union>
+    <union>
+      <module name="with-children">
+        We are a family with two children.
+        The younger one counts cats, the elder one counts the days until we go home.
+        Please look for open playgrounds.
+      </module>
+      <module name="with-grandmother">
+        I travel with my grandmother.
+        She has seen more than all of us, and would like to see the rest sitting down.
+        The plan should prefer slow boats.
+      </module>
+    </union>
+    <union>
+      <module name="loves-markets">
+        Churches I forget, but I could still draw every stall at which I ever bought an orange.
+        Above all I want to see the markets.
+      </module>
+      <module name="loves-viewpoints">
+        A town has to be seen from above before it can be understood from within.
+        The viewpoints are what I travel for.
+      </module>
+    </union>
   </user>
   <assistant>
     I would love to help. I have read the notes about the place.

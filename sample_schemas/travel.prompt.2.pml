@@ -1,8 +1,11 @@
 <prompt schema="travel">
-  <trip-plan duration="5 days">
+  <trip-plan duration="3 days">
     <overseas>
       <rome/>
     </overseas>
   </trip-plan>
-  <user>Make a plan that highlights the viewpoints.</user>
+  <small-budget/>
+  <with-children/>
+  <loves-viewpoints/>
+  <user>Make a plan.</user>
 </prompt>

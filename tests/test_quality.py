@@ -10,11 +10,18 @@ import pytest
 from benchmarks import quality
 from benchmarks.metrics import DATASETS, METRICS, score
 from benchmarks.quality import Variant, interval, variants
-from benchmarks.tasks import cut, own_questions, read_tasks
+from benchmarks.tasks import cut, own_questions, read_tasks, suite
 from engine.errors import StudioError
 from engine.pml import bind
 from engine.pml.conversation import conversation
 from tests.engine.tiny import save_tiny
+
+WORLDS = (
+    ("documents", 160, {"exact"}),
+    ("travel", 40, {"mentions"}),
+    ("learning", 40, {"mentions"}),
+    ("code", 40, {"exact"}),
+)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +38,8 @@ from tests.engine.tiny import save_tiny
         ("numbers", "none", ["Paragraph 7"], 0.0),
         ("edit-similarity", "\n# a comment\nreturn x\nmore", ["return y"], 2 * 7 / 16),
         ("edit-similarity", "", ["x"], 0.0),
+        ("mentions", "Three days in Rome, then home.", ["Rome\nThree days"], 1.0),
+        ("mentions", "Three days in Rome, then home.", ["Rome\nFour days"], 0.0),
     ],
 )
 def test_metrics(metric: str, answer: str, references: list[str], want: float) -> None:
@@ -97,6 +106,11 @@ def test_questions_in_longbenchs_format_become_prompts(tmp_path: Path) -> None:
         ('{"input": "x", "answers": ["y"]}', "line 2: the field 'context' is missing"),
         ('{"input": "x", "context": "y", "answers": []}', "line 2: the field 'answers' is empty"),
         ('{"context": "y", "answers": ["z"], "metric": "luck"}', "line 2: the metric 'luck' is not known"),
+        ('{"schema": "<schema name=\'s\'/>", "answers": ["z"]}', "line 2: the field 'prompt' is missing"),
+        (
+            '{"schema": "<schema name=\'s\'>", "prompt": "<prompt schema=\'s\'/>", "answers": ["z"]}',
+            "line 2: its schema, line 1: E1",
+        ),
     ],
 )
 def test_a_line_that_is_no_question_is_named(line: str, words: str, tmp_path: Path) -> None:
@@ -118,19 +132,22 @@ def test_folders_that_hold_no_prompts_are_refused(tmp_path: Path) -> None:
         read_tasks(tmp_path)
 
 
-def test_the_own_questions_can_all_be_asked() -> None:
-    tasks = read_tasks(own_questions())
-    assert len(tasks) == 180
-    assert {task.documents for task in tasks} == {2, 8}
+@pytest.mark.parametrize(("world", "count", "metrics"), WORLDS)
+def test_the_held_out_prompts_can_all_be_asked(world: str, count: int, metrics: set[str]) -> None:
+    tasks = read_tasks(suite("demo")[world])
+    assert len(tasks) == count
     assert all(bind(task.schema, task.prompt).ok for task in tasks)
-    assert {task.metric for task in tasks} == {"exact"}
+    assert {task.metric for task in tasks} == metrics
+    assert all(task.kind for task in tasks)
 
 
-def test_the_own_questions_are_what_their_generator_writes() -> None:
-    from training.questions import questions
-
-    lines = own_questions().read_text(encoding="utf-8").splitlines()
-    assert [json.loads(line) for line in lines] == questions()
+def test_document_questions_know_where_their_answers_stand() -> None:
+    tasks = read_tasks(own_questions())
+    assert {task.documents for task in tasks} == {1, 2, 4, 8, 16}
+    for task in tasks:
+        stated = task.kind not in ("unstated", "comparison", "list")
+        assert (task.position is not None) is stated
+        assert task.position is None or 0 <= task.position < 1
 
 
 def test_variants() -> None:
@@ -170,4 +187,32 @@ def test_figures_on_a_tiny_model(tmp_path: Path) -> None:
     assert by_name["isolated"]["kl_first_token"] > 1e-5
     assert by_name["scaffold"]["computed_share"] < by_name["isolated link:99"]["computed_share"] < 1
     assert by_name["isolated"]["by_documents"]["2"]["prompts"] == 3
+    assert by_name["isolated"]["by_position"] == by_name["isolated"]["by_kind"] == {}
     assert len(by_name["isolated"]["samples"]) == 3
+
+
+def test_lines_of_pml_are_run_and_grouped(tmp_path: Path) -> None:
+    """A schema and a prompt in place of a question; figures by kind and by the third the answer stands in."""
+    folder = save_tiny(tmp_path / "model")
+    schema = "<schema name='s'><module name='a'>one</module><module name='b'>two</module></schema>"
+    prompt = "<prompt schema='s'><a/><b/><user>What?</user></prompt>"
+    records = [
+        {
+            "schema": schema,
+            "prompt": prompt,
+            "answers": "x",
+            "metric": "mentions",
+            "kind": kind,
+            "position": at,
+        }
+        for kind, at in (("stated", 0.0), ("stated", 0.5), ("unstated", None))
+    ]
+    file = tmp_path / "q.jsonl"
+    file.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
+    report = quality.run(str(folder), read_tasks(file), variants(["anchored"]))
+    uncached = report["results"][0]
+    assert {k: v["prompts"] for k, v in uncached["by_kind"].items()} == {"stated": 2, "unstated": 1}
+    assert {k: v["prompts"] for k, v in uncached["by_position"].items()} == {"first": 1, "middle": 1}
+    assert all(
+        0 <= v["score_low"] <= v["score"] <= v["score_high"] <= 1 for v in uncached["by_kind"].values()
+    )

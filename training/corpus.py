@@ -2,8 +2,9 @@
 
 Every piece is tokenised alone, as the engine does it. A row holds several examples; each example is one
 context followed by branches (a question and its answer) that do not see each other. The mask of a context is
-plain (all of it is causal) or blocked (a module sees only the anonymous text and its parents' text before it,
-and nothing but new text sees an argument), and either may have random gaps between the positions of pieces.
+plain (all of it is causal) or that of cached modules, and either may have random gaps between positions of
+pieces. Under the mask of the scope `anchored` a module sees only the anonymous text and its parents' text
+before it, under that of `isolated` only itself, and under both nothing but new text sees an argument.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 import torch
 from tokenizers import Tokenizer
 
+from training.worlds.chat import small_talk
 from training.worlds.code import code
 from training.worlds.documents import documents
 from training.worlds.example import Example, Piece, question_pieces
@@ -22,21 +24,26 @@ from training.worlds.learning import learning
 from training.worlds.travel import travel
 
 WORLDS: dict[str, tuple[Callable[[random.Random, int, int], Example], float]] = {
-    "travel": (travel, 0.33),
-    "documents": (documents, 0.32),
-    "learning": (learning, 0.15),
-    "code": (code, 0.2),
+    "travel": (travel, 0.30),
+    "documents": (documents, 0.46),
+    "learning": (learning, 0.10),
+    "code": (code, 0.14),
 }
 END = "<|im_end|>"
 CONTEXT_WEIGHT = 0.05
-MAX_POSITIONS = 4096
+MAX_POSITIONS = 8192
+SMALL_TALK = 0.02  # of the turns of every world
+ISOLATED = 0.3  # of the contexts under the mask of cached modules; the others are anchored
 
 
 def draw(r: random.Random, size: int, turns: int, world: str = "") -> Example:
     """Draws one example; of a world by its share unless one is named."""
     names = list(WORLDS)
     name = world or r.choices(names, [WORLDS[n][1] for n in names])[0]
-    return WORLDS[name][0](r, size, turns)
+    example = WORLDS[name][0](r, size, turns)
+    if not world:
+        example.turns = [small_talk(r) if r.random() < SMALL_TALK else turn for turn in example.turns]
+    return example
 
 
 def texts(seed: int, count: int) -> Iterator[str]:
@@ -76,7 +83,9 @@ def block(
     """Tokenises an example under a drawn mask; None where the context alone is longer than `limit`."""
     ids, positions, weights, segments = [1], [0], [0.0], [0]
     kinds: list[tuple[str, str]] = [("anonymous", "")]
-    isolate, gap = r.random() < blocked, r.random() < gaps
+    scope, gap = "", r.random() < gaps
+    if r.random() < blocked:
+        scope = "isolated" if r.random() < ISOLATED else "anchored"
     room = MAX_POSITIONS - 1200
     position = r.randint(0, room) if gap and r.random() < 0.2 else 1
     most = room // (2 * len(example.pieces)) if gap else 0
@@ -115,18 +124,21 @@ def block(
         positions,
         weights,
         segments,
-        [[_sees(kinds, a, b, isolate) for b in range(len(kinds))] for a in range(len(kinds))],
+        [[_sees(kinds, a, b, scope) for b in range(len(kinds))] for a in range(len(kinds))],
     )
 
 
-def _sees(kinds: list[tuple[str, str]], a: int, b: int, isolate: bool) -> bool:
+def _sees(kinds: list[tuple[str, str]], a: int, b: int, scope: str) -> bool:
+    """Whether piece a sees the earlier piece b, as segments of the scope do; "" is a plain causal context."""
     (kind, path), (other, other_path) = kinds[a], kinds[b]
     if a == b:
         return True
     if other == "branch":
         return False
-    if kind in ("branch", "argument") or not isolate:
+    if kind in ("branch", "argument") or not scope:
         return True
+    if scope == "isolated":
+        return other != "argument" and path == other_path
     if other == "anonymous":
         return True
     if other == "argument" or kind == "anonymous":
@@ -136,12 +148,26 @@ def _sees(kinds: list[tuple[str, str]], a: int, b: int, isolate: bool) -> bool:
 
 @dataclass
 class Batch:
-    """Rows of tokens: ids, positions, weights [B, L]; mask bool [B, 1, L, L], true where a row may look."""
+    """Rows of tokens: ids, positions, weights [B, L]; mask bool [B, 1, L, L], true where a row may look.
+
+    `examples` holds where the examples of each row begin and end; nothing looks across.
+    """
 
     ids: torch.Tensor
     positions: torch.Tensor
     weights: torch.Tensor
     mask: torch.Tensor
+    examples: list[list[tuple[int, int]]]
+
+    def to(self, device: str) -> Batch:
+        """The batch on a device."""
+        return Batch(
+            self.ids.to(device),
+            self.positions.to(device),
+            self.weights.to(device),
+            self.mask.to(device),
+            self.examples,
+        )
 
 
 @dataclass(frozen=True)
@@ -182,8 +208,9 @@ def batch(stage: Stage, tokenizer: Tokenizer, r: random.Random) -> Batch:
     positions, weights = torch.zeros_like(ids), torch.zeros(stage.rows, stage.length)
     mask = torch.zeros(stage.rows, 1, stage.length, stage.length, dtype=torch.bool)
     causal = torch.ones(stage.length, stage.length, dtype=torch.bool).tril()
+    examples: list[list[tuple[int, int]]] = []
     for index, blocks in enumerate(rows):
-        start = 0
+        start, spans = 0, []
         for made in blocks:
             end = start + len(made.ids)
             ids[index, start:end] = torch.tensor(made.ids)
@@ -191,7 +218,9 @@ def batch(stage: Stage, tokenizer: Tokenizer, r: random.Random) -> Batch:
             weights[index, start:end] = torch.tensor(made.weights)
             segment = torch.tensor(made.segments)
             mask[index, 0, start:end, start:end] = torch.tensor(made.sees)[segment][:, segment]
+            spans.append((start, end))
             start = end
+        examples.append([*spans, (start, stage.length)] if start < stage.length else spans)
     mask &= causal
     mask |= torch.eye(stage.length, dtype=torch.bool)
-    return Batch(ids, positions, weights, mask)
+    return Batch(ids, positions, weights, mask, examples)

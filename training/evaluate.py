@@ -1,8 +1,9 @@
-"""How well the demo model answers held-out generated examples, and the bundled samples with every place.
+"""How well the demo model answers the bundled samples: every place, traits, questions, every prompt.
 
-    python -m training.evaluate assets/demo_model [--count 40] [--out results.json]
+    python -m training.evaluate assets/demo_model [--out samples.json]
 
-Plain greedy decoding of the whole prompt, every piece tokenised alone as the engine does it.
+Plain greedy decoding of the whole prompt, every piece tokenised alone as the engine does it. The samples are
+a demonstration; the measure is `pml bench quality --suite demo`, over prompts that are drawn.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ from engine.pml import (
     parse_schema,
 )
 from sample_schemas import samples
-from training.corpus import WORLDS, draw
-from training.worlds.example import CLOSE, OPEN, question_pieces
+from training.worlds.chat import UNSTATED
+from training.worlds.example import CLOSE, OPEN
 
 log = logging.getLogger("evaluation")
 SEED = 987_654_321
+LEARNERS = 15  # drawn combinations of traits
 DURATIONS = ("2 days", "3 days", "4 days", "5 days", "7 days")
 TOPICS = ("sights", "surf spots", "markets", "viewpoints", "museums")
 
@@ -76,32 +78,6 @@ def pieces_of(schema_source: str, prompt_source: str) -> list[str]:
         else:
             found.append(OPEN.format(part.role) if isinstance(part, RoleOpen) else CLOSE)
     return [*found, OPEN.format("assistant")]
-
-
-def generated(reader: Reader, count: int) -> dict[str, float]:
-    """Held-out generated prompts: share of exact answers per world and size, and what a trip kept."""
-    r = random.Random(SEED)
-    result: dict[str, float] = {}
-    for world in WORLDS:
-        for size in (1, 3):
-            exact, named, kept, plans = 0, 0, 0, 0
-            for _ in range(count):
-                example = draw(r, size, 1, world)
-                turn = example.turns[0]
-                text = reader.answer(
-                    [*(p.text for p in example.pieces), *question_pieces(example, turn.question)]
-                )
-                exact += text == turn.answer
-                if world == "travel":
-                    named += example.subject in text
-                if turn.answer.startswith("Here is your plan"):
-                    plans += 1
-                    kept += example.argument in text and days_of(text) == days_of(turn.answer)
-            result[f"{world}, size {size}: exact answer"] = exact / count
-            if world == "travel":
-                result[f"{world}, size {size}: names the destination"] = named / count
-                result[f"{world}, size {size}: plan keeps the duration"] = kept / max(1, plans)
-    return result
 
 
 def days_of(text: str) -> list[int]:
@@ -180,6 +156,95 @@ QUESTIONS = (
 )
 
 
+TRAITS = {
+    "small-budget": "sleep in shared hostels",
+    "generous-budget": "reserve private rooms",
+    "in-april": "carry light umbrellas",
+    "in-december": "look for heated museums",
+    "with-children": "look for open playgrounds",
+    "with-grandmother": "prefer slow boats",
+}
+INTERESTS = {"loves-markets": "markets", "loves-viewpoints": "viewpoints"}
+
+
+def trait_sample(reader: Reader) -> dict[str, float]:
+    """The travel sample with a budget, a season, company and an interest beside each destination."""
+    source, schema = schema_named("travel")
+    places = [m for m in schema.modules() if m.path.startswith("trip-plan/overseas/")]
+    r = random.Random(SEED)
+    told = wanted = interested = plans = 0
+    for place in places:
+        picked = [r.choice(names) for names in (list(TRAITS)[:2], list(TRAITS)[2:4], list(TRAITS)[4:])]
+        fitting = [name for name, topic in INTERESTS.items() if topic in text_of(place)]
+        interest = r.choice(fitting) if fitting else ""
+        imports = "".join(f"<{name}/>" for name in [*picked, *([interest] if interest else [])])
+        prompt = (
+            f'<prompt schema="travel"><trip-plan duration="3 days"><overseas><{place.name}/></overseas>'
+            f"</trip-plan>{imports}<user>Make a plan.</user></prompt>"
+        )
+        text = reader.answer(pieces_of(source, prompt), most=240)
+        log.info("%s, %s:\n%s\n", place.name, imports, text)
+        wanted += len(picked)
+        told += sum(TRAITS[name] in text for name in picked)
+        if interest:
+            plans += 1
+            interested += f"with the {INTERESTS[interest]}" in text
+    return {
+        "travel sample: advice of a picked trait stands in the plan": told / wanted,
+        "travel sample: a plan follows the picked interest": interested / max(1, plans),
+    }
+
+
+COUNSEL = re.compile(r"(?:[Ll]essons should|It is best to|[Tt]he plan should|A good teacher will|So) (.+?)\.")
+
+
+def learning_sample(reader: Reader) -> dict[str, float]:
+    """The personalization sample with drawn learners: each picked trait's advice, and the subject."""
+    source, schema = schema_named("personalization")
+    unions: dict[object, list[Module]] = {}
+    for module in schema.modules():
+        unions.setdefault(schema.union_of(module.path), []).append(module)
+    r = random.Random(SEED)
+    told = wanted = named = 0
+    for _ in range(LEARNERS):
+        picked = [r.choice(members) for members in unions.values()]
+        subject = r.choice(["geometry", "statistics", "music", "grammar"])
+        imports = "".join(f"<{module.name}/>" for module in picked)
+        prompt = (
+            f'<prompt schema="personalization">{imports}'
+            f"<user>Write a learning plan for {subject}.</user></prompt>"
+        )
+        text = reader.answer(pieces_of(source, prompt), most=240)
+        log.info("%s:\n%s\n", imports, text)
+        counsel = [found[1] for module in picked if (found := COUNSEL.search(text_of(module)))]
+        wanted += len(counsel)
+        told += sum(f": {advice}." in text for advice in counsel)
+        named += subject in text
+    return {
+        "personalization sample: advice of a picked trait stands in the plan": told / wanted,
+        "personalization sample: names the subject": named / LEARNERS,
+    }
+
+
+HOPS = (
+    ("Who is the mayor of the home town of Lena Varga?", "The mayor of Torlin is Nadia Orsk."),
+    ("Which river flows through the home town of Tomas Brekk?", "Salmora lies on the river Dune."),
+    ("What is the job of the friend of Lena Varga?", "Tomas Brekk works as a potter."),
+    ("What is the home town of Lena Varga known for?", "Torlin is known for its bells."),
+    ("When was the friend of Lena Varga born?", "Tomas Brekk was born in 1969."),
+)
+NOWHERE = (
+    "Which instrument does Tomas Brekk play?",
+    "What does the Harlow Bridge cost?",
+    "Who is the mayor of Ridgeway?",
+    "Where does Lena Holm live?",
+    "What colour is the Harlow lamp?",
+    "What is the capital of France?",
+    "Who is the captain of the ship Torlin?",
+    "What is the weather like in Salmora?",
+)
+
+
 def document_sample(reader: Reader) -> dict[str, float]:
     """Questions to the documents sample with all eight modules, and with the one that tells and another."""
     source, schema = schema_named("documents")
@@ -194,7 +259,18 @@ def document_sample(reader: Reader) -> dict[str, float]:
             text = reader.answer(pieces_of(source, prompt))
             log.info("%s (%s): %s", question, key, text)
             right[key] += text == expected
+    everything = "".join(f"<{m.name}/>" for m in modules)
+
+    def answer(question: str) -> str:
+        prompt = f'<prompt schema="documents">{everything}<user>{question}</user></prompt>'
+        text = reader.answer(pieces_of(source, prompt))
+        log.info("%s: %s", question, text)
+        return text
+
     return {
+        "documents sample, over two documents: exact answer": sum(answer(q) == a for q, a in HOPS)
+        / len(HOPS),
+        "documents sample, not stated: says so": sum(answer(q) == UNSTATED for q in NOWHERE) / len(NOWHERE),
         "documents sample, all eight: exact answer": right["all"] / len(QUESTIONS),
         "documents sample, one or two picked: exact answer": right["two"] / len(QUESTIONS),
     }
@@ -216,8 +292,6 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("model", type=Path)
-    parser.add_argument("--count", type=int, default=40, help="generated examples per world and size")
-    parser.add_argument("--samples-only", action="store_true")
     parser.add_argument("--out", type=Path, help="file for the figures")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
@@ -226,9 +300,7 @@ def main() -> None:
     model = LlamaForCausalLM.from_pretrained(given.model, dtype=torch.float32).eval()
     reader = Reader(model, AutoTokenizer.from_pretrained(given.model))
     prompts(reader)
-    figures = travel_sample(reader) | document_sample(reader)
-    if not given.samples_only:
-        figures |= generated(reader, given.count)
+    figures = travel_sample(reader) | trait_sample(reader) | learning_sample(reader) | document_sample(reader)
     text = json.dumps({k: round(v, 3) for k, v in figures.items()}, indent=2)
     log.info("%s", text)
     if given.out:

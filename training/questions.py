@@ -1,50 +1,147 @@
-"""Writes the document questions that `pml bench quality` runs over by default.
+"""Writes the held-out prompts that `pml bench quality` runs over, one file for each world.
 
-    python -m training.questions benchmarks/questions/documents.jsonl
+    python -m training.questions benchmarks/questions
 
-Drawn from the same grammars as the training texts with a seed of their own; names of people, companies and
-places are invented anew for each, so none was seen in training.
+Drawn from the grammars of the training texts with names that training never draws (`HeldOut`), each prompt
+as a schema and a prompt in PML that bind to the pieces of the drawn example.
 """
 
 from __future__ import annotations
 
 import json
-import random
+import re
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from xml.sax.saxutils import escape, quoteattr
 
 from training.corpus import draw
+from training.worlds.example import CLOSE, OPEN, Example, Turn
+from training.worlds.words import HeldOut
 
 SEED = 24_680_135
-COUNTS = {8: 120, 2: 60}  # documents → questions
+# documents in a prompt → questions; eight is what the goals speak of
+DOCUMENTS = {1: 20, 2: 20, 4: 30, 8: 60, 16: 30}
+OTHERS = 40  # prompts of each other world
+SLOT = 24  # tokens that an argument may have
+ROLE = re.compile(re.escape(OPEN).replace(r"\{\}", "(system|user|assistant)"))
+Record = dict[str, object]
 
 
-def questions() -> list[dict[str, object]]:
-    """The questions, those with most documents first."""
-    r = random.Random(SEED)
-    found: list[dict[str, object]] = []
-    for documents, count in COUNTS.items():
+def schema_of(example: Example) -> str:
+    """The schema whose modules are the modules of an example, all white space kept."""
+    parts = ['<schema name="questions" xml:space="preserve">']
+    role, path = "", ""
+
+    def leave(for_path: str) -> None:
+        nonlocal path
+        while path and not f"{for_path}/".startswith(f"{path}/"):
+            parts.append("</module>")
+            path = path.rpartition("/")[0]
+
+    for piece in example.pieces:
+        leave(piece.path)
+        opened = ROLE.fullmatch(piece.text)
+        if opened:
+            role = opened[1]
+            parts.append(f"<{role}>")
+        elif piece.text == CLOSE:
+            parts.append(f"</{role}>")
+        else:
+            while path != piece.path:
+                name = piece.path[len(path) :].lstrip("/").split("/")[0]
+                parts.append(f"<module name={quoteattr(name)}>")
+                path = f"{path}/{name}".lstrip("/")
+            parts.append(
+                f'<param name="value" len="{SLOT}"/>' if piece.kind == "argument" else escape(piece.text)
+            )
+    return "".join([*parts, "</schema>"])
+
+
+def prompt_of(example: Example, question: str) -> str:
+    """The prompt that imports every module of an example and asks."""
+    paths = list(dict.fromkeys(p.path for p in example.pieces if p.path))
+    values = {p.path: p.text for p in example.pieces if p.kind == "argument"}
+
+    def imported(parent: str) -> str:
+        below = [p for p in paths if p.startswith(f"{parent}/" if parent else "")]
+        names = dict.fromkeys(p[len(parent) :].lstrip("/").split("/")[0] for p in below)
+        text = ""
+        for name in names:
+            path = f"{parent}/{name}".lstrip("/")
+            value = f" value={quoteattr(values[path])}" if path in values else ""
+            text += f"<{name}{value}>{imported(path)}</{name}>"
+        return text
+
+    return f'<prompt schema="questions">{imported("")}<user>{escape(question)}</user></prompt>'
+
+
+def record(example: Example, turn: Turn, name: str, metric: str, answer: str, documents: int) -> Record:
+    """One line of a file."""
+    return {
+        "_id": name,
+        "schema": schema_of(example),
+        "prompt": prompt_of(example, turn.question),
+        "answers": [answer],
+        "metric": metric,
+        "kind": turn.topic,
+        "documents": documents,
+        "position": turn.place / documents if turn.place >= 0 else None,
+    }
+
+
+def documents(r: HeldOut) -> Iterator[Record]:
+    """Questions to documents, by how many there are."""
+    for count, wanted in DOCUMENTS.items():
         kept = 0
-        while kept < count:
-            example = draw(r, 3 if documents > 4 else 1, 1, "documents")
-            texts = [piece.text.strip() for piece in example.pieces if piece.kind == "module"]
-            turn = example.turns[0]
-            if len(texts) != documents:
+        while kept < wanted:
+            example = draw(r, 3 if count > 2 else 1, 1, "documents")
+            modules = {p.path for p in example.pieces if p.path}
+            if len(modules) != count or example.open_user:
                 continue
             kept += 1
-            found.append(
-                {
-                    "_id": f"{documents}-{kept}",
-                    "system": "You give short answers from the documents below.",
-                    "documents": texts,
-                    "input": turn.question,
-                    "answers": [turn.answer],
-                    "metric": "exact",
-                }
-            )
-    return found
+            turn = example.turns[0]
+            yield record(example, turn, f"documents-{count}-{kept}", "exact", turn.answer, count)
+
+
+def plans(r: HeldOut, world: str) -> Iterator[Record]:
+    """Plans for trips or lessons, with what such a plan has to say."""
+    kept = 0
+    while kept < OTHERS:
+        example = draw(r, r.randint(2, 3), 1, world)
+        turn = example.turns[0]
+        if example.open_user or not turn.wanted:
+            continue
+        kept += 1
+        modules = len({p.path for p in example.pieces if p.path})
+        yield record(example, turn, f"{world}-{kept}", "mentions", "\n".join(turn.wanted), modules)
+
+
+def programs(r: HeldOut) -> Iterator[Record]:
+    """Questions to source files."""
+    kept = 0
+    while kept < OTHERS:
+        example = draw(r, r.randint(1, 3), 1, "code")
+        if example.open_user:
+            continue
+        kept += 1
+        modules, turn = len({p.path for p in example.pieces if p.path}), example.turns[0]
+        yield record(example, turn, f"code-{kept}", "exact", turn.answer, modules)
+
+
+def questions(world: str) -> list[Record]:
+    """The held-out prompts of a world; "documents", "travel", "learning" or "code"."""
+    r = HeldOut(f"{SEED} {world}")
+    if world == "documents":
+        return list(documents(r))
+    return list(programs(r) if world == "code" else plans(r, world))
+
+
+def lines(world: str) -> str:
+    """The text of a world's file."""
+    return "".join(json.dumps(found, ensure_ascii=False) + "\n" for found in questions(world))
 
 
 if __name__ == "__main__":
-    lines = [json.dumps(question, ensure_ascii=False) for question in questions()]
-    Path(sys.argv[1]).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name in ("documents", "travel", "learning", "code"):
+        (Path(sys.argv[1]) / f"{name}.jsonl").write_text(lines(name), encoding="utf-8")

@@ -47,7 +47,7 @@ def save_tokenizer(folder: Path) -> None:
         pad_token="<pad>",
         additional_special_tokens=["<|im_start|>"],
         clean_up_tokenization_spaces=False,
-        model_max_length=4096,
+        model_max_length=8192,
         chat_template=CHAT_TEMPLATE,
     )
     folder.mkdir(parents=True, exist_ok=True)

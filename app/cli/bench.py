@@ -88,8 +88,13 @@ def ttft(cached: int, modules: int, new: int, repeats: int, as_json: bool, **mod
 )
 @click.option(
     "--metric",
-    type=click.Choice(["exact", "f1", "rouge-l", "accuracy", "numbers", "edit-similarity"]),
+    type=click.Choice(["exact", "f1", "rouge-l", "accuracy", "numbers", "edit-similarity", "mentions"]),
     help="In place of what the file says, or its data set implies.",
+)
+@click.option(
+    "--suite",
+    type=click.Choice(["demo"]),
+    help="Held-out prompts of the bundled model: documents, trips, lessons and programs, each by itself.",
 )
 @click.option("--limit", type=click.IntRange(1), help="The most prompts.")
 @placement_option
@@ -101,6 +106,7 @@ def quality(
     scopes: tuple[str, ...],
     repairs: tuple[str, ...],
     metric: str | None,
+    suite: str | None,
     limit: int | None,
     placement: str,
     as_json: bool,
@@ -112,25 +118,36 @@ def quality(
     documents, answers, and dataset), or a folder with NAME.pml and NAME.prompt.*.pml, which need no right
     answers to be compared. Without PATH it runs over the document questions that come with the project.
     """
+    if suite and path:
+        raise click.UsageError("--suite has files of its own: leave out PATH, or --suite.")
     options = ModelOptions(cache_dir=None, **model_choice)
     from benchmarks import quality as measurement
     from benchmarks.tasks import own_questions, read_tasks
+    from benchmarks.tasks import suite as files_of
 
-    tasks = read_tasks(Path(path) if path else own_questions(), metric=metric or "", limit=limit)
-    with progress_bar() as progress:
-        report = measurement.run(
-            options.name,
-            tasks,
-            measurement.variants(scopes, repairs),
-            device=options.device,
-            dtype=options.dtype,
-            placement=placement,
-            progress=progress,
-        )
+    files = files_of(suite) if suite else {"": Path(path) if path else own_questions()}
+    tasks = {name: read_tasks(file, metric=metric or "", limit=limit) for name, file in files.items()}
+    reports: dict[str, dict[str, Any]] = {}
+    for name, found in tasks.items():
+        with progress_bar() as progress:
+            reports[name] = measurement.run(
+                options.name,
+                found,
+                measurement.variants(scopes, repairs),
+                device=options.device,
+                dtype=options.dtype,
+                placement=placement,
+                progress=progress,
+            )
     if as_json:
-        print_json(report)
-    else:
+        print_json({"suite": suite, "worlds": reports} if suite else reports[""])
+        return
+    for name, report in reports.items():
+        if name:
+            click.echo(f"{name}\n")
         click.echo(_quality_table(report))
+        if suite:
+            click.echo(f"\n{_groups_table(report)}\n")
 
 
 def _quality_table(report: dict[str, Any]) -> str:
@@ -158,6 +175,24 @@ def _quality_table(report: dict[str, Any]) -> str:
         lines.append(f"{len(report['left_out'])} left out; {first['task']}: {first['why']}")
     machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
     return "\n".join([*lines, machine])
+
+
+def _groups_table(report: dict[str, Any]) -> str:
+    """Scores by how many modules there are, by where the answer stands, and by kind of question."""
+    results = {result["name"]: result for result in report["results"]}
+    rows = []
+    titles = {"by_documents": "modules: {}", "by_position": "answer in {} third", "by_kind": "{}"}
+    for group, title in titles.items():
+        for key in results["uncached"][group]:
+            cells = [results[name][group][key] for name in results]
+            rows.append(
+                [
+                    title.format(key),
+                    f"{cells[0]['prompts']:.0f}",
+                    *(f"{cell['score']:.2f}" if "score" in cell else "-" for cell in cells),
+                ]
+            )
+    return table(["", "PROMPTS", *(name.upper() for name in results)], rows)
 
 
 @bench.command()

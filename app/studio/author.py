@@ -29,7 +29,9 @@ logger = logging.getLogger(__name__)
 SCOPES = ("anchored", "isolated", "scaffold")
 READ_TOKENS = 32  # of an answer, to measure what reuse changed
 ABOUT_DEMO = (
-    "A small model trained for the gallery's samples, to show caching at work. Do not rely on its answers."
+    "The bundled model is tiny and was made for the gallery's samples: it shows what caching does, reads "
+    "prompts of their kind, and knows nothing else. For real answers: pml studio --model OWNER/NAME "
+    "(or a folder)."
 )
 
 

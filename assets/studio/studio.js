@@ -64,7 +64,7 @@ async function start() {
 
   const picker = h("section", { class: "panel picker", "aria-label": "Modules" })
   const strip = h("section", { class: "strip", "aria-label": "Layout" })
-  const panes = h("div", { class: "panes" })
+  const panes = h("div", { class: "panes" }), about = h("p", { class: "soft about-model", hidden: true })
   const explained = h("section", { class: "explanation", "aria-label": "What reuse changed" })
   const explanation = new Explanation(explained, workspace, server)
   explanation.addEventListener("repair", ({ detail }) => runBar.set("repair", detail))
@@ -72,7 +72,7 @@ async function start() {
   new Picker(picker, workspace, server)
   new Strip(strip, workspace)
   hosts.get("author").append(
-    h("div", { class: "desk" }, picker, documentPanel("schema", keys), documentPanel("prompt", keys)), strip, runHost, panes, explained)
+    h("div", { class: "desk" }, picker, documentPanel("schema", keys), documentPanel("prompt", keys)), strip, runHost, panes, about, explained)
 
   const cache = new CachePage(hosts.get("cache"), server)
   runBar.addEventListener("frame", ({ detail }) => { if (detail.state !== "working" && location.hash === "#/cache") cache.refresh() })
@@ -86,20 +86,22 @@ async function start() {
   runBar.addEventListener("frame", ({ detail }) => { shown.show(detail); history.note(detail) })
   gradio.watch("value", () => { if (gradio.props.value) runBar.take(JSON.parse(gradio.props.value)) })
 
-  await begin(shell, runBar, shown, history)
+  await begin(shell, runBar, shown, history, about)
 }
 
-async function begin(shell, runBar, shown, history) {
+async function begin(shell, runBar, shown, history, about) {
   const page = await server.ask("open_workspace")
   if (page.away) {
-    server.addEventListener("back", () => begin(shell, runBar, shown, history), { once: true })
+    server.addEventListener("back", () => begin(shell, runBar, shown, history, about), { once: true })
     return
   }
   if (page.error) {
-    shell.notice(page.error, { actions: [["Try again", () => begin(shell, runBar, shown, history)]] })
+    shell.notice(page.error, { actions: [["Try again", () => begin(shell, runBar, shown, history, about)]] })
     return
   }
   shell.start(page)
+  about.textContent = page.model.about
+  about.hidden = !page.model.about
   runBar.limits(page)
   showGallery(hosts.get("gallery"), page.samples, (name, prompt) => shell.open("open_sample", { name, prompt }))
   for (const run of page.runs) history.note(run)

@@ -411,3 +411,25 @@ def test_quality_over_a_folder_and_a_file(run_pml: Callable[..., SimpleNamespace
     assert "isolated link:2" in table.out
     assert "1 prompts" in table.out
     assert run_pml("bench", "quality", str(tmp_path / "none")).status == 1
+
+
+def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
+    run_pml: Callable[..., SimpleNamespace],
+) -> None:
+    given = ("bench", "quality", "--suite", "demo", "--limit", "1", "--scope", "scaffold", "--model", "demo")
+    done = run_pml(*given, "--json")
+    assert done.status == 0, done.err
+    report = json.loads(done.out)
+    assert list(report["worlds"]) == ["documents", "travel", "learning", "code"]
+    for world in report["worlds"].values():
+        uncached, scaffold = world["results"]
+        assert scaffold["score"] == uncached["score"]
+        assert scaffold["same_answer"] == 1
+        assert sum(group["prompts"] for group in uncached["by_documents"].values()) == 1
+    shown = run_pml(*given)
+    assert shown.status == 0, shown.err
+    assert "learning\n" in shown.out
+    assert "modules: 1 " in shown.out
+    both = run_pml("bench", "quality", "some.jsonl", "--suite", "demo")
+    assert both.status == 2
+    assert "leave out PATH" in both.err

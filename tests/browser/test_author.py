@@ -42,6 +42,13 @@ def pane(page: Page, name: str):
     return page.get_by_role("region", name=name, exact=True)
 
 
+def test_the_page_says_what_the_bundled_model_is_and_how_to_load_another(author: Page) -> None:
+    line = author.locator(".about-model")
+    expect(line).to_be_visible()
+    expect(line).to_contain_text("knows nothing else")
+    expect(line).to_contain_text("pml studio --model OWNER/NAME")
+
+
 def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
     author.get_by_role("textbox", name="Schema document").click()
     author.keyboard.press("Control+Home")

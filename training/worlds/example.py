@@ -26,11 +26,17 @@ class Piece:
 
 @dataclass(frozen=True)
 class Turn:
-    """One question and its answer; the turns of an example follow the same context, unseen by each other."""
+    """One question and its answer; the turns of an example follow the same context, unseen by each other.
+
+    `topic` says what kind of question it is, `place` which module (from 0) holds the answer, -1 where that
+    has no meaning, and `wanted` what any good answer to a request for a plan says.
+    """
 
     question: str
     answer: str
     topic: str = ""
+    place: int = -1
+    wanted: tuple[str, ...] = ()
 
 
 @dataclass

@@ -75,7 +75,8 @@ def learning(r: random.Random, size: int, turns: int) -> Example:
             answer = "\n".join(
                 [f"Learning plan for {subject}.", *(f"The learner {p}: {v}." for p, v in lines.values())]
             )
-            example.turns.append(Turn(r.choice(QUESTIONS).format(s=subject), answer, "plan"))
+            wanted = (subject, *(v for _, v in lines.values()))
+            example.turns.append(Turn(r.choice(QUESTIONS).format(s=subject), answer, "plan", wanted=wanted))
         else:
             heading = r.choice(list(lines))
             p, v = lines[heading]

@@ -6,6 +6,7 @@ import random
 
 from training.worlds.example import Example, Piece, Turn, capital, joined, mixed, paragraph
 from training.worlds.tables import tables
+from training.worlds.traits import Trait, interest, trait_turn, traits
 from training.worlds.words import (
     ADJECTIVES,
     COUNTRIES,
@@ -14,6 +15,7 @@ from training.worlds.words import (
     PLURALS,
     REAL_PLACES,
     REAL_REGIONS,
+    HeldOut,
     filler,
     invented,
 )
@@ -78,7 +80,7 @@ def fill(r: random.Random, text: str, place: str = "") -> str:
 
 def destination(r: random.Random) -> str:
     """A place to go to, real or invented, with an article at times."""
-    kind = r.random()
+    kind = r.random() if not isinstance(r, HeldOut) else r.uniform(0.38, 1)
     if kind < 0.3:
         return r.choice(REAL_PLACES)
     if kind < 0.38:
@@ -144,7 +146,9 @@ def duration(r: random.Random) -> tuple[str, int]:
     return f"{NUMBERS[index]} days", index + 2
 
 
-def plan(days: int, length: str, place: str, stops: list[str], dishes: list[str], note: str) -> str:
+def plan(
+    days: int, length: str, place: str, stops: list[str], dishes: list[str], note: str, wishes: list[Trait]
+) -> str:
     """The plan that answers a question."""
     lines = [f"Here is your plan for {length} in {place}{note}."]
     for day in range(1, days + 1):
@@ -153,6 +157,7 @@ def plan(days: int, length: str, place: str, stops: list[str], dishes: list[str]
         lines.append(f"Day {day}: {stop}.")
     if dishes:
         lines.append(f"Try {joined(dishes)}.")
+    lines += [wish.line for wish in wishes]
     return "\n".join(lines)
 
 
@@ -220,6 +225,12 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
         if r.random() < 0.7:
             example.module(paragraph(r, [r.choice(FAR), *padding(most // 4)]), "trip/far")
         example.module(paragraph(r, [fill(r, r.choice(OPENERS), place), *body]), "trip/far/place")
+    wishes, wanted = traits(r, size), ""
+    for wish in wishes:
+        example.module(wish.text, wish.name)
+    if r.random() < (0.05, 0.3, 0.45, 0.45)[size]:
+        wanted = r.choice(list(items))
+        example.module(interest(r, wanted), "interest")
     if r.random() < 0.25:
         example.open_user = True
     else:
@@ -238,9 +249,9 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
             if topic in items:
                 stops = items[topic] + (sights if topic != "sights" else [])
                 question = r.choice(TOPIC_QUESTIONS).format(k=r.choice(words))
-                if topic == "sights" and r.random() < 0.6:
+                if topic == (wanted or "sights") and r.random() < 0.6:
                     question = r.choice(PLAN_QUESTIONS)
-                answer = plan(days, length, place, stops, dishes, f" with the {topic}")
+                answer = plan(days, length, place, stops, dishes, f" with the {topic}", wishes)
             else:
                 question = r.choice(TOPIC_QUESTIONS).format(k=topic)
                 answer = f"The notes on {place} name no {topic}."
@@ -265,13 +276,19 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
                 f"The best time for {place} is {season}.",
                 "season",
             )
-        elif kind < 0.92 and vehicle:
+        elif kind < 0.90 and vehicle:
             question, answer, topic = (
                 r.choice(MOVE_QUESTIONS),
                 f"In {place}, get around by {vehicle}.",
                 "transport",
             )
+        elif kind < 0.96 and wishes:
+            example.turns.append(trait_turn(r, r.choice(wishes)))
+            continue
         else:
             question, answer, topic = r.choice(TRIP_QUESTIONS), f"You will spend {length} in {place}.", "trip"
-        example.turns.append(Turn(question, answer, topic))
+        says: tuple[str, ...] = ()
+        if answer.startswith("Here is your plan"):
+            says = (place, length, f"Day {days}:", *(wish.advice for wish in wishes))
+        example.turns.append(Turn(question, answer, topic, wanted=says))
     return example

@@ -1,0 +1,172 @@
+"""The training texts: what is held out, what is answered from where, and what a token may see."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from training.corpus import END, MAX_POSITIONS, WORLDS, Block, Stage, batch, block, draw, spaced
+from training.worlds.chat import UNSTATED
+from training.worlds.documents import Note, documents, hop, notes_of, reverse, unstated
+from training.worlds.example import Example, question_pieces
+from training.worlds.travel import travel
+from training.worlds.words import HeldOut, invented, reserved
+
+DEMO_MODEL = Path(__file__).parents[2] / "assets" / "demo_model"
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return Tokenizer.from_file(str(DEMO_MODEL / "tokenizer.json"))
+
+
+def test_names_of_training_and_evaluation_have_nothing_in_common() -> None:
+    trained = {invented(random.Random(seed)) for seed in range(4000)}
+    held_out = {invented(HeldOut(seed)) for seed in range(4000)}
+    assert not trained & held_out
+    assert all(reserved(name) for name in held_out)
+    assert not any(reserved(name) for name in trained)
+    assert len(held_out) > 3000
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_what_a_seed_draws_is_the_same_again(world: str) -> None:
+    one, other = (draw(random.Random(7), 2, 3, world) for _ in range(2))
+    assert one == other
+    assert draw(random.Random(8), 2, 3, world) != one
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_answers_to_documents_stand_in_them(seed: int) -> None:
+    """Numbers and names of an answer are told by the note that the turn says, or nowhere if unstated."""
+    example = documents(random.Random(seed), 3, 6)
+    notes = [piece.text for piece in example.pieces if piece.kind == "module"]
+    for turn in example.turns:
+        if turn.place < 0:
+            continue
+        for number in re.findall(r"\d+", turn.answer):
+            assert number in notes[turn.place]
+        words = [w for w in re.findall(r"[A-Z][a-z]+", turn.answer)[1:] if w not in turn.question]
+        for word in set(words) - {"The"}:
+            assert word in notes[turn.place]
+
+
+def test_a_question_over_two_documents_follows_the_name_that_the_first_one_gives() -> None:
+    found = 0
+    for seed in range(200):
+        r = random.Random(seed)
+        notes = notes_of(r, 8, (3, 5))
+        turn = hop(r, notes)
+        if turn is None:
+            continue
+        found += 1
+        second = notes[turn.place]
+        assert not re.search(rf"\b{re.escape(second.name)}\b", turn.question, re.IGNORECASE)
+        assert second.name.removeprefix("the ") in turn.answer
+        assert any(second.name in n.facts.values() and n.name in turn.question for n in notes)
+        assert any(value in turn.answer for value in second.facts.values())
+    assert found > 100
+
+
+def test_a_value_is_asked_back_only_where_one_note_has_it() -> None:
+    for seed in range(200):
+        r = random.Random(seed)
+        notes = notes_of(r, 8, (3, 5))
+        turn = reverse(r, notes)
+        if turn is not None:
+            owner = notes[turn.place]
+            value = next(v for v in owner.facts.values() if v in turn.question)
+            assert sum(value == v for n in notes for v in n.facts.values()) == 1
+
+
+def test_what_is_called_unstated_is_stated_by_no_note() -> None:
+    notes = [Note("person", "Ada Brand", 0, {"home": "Torl", "pet": "red cat"})]
+    asked = Counter(unstated(random.Random(seed), notes).question for seed in range(300))
+    assert len(asked) > 50
+    for question in asked:
+        assert not re.search(
+            r"[Ww]here does Ada Brand live|town does Ada Brand live|pet does Ada Brand", question
+        )
+    assert unstated(random.Random(0), notes).answer == UNSTATED
+
+
+def test_as_many_as_sixteen_documents_and_every_kind_of_question() -> None:
+    examples = [documents(random.Random(seed), 3, 4) for seed in range(200)]
+    counts = {sum(piece.kind == "module" for piece in example.pieces) for example in examples}
+    assert {3, 8, 16} <= counts
+    kinds = Counter(turn.topic for example in examples for turn in example.turns)
+    assert set(kinds) == {"stated", "unstated", "two documents", "reversed", "comparison", "summary", "list"}
+    assert min(kinds.values()) >= 10
+
+
+def test_a_trip_follows_place_days_and_every_trait() -> None:
+    plans = 0
+    for seed in range(150):
+        example = travel(random.Random(seed), 2, 3)
+        traits = {p.path for p in example.pieces} & {"budget", "season", "company"}
+        for turn in example.turns:
+            if turn.answer.startswith("Here is your plan"):
+                plans += 1
+                assert f"for {example.argument} in {example.subject}" in turn.answer
+                days = [int(d) for d in re.findall(r"Day (\d+):", turn.answer)]
+                assert days == list(range(1, len(days) + 1))
+                assert {f"For the {t}:" for t in traits} == set(re.findall(r"For the \w+:", turn.answer))
+                assert all(text in turn.answer for text in turn.wanted)
+    assert plans > 100
+
+
+def test_masks_are_those_of_cached_modules(tokenizer: Tokenizer) -> None:
+    """A module sees its parent, the anonymous text, or neither; new text alone always sees an argument."""
+    example = travel(random.Random(11), 1, 2)
+    seen = Counter()
+    for seed in range(40):
+        made = block(example, tokenizer, random.Random(seed), 0.7, 0.0, 2000)
+        assert made is not None
+        seen[checked_mask(example, made, tokenizer)] += 1
+    assert set(seen) == {(True, True, True), (True, True, False), (False, False, False)}
+
+
+def checked_mask(example: Example, made: Block, tokenizer: Tokenizer) -> tuple[bool, bool, bool]:
+    """What the place's module sees: the anonymous text, its parent, its parent's argument."""
+    paths = [piece.path for piece in example.pieces]
+    module = 1 + next(i for i, p in enumerate(example.pieces) if p.kind == "module" and p.path == "trip")
+    argument = 1 + next(i for i, p in enumerate(example.pieces) if p.kind == "argument")
+    place = 1 + max(i for i, path in enumerate(paths) if path.startswith("trip/"))
+    last = len(made.sees) - 1
+    assert made.sees[last][argument]
+    assert not made.sees[last][last - 1]  # another question
+    answer = tokenizer.encode(example.turns[0].answer + END, add_special_tokens=False).ids
+    assert sum(w == 1.0 for w in made.weights) >= len(answer)
+    return made.sees[place][0], made.sees[place][module], made.sees[place][argument]
+
+
+def test_pieces_are_tokenised_alone_as_the_engine_does(tokenizer: Tokenizer) -> None:
+    example = documents(random.Random(3), 1, 1)
+    made = block(example, tokenizer, random.Random(0), 0.0, 0.0, 2000)
+    assert made is not None
+    alone = []
+    for pieces in (example.pieces, spaced(example.pieces)):
+        found = [*(p.text for p in pieces), *question_pieces(example, example.turns[0].question)]
+        alone.append([1, *(i for t in found for i in tokenizer.encode(t, add_special_tokens=False).ids)])
+    assert any(made.ids[: len(ids)] == ids for ids in alone)
+
+
+def test_packed_rows_hold_whole_examples_apart(tokenizer: Tokenizer) -> None:
+    drawn = batch(Stage(384, 2, (1, 0, 0, 0), (1, 2), 0.5, 0.5), tokenizer, random.Random(4))
+    assert drawn.ids.shape == drawn.positions.shape == drawn.weights.shape == (2, 384)
+    assert int(drawn.positions.max()) < MAX_POSITIONS
+    for row, spans in enumerate(drawn.examples):
+        assert spans[0][0] == 0
+        assert spans[-1][1] == 384
+        for start, end in spans:
+            outside = drawn.mask[row, 0, start:end].clone()
+            outside[:, start:end] = False
+            assert not outside.any()
+    assert drawn.mask[:, 0].diagonal(dim1=1, dim2=2).all()
+    assert not torch.triu(drawn.mask[:, 0], 1).any()
