@@ -202,7 +202,11 @@ def _groups_table(report: dict[str, Any]) -> str:
     "--seconds", type=click.IntRange(1), default=60, show_default=True, help="Four processes share a store."
 )
 @click.option(
-    "--questions", type=click.IntRange(1), default=40, show_default=True, help="To measure compression over."
+    "--questions",
+    type=click.IntRange(1, 60),
+    default=40,
+    show_default=True,
+    help="To measure compression over.",
 )
 @model_options
 @json_option
