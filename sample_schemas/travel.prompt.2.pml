@@ -4,8 +4,7 @@
       <rome/>
     </overseas>
   </trip-plan>
-  <small-budget/>
-  <with-children/>
-  <loves-viewpoints/>
-  <user>Make a plan.</user>
+  <generous-budget/>
+  <in-april/>
+  <user>Make a plan that highlights the viewpoints.</user>
 </prompt>
