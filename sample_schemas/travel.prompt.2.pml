@@ -1,10 +1,8 @@
 <prompt schema="travel">
-  <trip-plan duration="3 days">
+  <trip-plan duration="5 days">
     <overseas>
       <rome/>
     </overseas>
   </trip-plan>
-  <generous-budget/>
-  <in-april/>
   <user>Make a plan that highlights the viewpoints.</user>
 </prompt>
