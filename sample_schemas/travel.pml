@@ -277,7 +277,7 @@
       </module>
       <module name="loves-viewpoints">
         A town has to be seen from above before it can be understood from within.
-        The viewpoints are what I travel for.
+        What I love most are the viewpoints.
       </module>
     </union>
   </user>

@@ -1,8 +1,12 @@
 <prompt schema="travel">
-  <trip-plan duration="5 days">
+  <trip-plan duration="2 days">
     <overseas>
       <rome/>
     </overseas>
   </trip-plan>
-  <user>Make a plan that highlights the viewpoints.</user>
+  <generous-budget/>
+  <in-april/>
+  <with-children/>
+  <loves-viewpoints/>
+  <user>Make a plan.</user>
 </prompt>

@@ -60,7 +60,7 @@ def reuse_table(report: Report) -> list[str]:
                 result["name"],
                 f"{result['ratio']:.3f}",
                 f"{result['first_token_agreement']:.3f}",
-                f"{result['kl_first_token']:.5f}",
+                f"{result['kl_first_token']:.2g}",
                 f"{result['same_answer']:.2f}",
                 f"{result['computed_share']:.1%}",
             )
@@ -94,7 +94,7 @@ def goals_table(worlds: dict[str, Report]) -> list[str]:
     lines.append(row("uncached, exact answer", "0.90", scored(uncached)))
     lines.append(row("anchored ÷ uncached", "0.98", f"{anchored['score'] / uncached['score']:.3f}"))
     lines.append(row("first token agrees, anchored", "0.97", f"{anchored['first_token_agreement']:.3f}"))
-    lines.append(row("KL of the first token, anchored", "0.05", f"{anchored['kl_first_token']:.5f}"))
+    lines.append(row("KL of the first token, anchored", "0.05", f"{anchored['kl_first_token']:.2g}"))
     mended = f"{repairs[best]['score'] / uncached['score']:.3f} (`{best}`)"
     lines.append(row("with a repair of at most 15% ÷ uncached", "0.995", mended))
     for world in ("travel", "learning"):

@@ -33,7 +33,7 @@ from engine.pml import (
     parse_schema,
 )
 from sample_schemas import samples
-from training.worlds.chat import UNSTATED
+from training.worlds.chat import NOT_STATED
 from training.worlds.example import CLOSE, OPEN
 
 log = logging.getLogger("evaluation")
@@ -137,22 +137,22 @@ def travel_sample(reader: Reader) -> dict[str, float]:
 
 
 QUESTIONS = (
-    ("lena-varga", "Where does Lena Varga live?", "Lena Varga lives in Torlin."),
-    ("tomas-brekk", "What is the job of Tomas Brekk?", "Tomas Brekk works as a potter."),
-    ("lena-varga", "When was Lena Varga born?", "Lena Varga was born in 1978."),
-    ("lena-varga", "Which instrument does Lena Varga play?", "Lena Varga plays the cello."),
+    ("lena-varga", "Where does Lena Varga live?", "The home of Lena Varga is Torlin."),
+    ("tomas-brekk", "What is the job of Tomas Brekk?", "The job of Tomas Brekk is potter."),
+    ("lena-varga", "When was Lena Varga born?", "The year of birth of Lena Varga is 1978."),
+    ("lena-varga", "Which instrument does Lena Varga play?", "The instrument of Lena Varga is the cello."),
     ("tomas-brekk", "What is the hobby of Tomas Brekk?", "The hobby of Tomas Brekk is chess."),
     ("torlin", "Who is the mayor of Torlin?", "The mayor of Torlin is Nadia Orsk."),
     ("salmora", "Who is the mayor of Salmora?", "The mayor of Salmora is Karim Helt."),
-    ("salmora", "Which river flows through Salmora?", "Salmora lies on the river Dune."),
-    ("torlin", "What is Torlin known for?", "Torlin is known for its bells."),
-    ("ridgeway", "Who founded Ridgeway Works?", "Ridgeway Works was founded by Clara Holm."),
-    ("dune-mills", "How many people work for Dune Mills?", "Dune Mills employs 85 people."),
-    ("dune-mills", "Who leads Dune Mills?", "Dune Mills is led by Grace Aumont."),
-    ("harlow-bridge", "Who designed the Harlow Bridge?", "The Harlow Bridge was designed by Ines Corvo."),
-    ("harlow-bridge", "How high is the Harlow Bridge?", "The Harlow Bridge is 47 metres high."),
-    ("merlin-lamp", "How much is the Merlin lamp?", "The Merlin lamp costs 64 euros."),
-    ("merlin-lamp", "Who makes the Merlin lamp?", "The Merlin lamp is made by Ashen Labs."),
+    ("salmora", "Which river flows through Salmora?", "The river of Salmora is Dune."),
+    ("torlin", "What is Torlin known for?", "The pride of Torlin is its bells."),
+    ("ridgeway", "Who founded Ridgeway Works?", "The founder of Ridgeway Works is Clara Holm."),
+    ("dune-mills", "How many people work for Dune Mills?", "The number of people at Dune Mills is 85."),
+    ("dune-mills", "Who leads Dune Mills?", "The director of Dune Mills is Grace Aumont."),
+    ("harlow-bridge", "Who designed the Harlow Bridge?", "The architect of the Harlow Bridge is Ines Corvo."),
+    ("harlow-bridge", "How high is the Harlow Bridge?", "The height of the Harlow Bridge is 47 metres."),
+    ("merlin-lamp", "How much is the Merlin lamp?", "The price of the Merlin lamp is 64 euros."),
+    ("merlin-lamp", "Who makes the Merlin lamp?", "The maker of the Merlin lamp is Ashen Labs."),
 )
 
 
@@ -228,10 +228,10 @@ def learning_sample(reader: Reader) -> dict[str, float]:
 
 HOPS = (
     ("Who is the mayor of the home town of Lena Varga?", "The mayor of Torlin is Nadia Orsk."),
-    ("Which river flows through the home town of Tomas Brekk?", "Salmora lies on the river Dune."),
-    ("What is the job of the friend of Lena Varga?", "Tomas Brekk works as a potter."),
-    ("What is the home town of Lena Varga known for?", "Torlin is known for its bells."),
-    ("When was the friend of Lena Varga born?", "Tomas Brekk was born in 1969."),
+    ("Which river flows through the home town of Tomas Brekk?", "The river of Salmora is Dune."),
+    ("What is the job of the friend of Lena Varga?", "The job of Tomas Brekk is potter."),
+    ("What is the home town of Lena Varga known for?", "The pride of Torlin is its bells."),
+    ("When was the friend of Lena Varga born?", "The year of birth of Tomas Brekk is 1969."),
 )
 NOWHERE = (
     "Which instrument does Tomas Brekk play?",
@@ -270,7 +270,8 @@ def document_sample(reader: Reader) -> dict[str, float]:
     return {
         "documents sample, over two documents: exact answer": sum(answer(q) == a for q, a in HOPS)
         / len(HOPS),
-        "documents sample, not stated: says so": sum(answer(q) == UNSTATED for q in NOWHERE) / len(NOWHERE),
+        "documents sample, not stated: says so": sum(answer(q).endswith(NOT_STATED) for q in NOWHERE)
+        / len(NOWHERE),
         "documents sample, all eight: exact answer": right["all"] / len(QUESTIONS),
         "documents sample, one or two picked: exact answer": right["two"] / len(QUESTIONS),
     }

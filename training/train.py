@@ -46,7 +46,7 @@ CURRICULUM: tuple[tuple[float, tuple[Stage, ...]], ...] = (
     (9.99, (PAGE, PAGES, PAGES, LONGEST)),
 )
 FURTHER: tuple[tuple[float, tuple[Stage, ...]], ...] = (
-    (0.15, (PAGE,)),
+    (0.25, (LONGER, LONGER, PAGE)),
     (0.75, (PAGE, PAGE, PAGES, PAGES, LONGEST)),
     (9.99, (PAGE, PAGES, PAGES, LONGEST)),
 )
@@ -337,9 +337,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="compile the model (needs a C++ compiler)")
     given = parser.parse_args()
     if given.init and given.longest < PAGE.length:
-        parser.error(
-            f"--longest {given.longest}: a run from finished weights has no rows under {PAGE.length}."
-        )
+        parser.error(f"--longest {given.longest}: a run from finished weights needs rows of {PAGE.length}.")
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", force=True)
     torch.set_num_threads(given.threads)
     train(

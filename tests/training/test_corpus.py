@@ -12,9 +12,10 @@ import torch
 from tokenizers import Tokenizer
 
 from training.corpus import END, MAX_POSITIONS, WORLDS, Block, Stage, batch, block, draw, spaced
-from training.worlds.chat import UNSTATED
+from training.worlds.chat import NOT_STATED, UNSTATED
 from training.worlds.documents import Note, documents, hop, notes_of, reverse, unstated
 from training.worlds.example import Example, question_pieces
+from training.worlds.kinds import KINDS, answered, label, missing
 from training.worlds.travel import travel
 from training.worlds.words import HeldOut, invented, reserved
 
@@ -87,13 +88,25 @@ def test_a_value_is_asked_back_only_where_one_note_has_it() -> None:
 
 def test_what_is_called_unstated_is_stated_by_no_note() -> None:
     notes = [Note("person", "Ada Brand", 0, {"home": "Torl", "pet": "red cat"})]
-    asked = Counter(unstated(random.Random(seed), notes).question for seed in range(300))
-    assert len(asked) > 50
-    for question in asked:
+    turns = [unstated(random.Random(seed), notes) for seed in range(3000)]
+    assert len({turn.question for turn in turns}) > 500
+    for turn in turns:
         assert not re.search(
-            r"[Ww]here does Ada Brand live|town does Ada Brand live|pet does Ada Brand", question
+            r"[Ww]here does Ada Brand live|town does Ada Brand live|pet does Ada Brand", turn.question
         )
-    assert unstated(random.Random(0), notes).answer == UNSTATED
+    answers = {turn.answer for turn in turns}
+    assert {UNSTATED, f"The job of Ada Brand {NOT_STATED}", f"The mayor of Ada Brand {NOT_STATED}"} <= answers
+    assert not {f"The home of Ada Brand {NOT_STATED}", f"The pet of Ada Brand {NOT_STATED}"} & answers
+
+
+def test_an_answer_says_whether_a_fact_is_stated_only_after_it_has_named_what_is_asked() -> None:
+    for kind, (_, attributes) in KINDS.items():
+        for key, (_, statements, questions, _) in attributes.items():
+            stated, unsaid = answered(kind, key, "N", "V"), missing(kind, key, "N")
+            assert unsaid == f"The {label(kind, key)} {'at' if key == 'staff' else 'of'} N {NOT_STATED}"
+            assert stated.startswith(unsaid.removesuffix(" not stated in the documents."))
+            assert all("{n}" in text and "{v}" in text for text in statements.split("|"))
+            assert all("{n}" in text for text in questions.split("|"))
 
 
 def test_as_many_as_sixteen_documents_and_every_kind_of_question() -> None:

@@ -9,7 +9,8 @@ from training.worlds.tables import tables
 from training.worlds.words import ADJECTIVES, COUNTRIES, COUNTS, NOUNS, PLURALS, invented
 
 TABLES = tables("chat")
-UNSTATED = "That is not stated in the documents."
+NOT_STATED = "is not stated in the documents."
+UNSTATED = f"That {NOT_STATED}"
 ANSWERS = {
     "greetings": "Hello. Ask me about what you have picked.",
     "thanks": "You are welcome.",

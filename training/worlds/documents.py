@@ -15,6 +15,8 @@ from training.worlds.kinds import (
     REVERSED,
     answered,
     asked,
+    label,
+    missing,
     told,
 )
 from training.worlds.tables import tables
@@ -136,7 +138,7 @@ def compared(r: random.Random, notes: list[Note]) -> Turn | None:
     if not pairs:
         return None
     first, second, key = r.choice(pairs)
-    question = r.choice(COMPARISONS).format(a=first.name, b=second.name, k=COMPARED[key])
+    question = r.choice(COMPARISONS).format(a=first.name, b=second.name, k=label(first.kind, key))
     one, other = (answered(n.kind, key, n.name, n.facts[key]).removesuffix(".") for n in (first, second))
     if other.startswith("The "):
         other = "t" + other[1:]
@@ -159,22 +161,20 @@ def overview(r: random.Random, notes: list[Note]) -> Turn | None:
 
 def unstated(r: random.Random, notes: list[Note]) -> Turn:
     """Asks for what no note states: another attribute, another subject, or something else entirely."""
-    note, kind = r.choice(notes), r.random()
-    if kind < 0.12:
-        other = r.choice([k for k in KINDS if k != note.kind])
+    note, draw = r.choice(notes), r.random()
+    kind, name, keys = note.kind, note.name, [k for k in KINDS[note.kind][1] if k not in note.facts]
+    if draw < 0.15:
+        kind = r.choice([k for k in KINDS if k != note.kind])
         # what another kind is asked for; not where the same words could mean an attribute of this one
-        strange = [key for key in KINDS[other][1] if key not in ("stands", "opened", "since")]
-        return Turn(capital(asked(r, other, r.choice(strange), note.name)), UNSTATED, "unstated")
-    if kind < 0.58:
-        missing = [k for k in KINDS[note.kind][1] if k not in note.facts]
-        if missing:
-            return Turn(capital(asked(r, note.kind, r.choice(missing), note.name)), UNSTATED, "unstated")
-    if kind < 0.9:
-        name = similar(r, note.kind, note.name)
-        if all(n.name != name for n in notes):
-            key = r.choice(list(KINDS[note.kind][1]))
-            return Turn(capital(asked(r, note.kind, key, name)), UNSTATED, "unstated")
-    return Turn(off_topic(r), UNSTATED, "unstated")
+        keys = [key for key in KINDS[kind][1] if key not in ("stands", "opened", "since")]
+    elif draw > 0.6 or not keys:
+        keys = list(KINDS[kind][1])
+        while any(n.name == name for n in notes):
+            name = similar(r, kind, note.name)
+    if draw > 0.92:
+        return Turn(off_topic(r), UNSTATED, "unstated")
+    key = r.choice(keys)
+    return Turn(capital(asked(r, kind, key, name)), missing(kind, key, name), "unstated")
 
 
 def question(r: random.Random, notes: list[Note]) -> Turn:
@@ -185,13 +185,13 @@ def question(r: random.Random, notes: list[Note]) -> Turn:
         turn = unstated(r, notes)
     elif kind < 0.44:
         turn = hop(r, notes)
-    elif kind < 0.49:
+    elif kind < 0.51:
         turn = reverse(r, notes)
-    elif kind < 0.54:
+    elif kind < 0.57:
         turn = compared(r, notes)
-    elif kind < 0.58:
-        turn = summary(r, notes)
     elif kind < 0.61:
+        turn = summary(r, notes)
+    elif kind < 0.64:
         turn = overview(r, notes)
     return turn or plain(r, notes)
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable
 
+from training.worlds.chat import NOT_STATED
 from training.worlds.tables import tables
 from training.worlds.words import MONTHS, invented, person
 
@@ -14,6 +16,7 @@ JOBS = TABLES["jobs"]
 DEVICES = TABLES["devices"]
 BUILDINGS = TABLES["buildings"]
 PETS = TABLES["pets"]
+COATS = TABLES["coats"]  # "a" goes before each of them
 COLOURS = TABLES["colours"]
 DISHES = TABLES["dishes"]
 HOBBIES = TABLES["hobbies"]
@@ -40,7 +43,7 @@ def number(low: int, high: int, unit: str = "") -> Maker:
 
 def pet(r: random.Random) -> str:
     """A pet and its colour."""
-    return f"{r.choice(COLOURS)} {r.choice(PETS)}"
+    return f"{r.choice(COATS)} {r.choice(PETS)}"
 
 
 def company_name(r: random.Random) -> str:
@@ -73,37 +76,37 @@ KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
                 invented,
                 "{n} lives in {v}.|The home of {n} is the town of {v}.|You can find {n} in {v}.",
                 "Where does {n} live?|In which town does {n} live?",
-                "{n} lives in {v}.",
+                "The home of {n} is {v}.",
             ),
             "job": (
                 one_of(JOBS),
                 "{n} works as a {v}.|By trade {n} is a {v}.|{n} has been a {v} for years.",
                 "What is the job of {n}?|What does {n} do for work?",
-                "{n} works as a {v}.",
+                "The job of {n} is {v}.",
             ),
             "pet": (
                 pet,
                 "{n} keeps a {v}.|At home {n} has a {v}.|A {v} shares the house with {n}.",
                 "Which pet does {n} keep?|What pet does {n} have?",
-                "{n} keeps a {v}.",
+                "The pet of {n} is a {v}.",
             ),
             "food": (
                 one_of(DISHES),
                 "The favourite dish of {n} is {v}.|For dinner {n} likes {v}.",
                 "What does {n} like to eat?|What is the favourite dish of {n}?",
-                "{n} likes to eat {v}.",
+                "The favourite dish of {n} is {v}.",
             ),
             "friend": (
                 person,
                 "A close friend of {n} is {v}.|{n} often travels with a friend, {v}.",
                 "Who is a friend of {n}?",
-                "A friend of {n} is {v}.",
+                "The friend of {n} is {v}.",
             ),
             "born": (
                 year,
                 "{n} was born in {v}.|The year of birth of {n} is {v}.",
                 "When was {n} born?|In which year was {n} born?",
-                "{n} was born in {v}.",
+                "The year of birth of {n} is {v}.",
             ),
             "hobby": (
                 one_of(HOBBIES),
@@ -115,13 +118,13 @@ KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
                 one_of(INSTRUMENTS),
                 "{n} plays the {v}.|{n} learned to play the {v} as a child.",
                 "Which instrument does {n} play?",
-                "{n} plays the {v}.",
+                "The instrument of {n} is the {v}.",
             ),
             "speaks": (
                 one_of(LANGUAGES),
                 "{n} speaks {v}.|Besides the mother tongue, {n} speaks {v}.",
                 "Which language does {n} speak?",
-                "{n} speaks {v}.",
+                "The language of {n} is {v}.",
             ),
         },
     ),
@@ -132,37 +135,37 @@ KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
                 invented,
                 "{n} has its seat in {v}.|The offices of {n} are in {v}.",
                 "Where is {n} based?|Where does {n} have its seat?",
-                "{n} is based in {v}.",
+                "The seat of {n} is {v}.",
             ),
             "founder": (
                 person,
                 "{n} was founded by {v}.|The founder of {n} is {v}.",
                 "Who founded {n}?|Who is the founder of {n}?",
-                "{n} was founded by {v}.",
+                "The founder of {n} is {v}.",
             ),
             "since": (
                 year,
                 "{n} was founded in {v}.|{n} opened its doors in {v}.",
                 "When was {n} founded?|In which year was {n} founded?",
-                "{n} was founded in {v}.",
+                "The year of founding of {n} is {v}.",
             ),
             "makes": (
                 one_of(GOODS),
                 "{n} makes {v}.|The factory of {n} turns out {v}.",
                 "What does {n} make?",
-                "{n} makes {v}.",
+                "The product of {n} is {v}.",
             ),
             "staff": (
                 number(12, 980),
                 "{n} employs {v} people.|Today {v} people work for {n}.",
                 "How many people work for {n}?|How many people does {n} employ?",
-                "{n} employs {v} people.",
+                "The number of people at {n} is {v}.",
             ),
             "head": (
                 person,
                 "The director of {n} is {v}.|{n} is led by {v}.",
                 "Who leads {n}?|Who is the director of {n}?",
-                "{n} is led by {v}.",
+                "The director of {n} is {v}.",
             ),
         },
     ),
@@ -173,7 +176,7 @@ KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
                 invented,
                 "{n} lies on the river {v}.|The river {v} flows through {n}.",
                 "Which river flows through {n}?|On which river does {n} lie?",
-                "{n} lies on the river {v}.",
+                "The river of {n} is {v}.",
             ),
             "mayor": (
                 person,
@@ -185,19 +188,19 @@ KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
                 number(200, 99000),
                 "{n} has {v} inhabitants.|About {v} people live in {n}.",
                 "How many people live in {n}?|How many inhabitants does {n} have?",
-                "{n} has {v} inhabitants.",
+                "The number of inhabitants of {n} is {v}.",
             ),
             "famed": (
                 one_of(FAMED),
                 "{n} is known for its {v}.|Traders praise the {v} of {n}.",
                 "What is {n} known for?",
-                "{n} is known for its {v}.",
+                "The pride of {n} is its {v}.",
             ),
             "festival": (
                 one_of(MONTHS),
                 "The festival of {n} takes place in {v}.|Every {v} there is a festival in {n}.",
                 "When is the festival of {n}?|In which month is the festival of {n}?",
-                "The festival of {n} is in {v}.",
+                "The month of the festival of {n} is {v}.",
             ),
         },
     ),
@@ -208,31 +211,31 @@ KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
                 company_name,
                 "{n} is made by {v}.|{v} builds {n}.",
                 "Who makes {n}?|Which company makes {n}?",
-                "{n} is made by {v}.",
+                "The maker of {n} is {v}.",
             ),
             "price": (
                 number(8, 990, " euros"),
                 "{n} costs {v}.|The price of {n} is {v}.",
                 "How much is {n}?|What does {n} cost?",
-                "{n} costs {v}.",
+                "The price of {n} is {v}.",
             ),
             "weight": (
                 number(2, 40, " kilograms"),
                 "{n} weighs {v}.|The weight of {n} is {v}.",
                 "How heavy is {n}?|What does {n} weigh?",
-                "{n} weighs {v}.",
+                "The weight of {n} is {v}.",
             ),
             "colour": (
                 one_of(COLOURS),
                 "{n} comes in {v}.|The colour of {n} is {v}.",
                 "What colour is {n}?|In which colour does {n} come?",
-                "{n} comes in {v}.",
+                "The colour of {n} is {v}.",
             ),
             "warranty": (
                 number(1, 12, " years"),
                 "{n} has a warranty of {v}.|The warranty of {n} lasts {v}.",
                 "How long is the warranty of {n}?",
-                "{n} has a warranty of {v}.",
+                "The warranty of {n} is {v}.",
             ),
         },
     ),
@@ -243,25 +246,25 @@ KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
                 person,
                 "{n} was designed by {v}.|The architect of {n} is {v}.",
                 "Who designed {n}?|Who is the architect of {n}?",
-                "{n} was designed by {v}.",
+                "The architect of {n} is {v}.",
             ),
             "opened": (
                 year,
                 "{n} was opened in {v}.|{n} has been open since {v}.",
                 "When was {n} opened?|In which year was {n} opened?",
-                "{n} was opened in {v}.",
+                "The year of opening of {n} is {v}.",
             ),
             "stands": (
                 invented,
                 "{n} stands in {v}.|You can see {n} in the town of {v}.",
                 "Where is {n}?|In which town is {n}?",
-                "{n} stands in {v}.",
+                "The place of {n} is {v}.",
             ),
             "height": (
                 number(4, 300, " metres"),
                 "{n} is {v} high.|The height of {n} is {v}.",
                 "How high is {n}?",
-                "{n} is {v} high.",
+                "The height of {n} is {v}.",
             ),
         },
     ),
@@ -278,19 +281,19 @@ KINDS: dict[str, tuple[Maker, dict[str, Attribute]]] = {
                 invented,
                 "The home port of {n} is {v}.|{n} sails from {v}.",
                 "What is the home port of {n}?|From which port does {n} sail?",
-                "{n} sails from {v}.",
+                "The home port of {n} is {v}.",
             ),
             "cargo": (
                 one_of(GOODS),
                 "{n} carries {v}.|The cargo of {n} is {v}.",
                 "What does {n} carry?",
-                "{n} carries {v}.",
+                "The cargo of {n} is {v}.",
             ),
             "crew": (
                 number(3, 90),
                 "{n} has a crew of {v}.|There are {v} people in the crew of {n}.",
                 "How large is the crew of {n}?",
-                "{n} has a crew of {v}.",
+                "The size of the crew of {n} is {v}.",
             ),
         },
     ),
@@ -339,25 +342,12 @@ REVERSED = {
     "port": "Which ship sails from {v}?",
 }
 # what two subjects of a kind may be compared by
-COMPARED = {
-    "born": "year of birth",
-    "job": "job",
-    "home": "home",
-    "since": "year of founding",
-    "staff": "size",
-    "makes": "products",
-    "people": "number of inhabitants",
-    "festival": "month of the festival",
-    "mayor": "mayor",
-    "price": "price",
-    "weight": "weight",
-    "warranty": "warranty",
-    "colour": "colour",
-    "height": "height",
-    "opened": "year of opening",
-    "crew": "crew",
-    "port": "home port",
-}
+# fmt: off
+COMPARED = frozenset((
+    "born", "job", "home", "since", "staff", "makes", "people", "festival", "mayor", "price",
+    "weight", "warranty", "colour", "height", "opened", "crew", "port",
+))
+# fmt: on
 
 
 def asked(r: random.Random, kind: str, key: str, name: str) -> str:
@@ -373,3 +363,16 @@ def told(r: random.Random, kind: str, key: str, name: str, value: str) -> str:
 def answered(kind: str, key: str, name: str, value: str) -> str:
     """The sentence that answers a question for a fact."""
     return KINDS[kind][1][key][3].format(n=name, v=value)
+
+
+def label(kind: str, key: str) -> str:
+    """What an attribute is called, as in "the year of birth of …"."""
+    return re.sub(r"^The | (of|at) \{n\}.*", "", KINDS[kind][1][key][3])
+
+
+def missing(kind: str, key: str, name: str) -> str:
+    """The sentence that answers a question for a fact that no note states.
+
+    It begins like the one that states a fact, so that the model has looked for the value where it decides.
+    """
+    return KINDS[kind][1][key][3].partition("{n} is")[0] + f"{name} {NOT_STATED}"

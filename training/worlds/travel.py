@@ -244,23 +244,25 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
     for _ in range(turns):
         kind = r.random()
         topic = r.choice(list(items)) if r.random() < 0.88 else r.choice(list(TOPICS))
+        if r.random() < 0.35:
+            topic = wanted or next(iter(items))  # what a request that names no topic is answered with
         words = [topic, topic, *TOPICS[topic][1].split("|")]
         if kind < 0.5:
             if topic in items:
                 stops = items[topic] + (sights if topic != "sights" else [])
                 question = r.choice(TOPIC_QUESTIONS).format(k=r.choice(words))
-                if topic == (wanted or "sights") and r.random() < 0.6:
+                if topic == (wanted or "sights") and r.random() < 0.7:
                     question = r.choice(PLAN_QUESTIONS)
                 answer = plan(days, length, place, stops, dishes, f" with the {topic}", wishes)
             else:
                 question = r.choice(TOPIC_QUESTIONS).format(k=topic)
-                answer = f"The notes on {place} name no {topic}."
+                answer = f"The {topic} of {place} are not stated in the notes."
         elif kind < 0.64:
             question = r.choice(LIST_QUESTIONS).format(k=topic)
             answer = (
                 f"The {topic} of {place} are {joined(items[topic])}."
                 if topic in items
-                else f"The notes on {place} name no {topic}."
+                else f"The {topic} of {place} are not stated in the notes."
             )
         elif kind < 0.74 and dishes:
             question, answer, topic = r.choice(DISH_QUESTIONS), f"In {place}, try {joined(dishes)}.", "dishes"

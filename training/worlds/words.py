@@ -22,6 +22,9 @@ PLURALS = TABLES["plurals"]
 VERBS = TABLES["verbs"]
 TIMES = TABLES["times"]
 MONTHS = TABLES["months"]
+FUNCTIONS = TABLES["functions"]
+NAME_STARTS = TABLES["name_starts"]
+NAME_ENDS = TABLES["name_ends"]
 
 FRAMES = TABLES["frames"]
 
@@ -43,7 +46,10 @@ def reserved(name: str) -> bool:
 def invented(r: random.Random) -> str:
     """One invented name, from the half of the world that `r` stands for."""
     while True:
-        name = "".join(syllable(r) for _ in range(r.choice([1, 2, 2, 2, 3]))).capitalize()
+        if r.random() < 0.12:
+            name = (r.choice(NAME_STARTS) + r.choice(NAME_ENDS)).capitalize()
+        else:
+            name = "".join(syllable(r) for _ in range(r.choice([1, 2, 2, 2, 3]))).capitalize()
         if reserved(name) == isinstance(r, HeldOut):
             return name
 
@@ -53,8 +59,27 @@ def person(r: random.Random) -> str:
     return f"{r.choice(FIRST) if r.random() < 0.6 else invented(r)} {invented(r)}"
 
 
+def babble(r: random.Random) -> str:
+    """Words in no order, so that what surrounds a fact need not read like any known sentence."""
+    words: list[str] = []
+    for _ in range(r.randint(5, 20)):
+        kind = r.random()
+        if kind < 0.4:
+            words.append(r.choice(FUNCTIONS))
+        elif kind < 0.75:
+            words.append(r.choice(r.choice([NOUNS, ADJECTIVES, PLURALS, COUNTS])))
+        else:
+            words.append(invented(r) if kind > 0.98 else invented(r).lower())
+        if r.random() < 0.08:
+            words[-1] += ","
+    text = " ".join(words).rstrip(",") + "."
+    return text[0].upper() + text[1:]
+
+
 def filler(r: random.Random) -> str:
     """One sentence of prose without a fact."""
+    if r.random() < 0.25:
+        return babble(r)
     text = r.choice(FRAMES)
     for slot, table in (
         ("{a}", ADJECTIVES),
