@@ -7,7 +7,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from engine.pml import parse_schema
-from tests.browser.test_author import text_of, wait_for_text
+from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 
 def measure(page: Page) -> None:
@@ -35,6 +35,13 @@ def test_a_repair_that_is_none_is_refused_by_the_drawer(author: Page) -> None:
 
 
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
+    # asked for somebody whom no picked note is about, the cached side reads the notes otherwise
+    author.evaluate("location.hash = '#/gallery'")
+    author.get_by_role("button", name="Open Documents with prompt 2").click()
+    wait_for_text(author, "prompt", "dune-mills")
+    prompt = text_of(author, "prompt")
+    question = "Which pet does Tomas Brekk keep?"
+    rewrite(author, "prompt", re.sub("<user>.*</user>", f"<user>{question}</user>", prompt))
     author.get_by_role("button", name="Settings").click()
     author.get_by_label("New tokens, at most").fill("12")
     author.get_by_role("combobox", name="Scope").select_option("isolated")
