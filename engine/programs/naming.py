@@ -97,7 +97,8 @@ class VariableNames:
 def variable(name: str) -> str:
     """A name of PML as a name of Python."""
     found = re.sub(r"[^A-Za-z0-9_]", "_", name)
-    return f"{found}_" if keyword.iskeyword(found) or keyword.issoftkeyword(found) else found
+    own = found.startswith("__") and found.endswith("__")  # __name__ and its like mean something to Python
+    return f"{found}_" if own or keyword.iskeyword(found) or keyword.issoftkeyword(found) else found
 
 
 def quoted(text: str) -> str:

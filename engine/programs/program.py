@@ -125,9 +125,9 @@ class Program:
     def __call__(self, recorder: Recorder, /, *args: Any, **arguments: Any) -> None: ...
 
     @overload
-    def __call__(self, *args: Any, **arguments: Any) -> Prompt: ...
+    def __call__(self, /, *args: Any, **arguments: Any) -> Prompt: ...
 
-    def __call__(self, *args: Any, **arguments: Any) -> Prompt | None:
+    def __call__(self, /, *args: Any, **arguments: Any) -> Prompt | None:
         """The prompt for some arguments; or, given a recorder first, write the text of the program.
 
         Raises:
@@ -139,7 +139,7 @@ class Program:
             return None
         return build_prompt(self._compiled, self._values(args, arguments))
 
-    def messages(self, *args: Any, **arguments: Any) -> tuple[Message, ...]:
+    def messages(self, /, *args: Any, **arguments: Any) -> tuple[Message, ...]:
         """Run the function, and give what it writes as the turns of a conversation.
 
         The prompt of the same arguments, bound to the schema, spells the same.
@@ -154,7 +154,7 @@ class Program:
         system = () if compiled.system is None else (Message("system", compiled.system),)
         return system + recorder.messages()
 
-    def text(self, *args: Any, **arguments: Any) -> str:
+    def text(self, /, *args: Any, **arguments: Any) -> str:
         """Run the function, and give what it writes, turns one after another.
 
         Raises:

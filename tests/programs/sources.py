@@ -31,12 +31,17 @@ class Source:
 
 
 def load(source: str, name: str = "program") -> Program:
-    """Run a drawn file as an import would."""
+    """The program of a drawn file."""
+    return run(source)[name]
+
+
+def run(source: str) -> dict[str, Any]:
+    """Run a drawn file as an import would; the names in it."""
     filename = f"<drawn {next(_NUMBERS)}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"__name__": "drawn"}
     exec(compile(source, filename, "exec", dont_inherit=True), names)
-    return names[name]
+    return names
 
 
 @st.composite
