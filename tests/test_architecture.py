@@ -73,6 +73,16 @@ def in_new_process(code: str) -> dict[str, list[str]]:
     return json.loads(done.stdout)
 
 
+def test_commands_print_through_one_place() -> None:
+    """Else text of documents, models and stores could reach a terminal with control characters in it."""
+    for path in sources("app/cli"):
+        if path.name != "output.py":
+            found = re.findall(
+                r"\bclick\.s?echo\(|(?<![\w.])print\(|std(?:out|err)\.write", path.read_text("utf-8")
+            )
+            assert not found, f"{path.name} prints by itself: {found}"
+
+
 def test_the_engine_imports_neither_the_app_nor_the_web() -> None:
     found = {str(path.relative_to(ROOT)): imported(path) for path in sources("engine")}
     assert len(found) > 10

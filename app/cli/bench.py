@@ -16,7 +16,7 @@ from app.cli.options import (
     model_options,
     placement_option,
 )
-from app.cli.output import milliseconds, print_json, progress_bar, table
+from app.cli.output import milliseconds, print_json, progress_bar, say, table
 
 
 @click.group()
@@ -66,7 +66,7 @@ def ttft(cached: int, modules: int, new: int, repeats: int, as_json: bool, **mod
     if as_json:
         print_json(report)
     else:
-        click.echo(_as_table(report))
+        say(_as_table(report))
 
 
 @bench.command()
@@ -144,10 +144,10 @@ def quality(
         return
     for name, report in reports.items():
         if name:
-            click.echo(f"{name}\n")
-        click.echo(_quality_table(report))
+            say(f"{name}\n")
+        say(_quality_table(report))
         if suite:
-            click.echo(f"\n{_groups_table(report)}\n")
+            say(f"\n{_groups_table(report)}\n")
 
 
 def _quality_table(report: dict[str, Any]) -> str:
@@ -232,11 +232,11 @@ def store(kills: int, damages: int, seconds: int, questions: int, as_json: bool,
         return
     for result in report["results"]:
         figures = [f"{name} {value:.4g}" for name, value in result.items() if name != "name"]
-        click.echo(f"{result['name']}: {', '.join(figures)}")
+        say(f"{result['name']}: {', '.join(figures)}")
 
 
 def _narrate(what: str) -> None:
-    click.echo(what, err=True)
+    say(what, err=True)
 
 
 def _as_table(report: dict[str, Any]) -> str:

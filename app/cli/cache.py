@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.options import cache_dir_option, debug_option, json_option
-from app.cli.output import counted, milliseconds, print_json, printable, progress_bar, size, table
+from app.cli.output import counted, inline, milliseconds, print_json, progress_bar, say, size, table
 from app.cli.quantities import Age, Size
 from engine.errors import StoreError
 
@@ -37,14 +37,14 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
         return
     asked = found.hits + found.misses
     rate = f" ({found.hits / asked:.0%})" if asked else ""
-    click.echo(
+    say(
         f"{counted(found.segments, 'segment')}, {size(found.bytes)} of {size(found.budget)} "
         f"({found.policy}, {found.scheme}); {size(found.disk_free)} left on the disk"
     )
-    click.echo(f"{found.hits} of {counted(asked, 'look-up')} found what they asked for{rate}")
-    click.echo(f"{counted(found.corrupt, 'damaged file')} met and computed again, {found.evicted} evicted")
+    say(f"{found.hits} of {counted(asked, 'look-up')} found what they asked for{rate}")
+    say(f"{counted(found.corrupt, 'damaged file')} met and computed again, {found.evicted} evicted")
     if pins:
-        click.echo(f"pinned: {printable(', '.join(pins))}")
+        say(f"pinned: {inline(', '.join(pins))}")
     if found.served:
         rows = [
             [
@@ -55,7 +55,7 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
             ]
             for row in found.served
         ]
-        click.echo("\n" + table(["FOUND IN", "SEGMENTS", "BYTES", "EACH"], rows))
+        say("\n" + table(["FOUND IN", "SEGMENTS", "BYTES", "EACH"], rows))
 
 
 @cache.command(name="list")
@@ -69,9 +69,9 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"segments": rows})
     elif rows:
-        click.echo(_as_table(rows))
+        say(_as_table(rows))
     else:
-        click.echo("Nothing is stored yet. `pml encode SCHEMA` fills the store; so does a run.")
+        say("Nothing is stored yet. `pml encode SCHEMA` fills the store; so does a run.")
 
 
 @cache.command()
@@ -85,7 +85,7 @@ def clear(cache_dir: Path | None, as_json: bool) -> None:
     if as_json:
         print_json({"removed": removed})
     else:
-        click.echo(f"Deleted {counted(removed, 'segment')}.")
+        say(f"Deleted {counted(removed, 'segment')}.")
 
 
 @cache.command()
@@ -101,19 +101,17 @@ def verify(repair: bool, cache_dir: Path | None, as_json: bool) -> int:
         print_json(found.to_json())
         return 0 if found.clean else 1
     pace = found.bytes / found.seconds if found.seconds else 0
-    click.echo(
-        f"{counted(found.segments, 'segment')} read, {size(found.bytes)} at {size(int(pace))} a second"
-    )
+    say(f"{counted(found.segments, 'segment')} read, {size(found.bytes)} at {size(int(pace))} a second")
     for fault in found.faults:
-        click.echo(f"{fault.key}: {printable(fault.what)}")
+        say(f"{inline(fault.key)}: {inline(fault.what)}")
     for name in found.orphans:
-        click.echo(f"{printable(name)}: belongs to no segment")
+        say(f"{inline(name)}: belongs to no segment")
     if found.clean:
-        click.echo("Index and files agree.")
+        say("Index and files agree.")
     elif repair:
-        click.echo("What was wrong is set aside or removed; it is computed again when it is needed.")
+        say("What was wrong is set aside or removed; it is computed again when it is needed.")
     else:
-        click.echo("Run it with --repair to set this right.")
+        say("Run it with --repair to set this right.")
     return 0 if found.clean else 1
 
 
@@ -180,7 +178,7 @@ def pin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
     with _open(cache_dir) as store:
         store.pin(schema)
         pins = store.pins()
-    _say({"pins": pins}, f"Pinned: {printable(', '.join(pins))}.", as_json)
+    _say({"pins": pins}, f"Pinned: {inline(', '.join(pins))}.", as_json)
 
 
 @cache.command()
@@ -194,7 +192,7 @@ def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
         if not store.unpin(schema):
             raise StoreError(f"schema {schema!r} is not pinned. pml cache stats shows what is.")
         pins = store.pins()
-    _say({"pins": pins}, f"Unpinned {printable(schema)}.", as_json)
+    _say({"pins": pins}, f"Unpinned {inline(schema)}.", as_json)
 
 
 @cache.command(name="export")
@@ -229,7 +227,7 @@ def _say(found: Mapping[str, object], words: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
     else:
-        click.echo(words)
+        say(words)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 
 from app.cli.documents import DocumentError, file_report, folder_of, read_schema, read_text, rendered
 from app.cli.options import ModelOptions, debug_option, engine_options, json_option
-from app.cli.output import counted, print_json
+from app.cli.output import counted, print_json, say
 from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def check(files: tuple[str, ...], schema_path: str | None, as_json: bool, **engi
         print_json({"files": [finding.to_json() for finding in findings]})
     else:
         for finding in findings:
-            click.echo(finding.to_text(), err=bool(finding.fault))
+            say(finding.to_text(), err=bool(finding.fault))
     return 0 if all(finding.ok for finding in findings) else 1
 
 

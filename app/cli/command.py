@@ -6,6 +6,7 @@ it needs.
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import traceback
@@ -24,7 +25,7 @@ from app.cli.format import format_command
 from app.cli.import_ import import_command
 from app.cli.layout import encode, layout
 from app.cli.models import models
-from app.cli.output import Console, print_json
+from app.cli.output import Console, PrintableFormatter, print_json, say
 from app.cli.run import run
 from app.cli.studio import studio
 from engine.errors import StudioError
@@ -78,15 +79,17 @@ def _status(arguments: list[str]) -> int:
         status = pml.main(args=arguments, prog_name="pml", standalone_mode=False, obj=console)
         return status if isinstance(status, int) else 0
     except click.UsageError as error:
-        error.show()
+        shown = io.StringIO()
+        error.show(shown)
+        say(shown.getvalue(), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("pml: interrupted", err=True)
+        say("pml: interrupted", err=True)
         return INTERRUPTED
     except Exception as error:
         _report(error, console)
         if console.debug:
-            traceback.print_exception(error)
+            say("".join(traceback.format_exception(error)), err=True, nl=False)
         return 1
 
 
@@ -95,8 +98,8 @@ def _report(error: Exception, console: Console) -> None:
         if console.json:
             report = file_report(error.name, error.kind, error.errors)
             print_json({"error": str(error), "files": [report]})
-        click.echo(rendered(error.errors, error.source, error.name), err=True)
-        click.echo(f"pml: {error}", err=True)
+        say(rendered(error.errors, error.source, error.name), err=True)
+        say(f"pml: {error}", err=True)
     elif isinstance(error, StudioError):
         console.fail(str(error))
     elif isinstance(error, click.ClickException):
@@ -108,6 +111,8 @@ def _report(error: Exception, console: Console) -> None:
 
 def _quiet_libraries() -> None:
     """Sends the engine's warnings to stderr as sentences and keeps third-party advice out of the way."""
-    logging.basicConfig(level=logging.WARNING, format="pml: %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("pml: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     if not sys.warnoptions:
         warnings.simplefilter("ignore")

@@ -9,7 +9,7 @@ import click
 from app.cli.documents import folder_of, read_prompt, read_schema, require_sound
 from app.cli.files import save
 from app.cli.options import debug_option, json_option
-from app.cli.output import print_json, printable
+from app.cli.output import emit, print_json, say
 
 FORMS = ("pml", "python", "openai", "anthropic", "jinja", "text")
 
@@ -64,9 +64,9 @@ def export_command(
         )
         return 0
     for note in found.notes:
-        click.echo(printable(f"note: {note}."), err=True)
+        say(f"note: {note}.", err=True)
     if written is not None:
-        click.echo(f"{written}: written")
+        say(f"{written}: written")
     else:
-        click.echo(found.text, nl=not found.text.endswith("\n"))
+        emit(found.text, nl=not found.text.endswith("\n"))
     return 0

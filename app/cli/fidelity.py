@@ -15,7 +15,7 @@ from app.cli.options import (
     reuse_options,
     schema_option,
 )
-from app.cli.output import print_json, printable, progress_bar, table
+from app.cli.output import print_json, progress_bar, say, table
 from engine.pml import bind
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ def fidelity(
             }
         )
     else:
-        click.echo(_in_words(found))
+        say(_in_words(found))
 
 
 def _in_words(found: Fidelity) -> str:
@@ -98,7 +98,7 @@ def _in_words(found: Fidelity) -> str:
             ["module", "tokens", "answer depends", "keys deviate", "values deviate", "harm"],
             [
                 [
-                    printable(m.path or "(anonymous text)"),
+                    m.path or "(anonymous text)",
                     str(m.tokens),
                     f"{m.dependence:.3f}",
                     f"{m.key_deviation:.1%}",
@@ -112,8 +112,8 @@ def _in_words(found: Fidelity) -> str:
     ]
     if found.remedies:
         tried = [
-            [printable(r.what), f"{r.kl_answer:.2g}", f"{r.answer_agreement:.0%}", f"+{r.computed}"]
+            [r.what, f"{r.kl_answer:.2g}", f"{r.answer_agreement:.0%}", f"+{r.computed}"]
             for r in found.remedies
         ]
         lines += [table(["tried", "KL left", "agrees", "computed"], tried), ""]
-    return "\n".join([*lines, printable(found.advice)])
+    return "\n".join([*lines, found.advice])

@@ -11,7 +11,7 @@ import click
 from app.atomic import write_text
 from app.cli.documents import STDIN, DocumentError, read_text, rendered
 from app.cli.options import debug_option, json_option
-from app.cli.output import counted, print_json, printable
+from app.cli.output import counted, emit, print_json, say
 from engine.errors import PromptError, StudioError
 from engine.pml import Diagnostic
 from engine.pml.formatter import format_source
@@ -84,7 +84,7 @@ def format_command(files: tuple[str, ...], write: bool, diff: bool, as_json: boo
         print_json({"files": [outcome.to_json() for outcome in outcomes]})
     for outcome in outcomes:
         if outcome.fault:
-            click.echo(printable(outcome.fault), err=True)
+            say(outcome.fault, err=True)
         elif not as_json:
             _show(outcome, write, diff)
     would_change = diff and not write and any(outcome.changed for outcome in outcomes)
@@ -120,8 +120,8 @@ def _written(outcome: Outcome) -> Outcome:
 
 def _show(outcome: Outcome, write: bool, diff: bool) -> None:
     if diff:
-        click.echo(printable(outcome.diff()), nl=False)
+        emit(outcome.diff())
     if write:
-        click.echo(f"{outcome.path}: {'formatted' if outcome.changed else 'unchanged'}", err=diff)
+        say(f"{outcome.path}: {'formatted' if outcome.changed else 'unchanged'}", err=diff)
     elif not diff:
-        click.echo(outcome.formatted, nl=False)
+        emit(outcome.formatted)

@@ -8,7 +8,7 @@ import click
 
 from app.cli.files import FileWriteError, save
 from app.cli.options import debug_option, json_option
-from app.cli.output import counted, print_json, printable
+from app.cli.output import counted, emit, print_json, say
 
 KINDS = ("messages", "jinja", "folder", "python")
 
@@ -84,10 +84,10 @@ def import_command(
         )
         return 0
     for note in found.notes:
-        click.echo(printable(f"note: {note}."), err=True)
+        say(f"note: {note}.", err=True)
     if output is None:
-        click.echo(schema, nl=False)
+        emit(schema)
     for path, _ in written:
         modules = f", {counted(len(found.schema.modules()), 'module')}" if path == output else ""
-        click.echo(f"{path}: written{modules}", err=output is None)
+        say(f"{path}: written{modules}", err=output is None)
     return 0

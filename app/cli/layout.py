@@ -8,7 +8,7 @@ import click
 
 from app.cli.documents import read_schema
 from app.cli.options import ModelOptions, debug_option, engine_options, json_option, scope_option
-from app.cli.output import counted, milliseconds, print_json, printable, progress_bar, size, table
+from app.cli.output import counted, milliseconds, print_json, progress_bar, say, size, table
 
 if TYPE_CHECKING:
     from engine.layout import Scope
@@ -64,8 +64,8 @@ def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
         ]
         for module in result.modules
     ]
-    click.echo(table(["MODULE", "START", "TOKENS", "TOTAL", "SIZE", "CACHED"], rows))
-    click.echo(
+    say(table(["MODULE", "START", "TOKENS", "TOTAL", "SIZE", "CACHED"], rows))
+    say(
         f"\n{counted(result.total_positions, 'position')} at most, {result.anonymous_tokens} of them always "
         f"there; the context window of {engine.model.name} has {engine.model.context_length}."
     )
@@ -88,7 +88,7 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     with progress_bar() as progress:
         report = engine.encode(document.tree, scope=scope, progress=progress)
     for warning in report.warnings:
-        click.echo(f"pml: {printable(warning)}", err=True)
+        say(f"pml: {warning}", err=True)
     if as_json:
         print_json(
             {
@@ -101,7 +101,7 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
             }
         )
         return
-    click.echo(
+    say(
         f"Encoded {counted(report.encoded, 'segment')} ({counted(report.tokens, 'token')}, "
         f"{size(report.bytes)}) in {milliseconds(report.seconds * 1000)}; {report.reused} were there already."
     )

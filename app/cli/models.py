@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from app.cli.options import ModelOptions, debug_option, engine_options, json_option
-from app.cli.output import print_json, size
+from app.cli.output import print_json, say, size
 
 USABLE = """\
 --model takes
@@ -54,11 +54,11 @@ def models(as_json: bool, **engine_choice: Any) -> None:
             }
         )
         return
-    click.echo(f"{USABLE}\n")
-    click.echo(
+    say(f"{USABLE}\n")
+    say(
         f"{model.name}: {model.family}, {model.dtype} on {model.device}, a context window of "
         f"{model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
     )
-    click.echo(probe.summary)
+    say(probe.summary)
     for check, difference in probe.checks.items():
-        click.echo(f"  {check}: {difference:.1e}")
+        say(f"  {check}: {difference:.1e}")

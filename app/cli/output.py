@@ -1,8 +1,14 @@
-"""How `pml` speaks: tables for people, one JSON object for programs, progress bars on a terminal."""
+"""How `pml` speaks: tables for people, one JSON object for programs, progress bars on a terminal.
+
+Every command prints through `say`, `emit` and `print_json`, so that text of documents, models and stores
+never reaches a terminal with control characters in it.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,9 +21,12 @@ Progress = Callable[[int, int, str], None]
 
 _BAR = "{desc} {bar} {n_fmt}/{total_fmt}"
 # Text of documents and models may hold escape sequences; a terminal must not obey them.
-_VISIBLE = {
-    code: "\N{REPLACEMENT CHARACTER}" for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"
-}
+_CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
+_SURROGATES = "\\ud800-\\udfff"  # half a character cannot be encoded
+_UNSEEN = re.compile(f"[{_CONTROLS}{_SURROGATES}]")
+# In a name also what breaks a line or turns its direction.
+_UNSEEN_IN_NAMES = re.compile(f"[\\t\\n\\u2028\\u2029\\u202a-\\u202e\\u2066-\\u2069{_CONTROLS}{_SURROGATES}]")
+_UNSEEN_IN_JSON = re.compile(f"[\\x7f-\\x9f\\u2028\\u2029{_SURROGATES}]")  # the others json escapes itself
 
 
 @dataclass
@@ -36,24 +45,54 @@ class Console:
         """Reports a fault that ends the command."""
         if self.json:
             print_json({"error": message})
-        click.echo(f"pml: {printable(message)}", err=True)
+        say(f"pml: {message}", err=True)
         if hint and not self.debug:
-            click.echo(hint, err=True)
+            say(hint, err=True)
+
+
+class PrintableFormatter(logging.Formatter):
+    """Log lines as a terminal may see them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Returns the line of a record."""
+        return printable(super().format(record))
+
+
+def say(text: str, *, err: bool = False, nl: bool = True, bold: bool = False) -> None:
+    """Prints text for people, on standard output or on standard error."""
+    click.secho(printable(text), err=err, nl=nl, bold=bold or None)
+
+
+def emit(document: str, *, nl: bool = False) -> None:
+    """Prints a document: as it is into a file or a pipe, printable on a terminal."""
+    click.echo(printable(document) if sys.stdout.isatty() else document, nl=nl)
 
 
 def printable(text: str) -> str:
     """Returns `text` with control characters replaced, line breaks and tabs kept."""
-    return text.translate(_VISIBLE)
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def inline(text: str) -> str:
+    """Returns a name, key or path on one line: line breaks, control characters and the like as escapes."""
+    return _UNSEEN_IN_NAMES.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    return f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}"
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    """Prints the one object of `--json`."""
-    click.echo(json.dumps(value, ensure_ascii=False, indent=2))
+    """Prints the one object of `--json`, in which control characters stand as escapes."""
+    text = json.dumps(value, ensure_ascii=False, indent=2)
+    # Outside its strings JSON has none of these but line breaks and blanks.
+    click.echo(_UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
     """Lays out `rows` under `head`; the first `left` columns are flush left, the others flush right."""
-    cells = [list(head), *[[printable(cell) for cell in row] for row in rows]]
+    cells = [list(head), *[[inline(cell) for cell in row] for row in rows]]
     widths = [max(len(row[column]) for row in cells) for column in range(len(head))]
     lines = []
     for row in cells:
@@ -106,7 +145,7 @@ def progress_bar() -> Iterator[Progress]:
         nonlocal bar
         if bar is None:
             bar = tqdm(
-                desc=printable(what),
+                desc=inline(what),
                 total=total,
                 file=sys.stderr,
                 leave=False,
@@ -114,7 +153,7 @@ def progress_bar() -> Iterator[Progress]:
                 bar_format=_BAR,
             )
         bar.n = done
-        bar.set_description_str(printable(what))
+        bar.set_description_str(inline(what))
         if done >= total:
             bar.close()
             bar = None

@@ -19,7 +19,7 @@ from app.cli.options import (
     reuse_options,
     schema_option,
 )
-from app.cli.output import Progress, milliseconds, print_json, printable, progress_bar, table
+from app.cli.output import Progress, milliseconds, print_json, progress_bar, say, table
 from engine.pml import bind
 
 if TYPE_CHECKING:
@@ -151,11 +151,11 @@ def run(
             }
         )
     else:
-        click.echo(_summary(outcome))
+        say(_summary(outcome))
     if engine.placement(settings.placement) != settings.placement:
-        click.echo(f"pml: {KEPT_PLACES}", err=True)
+        say(f"pml: {KEPT_PLACES}", err=True)
     for warning in outcome.warnings():
-        click.echo(f"pml: {printable(warning)}", err=True)
+        say(f"pml: {warning}", err=True)
 
 
 def _follow(events: Iterable[Event], progress: Progress, *, aloud: bool) -> Outcome:
@@ -168,13 +168,13 @@ def _follow(events: Iterable[Event], progress: Progress, *, aloud: bool) -> Outc
             case Working():
                 progress(event.done, event.total, event.what)
             case FirstToken() if aloud:
-                click.secho(f"{event.side}, first token after {milliseconds(event.ttft_ms)}", bold=True)
+                say(f"{event.side}, first token after {milliseconds(event.ttft_ms)}", bold=True)
             case Delta() if aloud:
-                click.echo(printable(event.text), nl=False)
+                say(event.text, nl=False)
             case Finished():
                 outcome.answers[event.side] = event.answer.to_json()
                 if aloud:
-                    click.echo("\n")
+                    say("\n")
             case Compared():
                 outcome.comparison = event.comparison.to_json()
     return outcome

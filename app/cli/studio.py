@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from app.cli.options import ModelOptions, debug_option, engine_options
+from app.cli.output import say
 
 
 @click.command()
@@ -39,7 +40,7 @@ def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choic
     options = ModelOptions(**engine_choice)
     from app.studio import launch
 
-    click.echo(f"Starting the studio at http://127.0.0.1:{port} (Ctrl-C ends it).")
+    say(f"Starting the studio at http://127.0.0.1:{port} (Ctrl-C ends it).")
 
     launch(
         model=options.name,

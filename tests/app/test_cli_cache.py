@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +12,8 @@ import click
 import pytest
 
 from app.cli.quantities import Age, Size
-from engine.store import Store
+from engine.store import INDEX, Store
+from tests.app.test_cli_output import visible
 from tests.engine.test_store import ORIGIN, segment
 
 Run = Callable[..., SimpleNamespace]
@@ -93,6 +95,58 @@ def test_segments_move_to_another_store(
     assert as_json(run_pml, "import", file) == {"segments": 4, "bytes": file_bytes(cache), "known": 0}
     assert "4 were there already" in run_pml("cache", "import", file).out
     assert run_pml("cache", "import", tmp_path / "nothing.tar").status == 1
+
+
+EVIL = "x\x1b[2J\x9b31m\nSECOND LINE\x7f"
+
+
+@pytest.fixture
+def hostile(cache: Path) -> Path:
+    """A store whose index somebody else has written: escape sequences wherever text can stand."""
+    with sqlite3.connect(cache / INDEX) as index:
+        index.execute("update segments set key = key || ?, model = ?, scope = ?", [EVIL, EVIL, EVIL])
+        index.execute("update labels set key = key || ?, schema = schema || ?, path = ?", [EVIL, EVIL, EVIL])
+        index.execute("insert into pins values (?, 1)", [f"travel{EVIL}"])
+        index.execute("insert into evictions values (null, 1, ?, ?, ?, 1, ?)", [EVIL] * 4)
+        index.execute("insert into served values (?, 'miss', ?, 1, 1, 1)", [EVIL, EVIL])
+    next((cache / "files").iterdir()).write_bytes(b"x")
+    (cache / "files" / f"stray{EVIL}.txt").write_bytes(b"x")
+    return cache
+
+
+COMMANDS: tuple[tuple[str | Path, ...], ...] = (
+    ("stats",),
+    ("list",),
+    ("verify",),
+    ("verify", "--repair"),
+    ("pin", f"travel{EVIL}"),
+    ("unpin", f"travel{EVIL}"),
+    ("unpin", EVIL),
+    ("export", "all.tar"),
+    ("export", f"{EVIL}.tar", "--schema", EVIL),
+    ("import", f"{EVIL}.tar"),
+    ("budget",),
+    ("scheme",),
+    ("prune", "--max-bytes", EVIL),
+    ("prune", "--older-than", "1d"),
+    (EVIL,),
+    ("clear",),
+)
+
+
+@pytest.mark.parametrize("form", [(), ("--json",), ("--debug",)])
+@pytest.mark.parametrize(
+    "words", COMMANDS, ids=lambda words: str(words[0]).encode("ascii", "replace").decode()
+)
+def test_a_hostile_store_shows_no_control_characters(
+    hostile: Path, run_pml: Run, words: tuple[str, ...], form: tuple[str, ...], tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_pml("cache", *words, *form)
+    for text in (done.out, done.err):
+        assert visible(text), repr(text)
+    if form != ("--debug",):
+        assert "\nSECOND LINE" not in done.out
 
 
 def file_bytes(cache: Path) -> int:

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import sys
+import unicodedata
 
 import pytest
 
-from app.cli.output import Console, counted, milliseconds, print_json, printable, progress_bar, size, table
+from app.cli.output import (
+    Console,
+    PrintableFormatter,
+    counted,
+    emit,
+    inline,
+    milliseconds,
+    print_json,
+    printable,
+    progress_bar,
+    size,
+    table,
+)
 
 
 @pytest.mark.parametrize(
@@ -77,3 +91,40 @@ def test_progress_is_silent_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
     with progress_bar() as progress:
         progress(1, 3, "encoding travel/tokyo")
     assert pipe.getvalue() == ""
+
+
+HOSTILE = "a\x1b[2J\x07b\x9b31mc\x7f\r\ud800"
+
+
+def test_names_stay_on_one_line() -> None:
+    assert inline("a\nb\tc\x1b[m\x9b\u2028\u202e\ud800東") == (
+        "a\\x0ab\\x09c\\x1b[m\\x9b\\u2028\\u202e\\ud800東"
+    )
+    assert table(["M"], [["a\nb"]]) == "M\na\\x0ab"
+
+
+def test_json_escapes_what_a_terminal_would_obey(capsys: pytest.CaptureFixture[str]) -> None:
+    print_json({HOSTILE: HOSTILE})
+    out = capsys.readouterr().out
+    assert visible(out)
+    assert json.loads(out) == {HOSTILE: HOSTILE}
+
+
+def visible(text: str) -> bool:
+    """Whether a terminal obeys nothing in a text."""
+    return all(char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs", "Zl", "Zp") for char in text)
+
+
+def test_documents_are_printed_as_they_are_but_on_a_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    emit("a\x9bb\n")
+    assert capsys.readouterr().out == "a\x9bb\n"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    emit("a\x9bb\n")
+    assert capsys.readouterr().out == "a\ufffdb\n"
+
+
+def test_log_lines_are_printable() -> None:
+    record = logging.LogRecord("engine", logging.WARNING, "", 0, "segment %s is gone", (HOSTILE,), None)
+    assert visible(PrintableFormatter("pml: %(message)s").format(record))
