@@ -130,12 +130,12 @@ class Books:
             policy=self.policy,
             scheme=self.scheme,
             disk_free=shutil.disk_usage(self.folder).free,
-            served=tuple(self._query("select * from served order by tier, outcome, reason")),
+            served=tuple(self.query("select * from served order by tier, outcome, reason")),
         )
 
     def segments(self) -> list[dict[str, Any]]:
         """Returns one row per segment, the last used first."""
-        rows = self._query(
+        rows = self.query(
             "select s.key, group_concat(distinct l.schema) as schema, group_concat(distinct l.path) as path,"
             " s.tokens, s.bytes, s.scope, s.model, s.dtype, s.scheme, s.seconds, s.hits, s.created,"
             " s.last_used, max(p.schema is not null) as pinned"
@@ -146,15 +146,16 @@ class Books:
 
     def evictions(self, limit: int = 100) -> list[dict[str, Any]]:
         """Returns what went and why, the latest first."""
-        return self._query(
+        return self.query(
             "select at, key, schema, path, bytes, reason from evictions order by id desc limit ?", [limit]
         )
 
     def pins(self) -> list[str]:
         """Returns the schemas whose segments are not evicted."""
-        return [row["schema"] for row in self._query("select schema from pins order by schema")]
+        return [row["schema"] for row in self.query("select schema from pins order by schema")]
 
-    def _query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Returns the rows of a query by the names of their columns."""
         with self._index.reading():
             return list(self._index.database.query(sql, list(values)))
 

@@ -21,7 +21,7 @@ import safetensors
 
 from engine.errors import StoreError
 from engine.segment import Segment
-from engine.store import audit, eviction, files, locks, transfer
+from engine.store import audit, eviction, files, locks, moving
 from engine.store.audit import Progress, Verified
 from engine.store.books import Books, Origin
 from engine.store.codec import Scheme
@@ -199,7 +199,7 @@ class Store(Books):
             "seconds": seconds,
         }
         try:
-            gone = self._insert(row, [(origin.schema, origin.path)])
+            gone = self.enter(row, [(origin.schema, origin.path)])
         except BaseException:
             (self.files / entry.file).unlink(missing_ok=True)
             raise
@@ -210,9 +210,9 @@ class Store(Books):
             segment.tokens,
             entry.bytes,
         )
-        self._unlink(gone)
+        self.discard(gone)
 
-    def _insert(self, row: dict[str, Any], labels: Sequence[tuple[str, str]]) -> list[str]:
+    def enter(self, row: dict[str, Any], labels: Sequence[tuple[str, str]]) -> list[str]:
         """Enters a row within the budget; returns the files that have no row any more."""
         key, budget = str(row["key"]), self.budget
         with self._index.writing() as connection:
@@ -295,12 +295,13 @@ class Store(Books):
         return self.remove(keys, "cleared").segments
 
     def _removed(self, victims: Sequence[Victim]) -> Removed:
-        self._unlink([victim.file for victim in victims])
+        self.discard([victim.file for victim in victims])
         for victim in victims:
             log.info("removed segment %s (%d bytes)", victim.key, victim.bytes)
         return Removed(len(victims), sum(victim.bytes for victim in victims))
 
-    def _unlink(self, names: Iterable[str]) -> None:
+    def discard(self, names: Iterable[str]) -> None:
+        """Removes files that have no row any more."""
         for name in names:
             (self.files / name).unlink(missing_ok=True)
             self._verified.discard(name)
@@ -378,28 +379,7 @@ class Store(Books):
         Raises:
             StoreError: there are none, or the file cannot be written.
         """
-        rows = self._query("select * from segments order by created")
-        labels = self._query("select key, schema, path from labels")
-        if schema is not None:
-            wanted = {label["key"] for label in labels if label["schema"] == schema}
-            rows = [row for row in rows if row["key"] in wanted]
-        if not rows:
-            what = f"of schema {schema!r} " if schema is not None else ""
-            raise StoreError(f"there are no segments {what}to export; pml cache list shows what there is.")
-        for row in rows:
-            row["token_ids"] = bytes(row["token_ids"]).hex()
-            row["labels"] = [[la["schema"], la["path"]] for la in labels if la["key"] == row["key"]]
-        temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}{files.TEMPORARY}")
-        try:
-            for done in transfer.write(temporary, self.files, rows):
-                if progress is not None:
-                    progress(done, len(rows), rows[done - 1]["key"])
-            temporary.replace(target)
-        except OSError as error:
-            raise StoreError(f"{str(target)!r} cannot be written: {error}") from error
-        finally:
-            temporary.unlink(missing_ok=True)
-        return Moved(len(rows), sum(row["bytes"] for row in rows))
+        return moving.export(self, target, schema, progress)
 
     def import_(self, source: Path, progress: Progress | None = None) -> Moved:
         """Takes the segments of an exported file in, each verified before it is entered.
@@ -407,30 +387,7 @@ class Store(Books):
         Raises:
             StoreError: the file is none of ours or damaged, or there is no room; what was taken in stays.
         """
-        segments = size = known = 0
-        for done, total, row, data in transfer.read(source):
-            if progress is not None:
-                progress(done, total, row["key"])
-            if self.contains([row["key"]]):
-                known += 1
-                continue
-            labels = [(str(schema), str(path)) for schema, path in row.pop("labels")]
-            entered = {name: row[name] for name in transfer.FIELDS if name in row and name != "labels"}
-            entered |= {"token_ids": bytes.fromhex(row["token_ids"]), "last_used": time.time(), "hits": 0}
-            try:
-                with locks.shared(self.folder / "writing.lock"):
-                    entered["file"] = files.new_name(row["key"])
-                    files.place(self.files, entered["file"], data)
-                    try:
-                        gone = self._insert(entered, labels)
-                    except BaseException:
-                        (self.files / entered["file"]).unlink(missing_ok=True)
-                        raise
-                    self._unlink(gone)
-            except (OSError, sqlite3.Error) as error:
-                raise StoreError(f"{source.name}: a segment could not be taken in: {error}") from error
-            segments, size = segments + 1, size + row["bytes"]
-        return Moved(segments, size, known)
+        return moving.take_in(self, source, progress)
 
 
 def _columns(entry: Entry) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def test_every_miss_has_its_reason(tmp_path: Path) -> None:
     assert store.reason("x", Origin("travel", "trip/tokyo", "isolated", "tiny", "f")) == "other scope"
     assert store.reason("x", Origin("travel", "trip/tokyo", "anchored", "tiny", "g")) == "other model"
     (
-        store.files / next(r["file"] for r in store._query("select file from segments where key = 'k0'"))
+        store.files / next(r["file"] for r in store.query("select file from segments where key = 'k0'"))
     ).write_bytes(b"")
     assert store.load("k0", range(20)) is None
     assert store.reason("k0", changed) == "damaged"
