@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import StudioError
+from engine.tokenizer import Tokenizer
 
 _PAD = " \n\t\n "
 _HEADINGS = {"system": "System: ", "user": "User: ", "assistant": "Assistant:"}
@@ -52,6 +53,7 @@ class ChatFormat:
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self.tokens = Tokenizer(tokenizer)
         self._known: dict[tuple[str, ...], Turns] = {}
         starts = list(tokenizer("", add_special_tokens=True)["input_ids"])
         bos = tokenizer.bos_token_id
@@ -73,7 +75,7 @@ class ChatFormat:
 
     def token_ids(self, text: str) -> list[int]:
         """Tokenizes text of the template, where the spelling of a special token means that token."""
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"]) if text else []
+        return self.tokens.marked(text)
 
     def _first_turn(self) -> str:
         try:

@@ -107,9 +107,7 @@ class Model:
 
     def tokenize(self, text: str) -> list[int]:
         """Tokenizes text of an author, in which the spelling of a special token is plain text."""
-        if not text:
-            return []
-        return list(self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"])
+        return self.chat.tokens.plain(text)
 
     def take_path(self, path: Path) -> None:
         """Has the network compute attention on this path from now on."""

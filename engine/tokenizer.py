@@ -1,0 +1,173 @@
+"""Text → token ids, the same from every thread and in every place of a prompt.
+
+Works on copies of its own, whose settings never change: transformers switches its tokenizers between treating
+special tokens as such and as text, which threads that share one can see. Knows nothing of schemas or turns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+from typing import Any
+
+from tokenizers import Tokenizer as Backend
+
+Encoded = tuple[list[int], list[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """Text by one author.
+
+    Attributes:
+        text: not yet tokenized.
+        template: written by the chat template, where the spelling of a special token means that token; else
+            it is plain text.
+    """
+
+    text: str
+    template: bool = False
+
+
+class Tokenizer:
+    """The tokens of texts that stand next to one another in a prompt.
+
+    Args:
+        tokenizer: of transformers; copied, and not looked at again where it can be copied.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._lent = tokenizer
+        self._lock = threading.Lock()
+        try:
+            self._form: str | None = tokenizer.backend_tokenizer.to_str()
+        except Exception:  # no tokenizer of the library, or one with parts that are Python code
+            self._form = None
+        if self._form is None:
+            return
+        self._begin = _backend(self._form)
+        added = self._begin.get_added_tokens_decoder()
+        self._special = {index: token.content for index, token in added.items() if token.special}
+        self._added = _any_of(token.content for token in added.values())
+        inner = _without_prefix(self._form)
+        self._within = self._begin if inner is None else _backend(inner)
+        self._within_form = inner or self._form
+
+    def plain(self, text: str) -> list[int]:
+        """Tokens of an author's text inside a prompt; the spelling of a special token is plain text."""
+        return self.encode([Fragment(text)])[0] if text else []
+
+    def marked(self, text: str) -> list[int]:
+        """Tokens of a chat template's text inside a prompt."""
+        return self.encode([Fragment(text, template=True)])[0] if text else []
+
+    def encode(self, fragments: Sequence[Fragment], *, begins: bool = False) -> list[list[int]]:
+        """Tokenizes adjacent texts as one.
+
+        Args:
+            fragments: in order, with nothing between them.
+            begins: they begin a prompt, where some tokenizers put a space first; else what stands before them
+                is tokenized by itself, and nothing is put in between.
+
+        Returns:
+            The tokens of each fragment; one that lies across a border belongs to where it begins. Texts in
+            which a special token would arise from an author's words are tokenized each by itself.
+        """
+        if self._form is None:
+            return [self._slow(fragment, begins and not place) for place, fragment in enumerate(fragments)]
+        ids, offsets = self._fast("".join(one.text for one in fragments), begins)
+        ends = list(accumulate(len(one.text) for one in fragments))
+        found: list[list[int]] = [[] for _ in fragments]
+        place = 0
+        for token, (start, _) in zip(ids, offsets, strict=True):
+            place = min(max(place, bisect_right(ends, start)), len(ends) - 1)
+            if token in self._special and not self._meant(token, start, fragments[place], ends[place]):
+                return [self._alone(one, begins and not at) for at, one in enumerate(fragments)]
+            found[place].append(token)
+        return found
+
+    def _meant(self, token: int, start: int, fragment: Fragment, end: int) -> bool:
+        """Whether the chat template itself spells this special token, all of it."""
+        rest = fragment.text[len(fragment.text) - (end - start) :]
+        return fragment.template and rest.lstrip().startswith(self._special[token])
+
+    def _alone(self, fragment: Fragment, begins: bool) -> list[int]:
+        if fragment.template:
+            return self._fast(fragment.text, begins)[0]
+        spelled, within = self._plain_pair
+        return _encode(spelled if begins else within, fragment.text)[0]
+
+    def _fast(self, text: str, begins: bool) -> Encoded:
+        if begins or self._within is self._begin:
+            return _encode(self._begin, text)
+        first = self._added.search(text)
+        if first is None:
+            return _encode(self._within, text)
+        head, offsets = _encode(self._within, text[: first.start()])
+        tail, further = _encode(self._begin, text[first.start() :])
+        return head + tail, offsets + [(a + first.start(), b + first.start()) for a, b in further]
+
+    @cached_property
+    def _plain_pair(self) -> tuple[Backend, Backend]:
+        """Copies to which special tokens are text: for the beginning of a prompt, and for inside it."""
+        assert self._form is not None
+        begin = _backend(self._form, plain=True)
+        same = self._within is self._begin
+        return begin, begin if same else _backend(self._within_form, plain=True)
+
+    def _slow(self, fragment: Fragment, begins: bool) -> list[int]:
+        """A tokenizer that cannot be copied: one caller at a time, each text by itself."""
+        settings = {"add_special_tokens": False, "split_special_tokens": not fragment.template}
+        with self._lock:
+            if not begins:  # behind a line break, tokenizers that put a space first put none
+                lead = list(self._lent("\n", **settings)["input_ids"])
+                ids = list(self._lent("\n" + fragment.text, **settings)["input_ids"])
+                if ids[: len(lead)] == lead:
+                    return ids[len(lead) :]
+            return list(self._lent(fragment.text, **settings)["input_ids"])
+
+
+def _backend(form: str, *, plain: bool = False) -> Backend:
+    made = Backend.from_str(form)
+    made.no_truncation()
+    made.no_padding()
+    made.encode_special_tokens = plain
+    return made
+
+
+def _encode(backend: Backend, text: str) -> Encoded:
+    found = backend.encode(text, add_special_tokens=False)
+    return found.ids, found.offsets
+
+
+def _any_of(spellings: Iterable[str]) -> re.Pattern[str]:
+    longest_first = sorted(spellings, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)) or "(?!)")
+
+
+def _without_prefix(form: str) -> str | None:
+    """A tokenizer that puts no space before a text; None where it puts none anyway."""
+    whole = json.loads(form)
+    before = json.dumps([whole["normalizer"], whole["pre_tokenizer"]])
+    whole["normalizer"] = _stripped(whole["normalizer"])
+    whole["pre_tokenizer"] = _stripped(whole["pre_tokenizer"])
+    return None if json.dumps([whole["normalizer"], whole["pre_tokenizer"]]) == before else json.dumps(whole)
+
+
+def _stripped(step: dict[str, Any] | None) -> dict[str, Any] | None:
+    if step is None or step["type"] == "Prepend":
+        return None
+    if step["type"] == "Metaspace":
+        return {**step, "prepend_scheme": "never"}
+    if step["type"] == "ByteLevel":
+        return {**step, "add_prefix_space": False}
+    if step["type"] == "Sequence":
+        key = "normalizers" if "normalizers" in step else "pretokenizers"
+        return {**step, key: [one for part in step[key] if (one := _stripped(part)) is not None]}
+    return step
