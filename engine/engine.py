@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from engine.chat import ChatError
+from engine.computing import WAITING, Computing
 from engine.errors import PromptError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
 from engine.fidelity import Fidelity, FidelityMeter
@@ -32,6 +34,8 @@ from engine.sight import Seen, Sights
 from engine.stopwatch import Stopwatch
 from engine.store import Store, Verify
 from engine.supply import Supplied, Supply, wanted
+
+log = logging.getLogger(__name__)
 
 MEMORY_BUDGET = 4 << 30  # bytes of segments held in memory
 _LAYOUTS_HELD = 16
@@ -74,7 +78,7 @@ class Engine:
         self.supply = Supply(model, store, self.residency)
         self._layouts: OrderedDict[int, SchemaLayout] = OrderedDict()
         self._layouts_lock = threading.Lock()
-        self._computing = threading.Lock()  # one run at a time: two would spoil each other's clock
+        self._computing = Computing()  # one step at a time: two would spoil each other's clock
 
     @classmethod
     def open(
@@ -134,14 +138,14 @@ class Engine:
         clock = Stopwatch()
         schema, prompt = _tree(parse_schema(schema_source)), _tree(parse_prompt(prompt_source))
         clock.lap("parse")
-        with self._computing:
-            clock.restart()
-            yield from self._answer(schema, prompt, settings or RunSettings(), side, clock)
+        steps = self._answer(schema, prompt, settings or RunSettings(), side, clock)
+        yield from self._computing.steps(steps, side, clock)
 
     def _answer(
         self, schema: Schema, prompt: Prompt, settings: RunSettings, side: Side, clock: Stopwatch
     ) -> Generator[Event, None, Answer]:
         """The main path: plan, segments, repair, prefill, first token, decode."""
+        clock.restart()
         layout, plan = self._plan(schema, prompt, settings.placement)
         uses = self._sights(layout, settings.scope, plan.placement).of_plan(plan) if side == "cached" else ()
         clock.lap("plan")
@@ -228,14 +232,14 @@ class Engine:
         """
         sides = (order or SIDES) if mode == "both" else (mode,)
         answers: dict[Side, Answer] = {}
-        with self._computing:
-            self._plan(schema, prompt, settings.placement)  # lays the schema out: neither side's time
-            for side in sides:
-                clock = Stopwatch()
-                clock.parts["parse"] = parse_ms
-                answers[side] = yield from self._answer(schema, prompt, settings, side, clock)
-            if mode == "both":
-                yield Compared(compare(answers["cached"], answers["uncached"]))
+        self._plan(schema, prompt, settings.placement)  # lays the schema out: neither side's time
+        for side in sides:
+            clock = Stopwatch()
+            clock.parts["parse"] = parse_ms
+            steps = self._answer(schema, prompt, settings, side, clock)
+            answers[side] = yield from self._computing.steps(steps, side, clock)
+        if mode == "both":
+            yield Compared(compare(answers["cached"], answers["uncached"]))
 
     def encode(
         self,
@@ -264,20 +268,22 @@ class Engine:
         faults = [d for d in self.check(schema) if d.severity == "error"]
         if faults:
             raise PromptError(tuple(faults))
-        with self._computing:
-            started = time.perf_counter()
-            layout = self._lay_out(schema)
-            recipes = self._sights(layout, scope, self.placement()).of_schema(self.model.context_length)
-            steps = self.supply.segments(recipes, schema.name, scope, Stopwatch())
-            while True:
-                try:
-                    step = next(steps)
-                except StopIteration as end:
-                    supplied: Supplied = end.value
-                    break
-                if progress is not None:
-                    progress(step.done, step.total, step.what)
-            seconds = time.perf_counter() - started
+        started, clock = time.perf_counter(), Stopwatch()
+        layout = self._lay_out(schema)
+        recipes = self._sights(layout, scope, self.placement()).of_schema(self.model.context_length)
+        encoding = self.supply.segments(recipes, schema.name, scope, Stopwatch())
+        steps = self._computing.steps(encoding, "cached", clock)
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                supplied: Supplied = end.value
+                break
+            if progress is not None:
+                progress(step.done, step.total, step.what)
+            elif step.what == WAITING:
+                log.warning("encoding %r: %s", schema.name, WAITING)
+        seconds = time.perf_counter() - started - clock.waited / 1000
         made = supplied.encoded
         return EncodeReport(
             len(made),
@@ -308,9 +314,9 @@ class Engine:
             PromptError: the prompt does not fit the schema, its parameters, or the context window.
         """
         given = settings or RunSettings(max_new_tokens=32)
-        with self._computing:
-            layout, plan = self._plan(schema, prompt, given.placement)
-            return (yield from FidelityMeter(self.model, self.supply, layout, plan, given).measure())
+        layout, plan = self._plan(schema, prompt, given.placement)
+        measuring = FidelityMeter(self.model, self.supply, layout, plan, given).measure()
+        return (yield from self._computing.steps(measuring, "cached"))
 
     def check(
         self, schema: Schema, prompt: Prompt | None = None, *, placement: Placing = "compact"

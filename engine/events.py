@@ -42,6 +42,7 @@ class Answer:
         timeline_ms: the parts of ttft_ms, in order.
         tokens: prompt, from_cache, computed, generated.
         stopped: what ended it: "eos", "length", or "stop" for a stop string.
+        waited_ms: how long its steps waited for those of other answers, in milliseconds; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.
     """
 
@@ -54,6 +55,7 @@ class Answer:
     segments: tuple[SegmentUse, ...]
     stopped: Ending
     warnings: tuple[str, ...] = ()
+    waited_ms: float = 0.0
     first_logits: Tensor | None = field(default=None, repr=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +90,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Working:
-    """Something that takes a while, before the first token."""
+    """Something that takes a while: before the first token, or waiting for another answer's step."""
 
     side: Side
     what: str

@@ -112,6 +112,7 @@ def respond(
         segments=tuple(uses),
         stopped=ending,
         warnings=tuple(warnings),
+        waited_ms=clock.waited,
         first_logits=logits,
     )
     yield Finished(side, answer)

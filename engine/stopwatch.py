@@ -6,10 +6,16 @@ import time
 
 
 class Stopwatch:
-    """Adds up named parts of a duration, in milliseconds."""
+    """Adds up named parts of a duration, in milliseconds.
+
+    Attributes:
+        parts: by name, in the order in which they were first counted.
+        waited: for steps of others, in milliseconds; in none of the parts.
+    """
 
     def __init__(self) -> None:
         self.parts: dict[str, float] = {}
+        self.waited = 0.0
         self._started = time.perf_counter()
 
     def restart(self) -> None:

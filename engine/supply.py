@@ -144,7 +144,8 @@ class Supply:
             segment = self._encoded(recipe, context)
         else:
             with self.store.turn(recipe.key) as waited:  # no other lock is held here, so none waits for ever
-                found = self._find(recipe)[0] if waited else None
+                made = waited or recipe.key in self.residency  # another answer may have been at it meanwhile
+                found = self._find(recipe)[0] if made else None
                 segment = found if found is not None else self._kept(recipe, context, schema, scope, supplied)
         supplied.segments[recipe.key] = segment
         return segment

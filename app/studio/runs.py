@@ -131,7 +131,7 @@ class Runs:
     """Starts runs, stops them, and remembers those of this session.
 
     Args:
-        engine: computes the answers; one run at a time.
+        engine: computes the answers, one step at a time.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -293,6 +293,7 @@ def _apply(run: Run, event: object, at: float, clock: _Clock) -> None:
             _speed_up(run)
         case Delta():
             side = run.sides[event.side]
+            side.state, side.working = "streaming", ""  # it may have waited for another answer
             side.text += event.text
             side.tokens_per_second = clock.rate(event.side, at) or side.tokens_per_second
         case Finished():

@@ -56,7 +56,7 @@ class Store(Books):
         self.files, self.verify_policy = folder / "files", verify
         self._verified: set[str] = set()
         self._in_use: Counter[str] = Counter()
-        self._use_lock = threading.Lock()
+        self._use_lock = threading.RLock()  # the collector may end an answer inside it
 
     @classmethod
     def open(cls, folder: Path | None = None, *, verify: Verify = "first") -> Store:

@@ -42,7 +42,7 @@ def test_a_measurement_ends_with_its_result_or_with_words(tmp_path: Path) -> Non
     assert [module["path"] for module in state["result"]["modules"]] == ["", "a", "b"]
     explanations.start("2", schema, prompt_of("<prompt><b/><a/></prompt>"), RunSettings(placement="schema"))
     assert "E506" in ended(explanations, "2")["error"]
-    with engine._computing:  # a run goes on, so the measurement waits
+    with engine._computing.step():  # a run goes on, so the measurement waits
         explanations.start("3", schema, prompt, RunSettings(max_new_tokens=4))
         explanations.stop("3")
     assert ended(explanations, "3")["error"] == "Stopped."

@@ -1,0 +1,116 @@
+"""Whose step is computed: one at a time, in the order of asking.
+
+A step is what a generator does between two of its events. Nothing is held while its reader looks at one, so
+an answer that is read slowly, or never again, keeps nobody waiting.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Generator, Iterator
+from typing import TypeVar
+
+from engine.events import Side, Working
+from engine.stopwatch import Stopwatch
+
+log = logging.getLogger(__name__)
+
+WAITING = "waiting for another answer's step to end"
+PATIENCE_SECONDS = 1.0  # of waiting, until it is said; then twice as long each time
+_LONGEST_SECONDS = 30.0
+E = TypeVar("E")
+R = TypeVar("R")
+
+
+class Computing:
+    """Lets one step run at a time; who asks first is first.
+
+    Args:
+        patience: seconds of waiting after which a waiting generator says so.
+    """
+
+    def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
+        self.patience = patience
+        self._changed = threading.Condition()
+        self._line: deque[object] = deque()  # the first one's step is running
+        self._thread: int | None = None  # that runs it
+
+    @contextlib.contextmanager
+    def step(self) -> Iterator[None]:
+        """Holds the turn for one step that is no generator's, after those who asked before."""
+        self._begin(None)
+        try:
+            yield
+        finally:
+            self._end()
+
+    def steps(
+        self, work: Generator[E, None, R], side: Side, clock: Stopwatch | None = None
+    ) -> Generator[E | Working, None, R]:
+        """Runs a generator to its end, step by step, each in its turn.
+
+        Args:
+            work: is resumed only while no other step runs, and closed with this generator.
+            side: named in what is said of waiting.
+            clock: is told how long the steps waited; what `work` laps must not contain its pauses.
+
+        Yields:
+            What `work` yields, and Working where a step waits for long.
+
+        Returns:
+            What `work` returns.
+        """
+        done, total = 0, 1
+        try:
+            while True:
+                patience = self.patience
+                while not self._begin(patience, clock):
+                    log.info("%s, %.0f s so far", WAITING, patience)
+                    # The place in the line is given up: who reads this may never come back.
+                    yield Working(side, WAITING, done, total)
+                    patience = min(2 * patience, _LONGEST_SECONDS)
+                try:
+                    event = next(work)
+                except StopIteration as end:
+                    result: R = end.value
+                    return result
+                finally:
+                    self._end()
+                if isinstance(event, Working):
+                    done, total = event.done, event.total
+                yield event
+        finally:
+            work.close()
+
+    def _begin(self, patience: float | None, clock: Stopwatch | None = None) -> bool:
+        """Waits for the turn, at most so many seconds; says whether it came."""
+        assert self._thread != threading.get_ident(), "a step waits for a step of its own thread"
+        ticket, started = object(), time.perf_counter()
+        with self._changed:
+            self._line.append(ticket)
+            try:
+                came = self._changed.wait_for(lambda: self._line[0] is ticket, patience)
+            except BaseException:
+                self._leave(ticket)
+                raise
+            if came:
+                self._thread = threading.get_ident()
+            else:
+                self._leave(ticket)
+        if clock is not None:
+            clock.waited += (time.perf_counter() - started) * 1000
+        return came
+
+    def _leave(self, ticket: object) -> None:
+        self._line.remove(ticket)
+        self._changed.notify_all()
+
+    def _end(self) -> None:
+        with self._changed:
+            self._thread = None
+            self._line.popleft()
+            self._changed.notify_all()
