@@ -66,15 +66,11 @@ def launch(
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     import platformdirs
-    from starlette.middleware import Middleware
-    from starlette.routing import Mount
-    from starlette.staticfiles import StaticFiles
 
     from app.studio import page as pages
     from app.studio.author import Author
     from app.studio.cache import CachePage
     from app.studio.drafts import Drafts
-    from app.studio.guard import Guard
     from app.studio.samples import Library
 
     chosen = free_port(port)
@@ -86,7 +82,6 @@ def launch(
     engine = Engine.open(model, **engine_options)
 
     assets = pages.assets_folder()
-    path = pages.assets_path(assets)
     page = pages.build(Author.of(engine, drafts, Library(schemas_dir)), CachePage(engine))
     _, url, _ = page.queue(default_concurrency_limit=4).launch(
         server_name=HOST,
@@ -98,12 +93,9 @@ def launch(
         run_history=False,
         footer_links=[],
         show_error=True,
-        head=pages.head(path),
+        head=pages.head(pages.assets_path(assets)),
         theme=pages.theme(),
-        app_kwargs={
-            "routes": [Mount(path, StaticFiles(directory=assets))],
-            "middleware": [Middleware(Guard, hosts=HOST_NAMES)],
-        },
+        app_kwargs=options(assets),
     )
     studio = Studio(url.rstrip("/"), page)
     # What is loaded by now stays: without it the collector pauses for tens of milliseconds, not hundreds.
@@ -114,6 +106,22 @@ def launch(
     if block:
         page.block_thread()
     return studio
+
+
+def options(assets: Path) -> dict[str, Any]:
+    """What the server is made with: the page's own files, and the guard before everything."""
+    from starlette.middleware import Middleware
+    from starlette.routing import Mount
+    from starlette.staticfiles import StaticFiles
+
+    from app.studio.guard import Guard
+    from app.studio.page import assets_path
+
+    path = assets_path(assets)
+    return {
+        "routes": [Mount(path, StaticFiles(directory=assets))],
+        "middleware": [Middleware(Guard, hosts=HOST_NAMES)],
+    }
 
 
 def free_port(port: int) -> int:

@@ -10,19 +10,20 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import plotly.graph_objects as go
+from starlette.responses import Response
 
 from app.studio import documents
 from app.studio.chart import ttft_chart
 from app.studio.documents import Documents, diagnostics_json, digest, first_error
 from app.studio.drafts import Drafts, StaleDraftError, Workspace
-from app.studio.explanations import Explanations, with_scaffold
-from app.studio.requests import Json, endpoint, repeats_of, settings_of, text_of
+from app.studio.explanations import Explanations
+from app.studio.requests import Json, endpoint, repeats_of, settings_of, text_of, whole_number_of
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
 from engine import Engine, RunSettings
 from engine.errors import PromptError, StudioError
 from engine.plan import PLACEMENTS
-from engine.pml import Diagnostic, Schema, document_kind, parse_prompt
+from engine.pml import Diagnostic, Schema, add_scaffold, document_kind, parse_prompt
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ class Author:
         """An author page over these parts."""
         return cls(engine, Documents(), drafts, library, Runs(engine), Explanations(engine), threading.Lock())
 
-    def endpoints(self) -> list[Callable[[Json], Json]]:
+    def endpoints(self) -> list[Callable[[Any], Response]]:
         """The questions the page may ask, as functions for the page's JavaScript."""
         return [
             endpoint(method)
@@ -213,7 +214,9 @@ class Author:
         """Keep the page's texts; answers `conflict` where another tab was faster."""
         sent = workspace_of(request)
         try:
-            kept = self.drafts.save(sent, base=int(request.get("base", 0)), force=bool(request.get("force")))
+            kept = self.drafts.save(
+                sent, base=whole_number_of(request, "base"), force=bool(request.get("force"))
+            )
         except StaleDraftError as stale:
             return {"conflict": asdict(stale.current), "message": str(stale)}
         return {"revision": kept.revision, "saved": kept.saved}
@@ -221,7 +224,7 @@ class Author:
     def open_sample(self, request: Json) -> Json:
         """A sample instead of the open workspace, which goes to the shelf."""
         return self._opened(
-            self.library.sample(text_of(request, "name"), int(request.get("prompt", 0))), request
+            self.library.sample(text_of(request, "name"), whole_number_of(request, "prompt")), request
         )
 
     def open_file(self, request: Json) -> Json:
@@ -282,7 +285,7 @@ class Author:
                 "The page did not send its texts, so nothing was opened. Reload the page and try again."
             )
         kept = workspace_of(page)
-        self.drafts.save(kept, base=int(page.get("base", 0)), force=True)
+        self.drafts.save(kept, base=whole_number_of(page, "base"), force=True)
         return kept
 
     # Runs
@@ -318,7 +321,7 @@ class Author:
 
     def show_run(self, request: Json) -> Json:
         """One earlier run of this session, as its last frame."""
-        run = self.runs.find(int(request.get("number", 0)))
+        run = self.runs.find(whole_number_of(request, "number"))
         if run is None:
             raise StudioError(
                 "That run is not kept any more: the studio was restarted since. Run the prompt again."
@@ -355,7 +358,7 @@ class Author:
         """The schema with one more scaffold."""
         modules = request.get("modules")
         paths = [str(path) for path in modules] if isinstance(modules, list) else []
-        return {"text": with_scaffold(text_of(request, "schema"), paths)}
+        return {"text": add_scaffold(text_of(request, "schema"), paths)}
 
     def model_json(self) -> Json:
         """The loaded model in a few words."""

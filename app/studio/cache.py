@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import Any
+
+from starlette.responses import Response
 
 from app.studio.jobs import Job
 from app.studio.requests import Json, endpoint, number_of, text_of
@@ -27,7 +30,7 @@ class CachePage:
         self._job: Job | None = None
         self._lock = threading.Lock()
 
-    def endpoints(self) -> list[Callable[[Json], Json]]:
+    def endpoints(self) -> list[Callable[[Any], Response]]:
         """The questions the page may ask, as functions for the page's JavaScript."""
         methods = (
             *(self.cache_state, self.cache_delete, self.cache_pin, self.cache_prune),

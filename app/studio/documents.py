@@ -6,6 +6,7 @@ Pure functions of the two texts, plus one cache of parsed schemas. Knows no toke
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -37,6 +38,7 @@ from engine.pml.formatter import format_source
 
 PARSED_SCHEMAS = 16
 PREVIEW_LENGTH = 160
+_READS_FILES = re.compile(r"\bsrc\s*=")
 
 ELEMENTS = {
     "schema": "the root of a schema",
@@ -107,7 +109,7 @@ class Documents:
                 self._parsed.move_to_end(key)
                 return self._parsed[key]
         parsed = parse_schema(source, base=base)
-        if " src" in source:
+        if _READS_FILES.search(source):
             return parsed
         with self._lock:
             self._parsed[key] = parsed
@@ -165,38 +167,38 @@ def first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
 
 
 def tree_json(schema: Schema) -> list[dict[str, Any]]:
-    """The module tree for the picker: modules and unions, nested as in the schema; turns are left out."""
-    return [node for child in schema.children for node in _tree_nodes(child)]
+    """The modules and unions for the picker in document order, each with its depth; turns are left out.
 
-
-def _tree_nodes(node: object) -> list[dict[str, Any]]:
-    match node:
-        case Role():
-            return [found for child in node.children for found in _tree_nodes(child)]
-        case Union():
-            return [{"kind": "union", "members": [_module_json(member) for member in node.members]}]
-        case Module():
-            return [_module_json(node)]
-        case _:
-            return []
+    A list, for JSON itself may not be nested as deep as a schema.
+    """
+    rows: list[dict[str, Any]] = []
+    pending: list[tuple[object, int]] = [(child, 0) for child in reversed(schema.children)]
+    while pending:
+        node, depth = pending.pop()
+        below: tuple[object, ...] = ()
+        match node:
+            case Role():
+                pending.extend((child, depth) for child in reversed(node.children))
+            case Union():
+                rows.append({"kind": "union", "depth": depth})
+                below = node.members
+            case Module():
+                rows.append({"kind": "module", "depth": depth, **_module_json(node)})
+                below = node.children
+        pending.extend((child, depth + 1) for child in reversed(below))
+    return rows
 
 
 def _module_json(module: Module) -> dict[str, Any]:
     return {
-        "kind": "module",
         "name": module.name,
         "path": module.path,
         "preview": preview(module),
         "params": [
             {"name": param.name, "length": param.length, "default": param.default or ""}
-            for param in _params(module)
+            for param in module.params()
         ],
-        "children": [node for child in module.children for node in _tree_nodes(child)],
     }
-
-
-def _params(module: Module) -> list[Param]:
-    return [child for child in module.children if isinstance(child, Param)]
 
 
 def preview(module: Module) -> str:
@@ -238,7 +240,7 @@ def words_json(schema: Schema | None) -> dict[str, dict[str, Any]]:
     helped: dict[str, str] = {role: explained[role] for role in ROLES}
     for module in schema.modules() if schema is not None else ():
         parent = module.path.rpartition("/")[0].rpartition("/")[2]
-        own = _params(module)
+        own = module.params()
         in_prompt.append(
             {
                 "name": module.name,

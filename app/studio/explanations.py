@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import threading
 from typing import Any
 
 from app.studio.jobs import Job
 from engine import Engine, Fidelity, RunSettings
 from engine.errors import StudioError
-from engine.pml import Prompt, Schema, parse_schema
+from engine.pml import Prompt, Schema
 
 KEPT = 8
 
@@ -61,28 +60,3 @@ class Explanations:
         job = self._jobs.get(key)
         if job is not None:
             job.stop()
-
-
-def with_scaffold(source: str, modules: list[str]) -> str:
-    """The text of a schema with one more scaffold at its end.
-
-    Raises:
-        StudioError: the schema has errors, lacks a module, or has this scaffold already.
-    """
-    parsed = parse_schema(source)
-    schema = parsed.tree
-    if schema is None or any(
-        d.severity == "error" and d.code[:2] in ("E1", "E2") for d in parsed.diagnostics
-    ):
-        raise StudioError("The schema has errors. Mend them first, then add the scaffold.")
-    missing = [path for path in modules if schema.module(path) is None]
-    if missing:
-        raise StudioError(f"The schema has no module {missing[0]!r} any more. Measure again.")
-    if any(set(scaffold.modules) == set(modules) for scaffold in schema.scaffolds):
-        raise StudioError("The schema has this scaffold already.")
-    end = source.rindex("</schema")
-    before = source[:end].rstrip(" \t")
-    indent = "" if before.endswith("\n") else "\n"
-    first = re.search(r"<schema\b[^>]*>\s*?\n([ \t]+)<", source)
-    deep = first[1] if first else "  "
-    return f'{before}{indent}{deep}<scaffold modules="{" ".join(modules)}"/>\n{source[end:]}'

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from starlette.responses import Response
 
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS
 from engine import RunSettings
@@ -16,11 +19,10 @@ logger = logging.getLogger(__name__)
 Json = dict[str, Any]
 
 
-def endpoint(method: Callable[[Json], Json]) -> Callable[[Json], Json]:
+def endpoint(method: Callable[[Json], Json]) -> Callable[[Any], Response]:
     """A function that the page may call: faults become a sentence under `error`, never a traceback."""
 
-    @functools.wraps(method)
-    def answer(request: Any) -> Json:
+    def answered(request: Any) -> Json:
         if not isinstance(request, dict):
             return {"error": "The page sent something else than an object. Reload it and try again."}
         try:
@@ -30,6 +32,16 @@ def endpoint(method: Callable[[Json], Json]) -> Callable[[Json], Json]:
         except Exception as error:
             logger.exception("The page's request %s failed", method.__name__)
             return {"error": f"The studio could not do this: {error!r}. Nothing was changed."}
+
+    @functools.wraps(method)
+    def answer(request: Any) -> Response:
+        found = answered(request)
+        try:
+            body = json.dumps(found, allow_nan=False)
+        except (ValueError, RecursionError) as error:
+            logger.exception("The answer to the page's request %s cannot be sent", method.__name__)
+            body = json.dumps({"error": f"The studio cannot send the answer to the page: {error!r}."})
+        return Response(body, media_type="application/json")
 
     return answer
 
@@ -82,4 +94,18 @@ def number_of(chosen: Mapping[str, Any], key: str, default: float) -> float:
         value = float("nan")
     if value != value or abs(value) > 1e15:
         raise StudioError(f"The setting {key.replace('_', ' ')} is not a number. Correct it in the settings.")
+    return value
+
+
+def whole_number_of(request: Mapping[str, Any], key: str, default: int = 0) -> int:
+    """A whole number that the page sent.
+
+    Raises:
+        StudioError: it is none.
+    """
+    value = request.get(key, default)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise StudioError(
+            f"The page sent {value!r} where the number {key!r} belongs. Reload it and try again."
+        )
     return value

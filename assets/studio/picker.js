@@ -7,6 +7,18 @@ const BADGES = {
   memory: ["memory", "Computed, and in memory: read directly"],
 }
 
+// The server sends rows with their depth, for JSON may not be nested as deep as a schema.
+function nested(rows) {
+  const root = { children: [] }, open = [root]
+  for (const row of rows) {
+    const node = { ...row, children: [] }
+    open.length = row.depth + 1
+    open.at(-1).children.push(node)
+    open.push(node)
+  }
+  return root.children
+}
+
 export class Picker {
   #workspace
   #server
@@ -78,7 +90,7 @@ export class Picker {
     const scroll = this.#tree.scrollTop
     this.#rows.clear()
     this.#unions = []
-    const nodes = tree.map(node => this.#node(node))
+    const nodes = nested(tree).map(node => this.#node(node))
     const empty = h("p", { class: "empty" }, "This schema has no modules yet. Write ", h("code", {}, '<module name="…">'), " in it.")
     this.#tree.replaceChildren(...(nodes.length ? nodes : [empty]))
     for (const [path, row] of this.#rows) this.#showSize(path, row)
@@ -88,7 +100,7 @@ export class Picker {
 
   #node(node) { return node.kind === "union" ? this.#union(node) : this.#module(node, null) }
 
-  #union({ members }) {
+  #union({ children: members }) {
     const group = `union-${this.#unions.length}`
     const paths = members.map(member => member.path)
     const none = h("input", { type: "radio", name: group, "data-key": `none ${paths[0]}` })

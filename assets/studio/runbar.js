@@ -145,8 +145,8 @@ export class RunBar extends EventTarget {
     }, 1000)
   }
 
-  #refuseFor({ kind, line, column, code, message, from, to }) {
-    const show = () => this.#workspace.editors[kind].reveal(from, to)
+  #refuseFor({ kind, line, column, code, message, from }) {
+    const show = () => this.#workspace.editors[kind].reveal(from)
     this.#refuse(h("span", {}, `${KINDS[kind]}, line ${line}, column ${column}: ${code}: ${message} `,
       h("button", { type: "button", class: "link", onclick: show }, "Go there")))
     show()

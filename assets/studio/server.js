@@ -1,6 +1,8 @@
 // Questions to the server. A call that gets no answer means that the server is away: say so, and keep trying.
 const PATIENCE_MS = 20_000
 const RETRY_MS = 1500
+const FAILED = "The studio's server failed at this: its terminal shows why. Your text is kept. Change the document, or try again."
+const LATE = `The studio's server took longer than ${PATIENCE_MS / 1000} seconds for this and goes on with it. Your text is kept. Try again later.`
 
 export class Server extends EventTarget {
   #functions
@@ -10,22 +12,31 @@ export class Server extends EventTarget {
 
   get away() { return this.#away }
 
-  /** The answer of a server function; {away: true} where none came; {error} where the server refused in words. */
+  /** The answer of a server function; {away: true} where no server is; {error} where it refused, or failed, in words. */
   async ask(name, request = {}) {
-    let answer
+    let answer, late = false
     try {
-      const patience = new Promise(resolve => setTimeout(resolve, PATIENCE_MS))
+      const patience = new Promise(resolve => setTimeout(() => { late = true; resolve() }, PATIENCE_MS))
       answer = await Promise.race([this.#functions[name](request), patience])
     } catch {
       answer = undefined
     }
-    const away = answer === undefined || answer === null || typeof answer !== "object"
+    const answered = typeof answer === "object" && answer !== null
+    const away = !answered && !await this.#lives()
     if (away !== this.#away) {
       this.#away = away
       this.dispatchEvent(new Event(away ? "away" : "back"))
       if (away) this.#knock()
     }
-    return away ? { away: true } : answer
+    if (away) return { away: true }
+    return answered ? answer : { error: late ? LATE : FAILED }
+  }
+
+  // A call that failed says nothing of why; whether a file of the page still comes tells a fault from an absence.
+  async #lives() {
+    const patience = new Promise(resolve => setTimeout(() => resolve(false), PATIENCE_MS))
+    const asked = fetch(new URL("icon.svg", import.meta.url), { method: "HEAD", cache: "no-store" }).then(({ ok }) => ok, () => false)
+    return Promise.race([asked, patience])
   }
 
   #knock() {

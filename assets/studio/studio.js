@@ -40,8 +40,8 @@ function showProblems(kind, list, status, problems) {
   status.textContent = [errors && plural(errors, "error"), warnings && plural(warnings, "warning")].filter(Boolean).join(", ") || "no problems"
   status.dataset.mood = errors ? "bad" : warnings ? "warn" : "good"
   problems.hidden = list.length === 0
-  problems.replaceChildren(...list.slice(0, 100).map(({ severity, code, message, line, column, from, to }) => h("li", { class: severity },
-    h("button", { type: "button", onclick: () => workspace.editors[kind].reveal(from, to) },
+  problems.replaceChildren(...list.slice(0, 100).map(({ severity, code, message, line, column, from }) => h("li", { class: severity },
+    h("button", { type: "button", onclick: () => workspace.editors[kind].reveal(from) },
       h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
       h("span", {}, `${code}: ${message}`)))))
 }

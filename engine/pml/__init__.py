@@ -20,6 +20,7 @@ from engine.pml.edits import Picks, read_picks, set_argument, set_pick
 from engine.pml.names import NAME, RESERVED, ROLES
 from engine.pml.page import PromptEditError
 from engine.pml.prompt import document_kind, parse_prompt
+from engine.pml.scaffolding import add_scaffold
 from engine.pml.schema import parse_schema
 from engine.pml.tree import (
     Argument,
@@ -66,6 +67,7 @@ __all__ = [
     "Span",
     "Text",
     "Union",
+    "add_scaffold",
     "bind",
     "catalogue_table",
     "document_kind",

@@ -32,9 +32,10 @@ class Chars:
 class Element:
     """An element: `open_span` covers its start tag, `tag_span` the tag's name in it.
 
-    `empty_tag` is True for `<a/>`, `closed` is False where the end tag is missing. An element does not keep
-    its parent alive: without cycles, a document goes as soon as it is let go, and the collector has no work
-    with the documents that an editor makes at every key.
+    `close_span` covers its end tag, a misspelled one too; it is None where there is none. `empty_tag` is True
+    for `<a/>`, `closed` is False where the end tag is missing. An element does not keep its parent
+    alive: without cycles, a document goes as soon as it is let go, and the collector has no work with the
+    documents that an editor makes at every key.
     """
 
     tag: str
@@ -45,6 +46,7 @@ class Element:
     children: list[Element | Chars] = field(default_factory=list)
     empty_tag: bool = False
     closed: bool = True
+    close_span: Span | None = None
     _parent: ReferenceType[Element] | None = None
 
     @property

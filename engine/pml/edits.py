@@ -73,7 +73,9 @@ def set_pick(prompt_source: str, schema: Schema, path: str, on: bool) -> str:
         return prompt_source
     result = _pick(page, path) if on else _unpick(page, path)
     if (path in Page(result, schema).picks) != on:
-        raise PromptEditError(f"the prompt has a fault that hides {quote(path)}; mend it in the editor first")
+        raise PromptEditError(
+            f"The prompt has a fault that hides {quote(path)}. Mend it in the editor first."
+        )
     return result
 
 
@@ -97,9 +99,9 @@ def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value
     require_module(schema, path)
     module = schema.module(path)
     if module is None or name not in {param.name for param in module.params()}:
-        raise PromptEditError(f"module {quote(path)} has no parameter {quote(name)}; use one that it has")
+        raise PromptEditError(f"Module {quote(path)} has no parameter {quote(name)}. Use one that it has.")
     if value is not None and forbidden_character(value) is not None:
-        raise PromptEditError(f"the argument {quote(name)} has a character that XML forbids; remove it")
+        raise PromptEditError(f"The argument {quote(name)} has a character that XML forbids. Remove it.")
     if value is None and not prompt_source.strip(" \t\r\n\ufeff"):
         return prompt_source
     source = prompt_source if value is None else set_pick(prompt_source, schema, path, True)
@@ -110,8 +112,14 @@ def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value
         page = Page(_write_import(page, path), schema)
     result = _argument(page, path, name, value)
     if Page(result, schema).arguments.get(path, {}).get(name) != value:
-        raise PromptEditError(f"the prompt has a fault that hides {quote(path)}; mend it in the editor first")
+        raise PromptEditError(
+            f"The prompt has a fault that hides {quote(path)}. Mend it in the editor first."
+        )
     return result
+
+
+def _hidden(path: str) -> PromptEditError:
+    return PromptEditError(f"The prompt has a fault that hides {quote(path)}. Mend it in the editor first.")
 
 
 def _blank_prompt(schema: Schema) -> str:
@@ -245,7 +253,7 @@ def _argument(page: Page, path: str, name: str, value: str | None) -> str:
     target = page.written(path)
     if target is None:
         raise PromptEditError(
-            f"the import of {quote(path)} cannot be found; mend the prompt in the editor first"
+            f"The import of {quote(path)} cannot be found. Mend the prompt in the editor first."
         )
     if multiline or len(value) > _LONG:
         return page.insert(target, None, lambda _: _element(page, target, name, value))

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from engine.errors import StudioError
 from engine.pml.diagnostics import Reporter, quote
 from engine.pml.dom import Chars, Element
 from engine.pml.prompt import build_prompt
@@ -19,7 +20,7 @@ from engine.pml.tree import Schema
 from engine.pml.whitespace import SPACE, preserves
 
 
-class PromptEditError(ValueError):
+class PromptEditError(StudioError):
     """A prompt that cannot be edited as asked; the text says why and what to do."""
 
 
@@ -53,7 +54,7 @@ class Page:
             found = document.report.finish()
             reason = f" (line {found[0].line}: {found[0].message})" if found else ""
             raise PromptEditError(
-                f"the prompt has no <prompt> element to edit{reason}; mend it in the editor first"
+                f"The prompt has no <prompt> element to edit{reason}. Mend it in the editor first."
             )
         self.source = source
         self.schema = schema
@@ -104,7 +105,7 @@ class Page:
         finished = self.source.endswith(">", element.open_span.start, element.open_span.end)
         if not finished or not element.closed:
             line = self.report.lines.line(element.open_span.start)
-            raise PromptEditError(f"<{element.tag}> at line {line} is not finished; write its end first")
+            raise PromptEditError(f"<{element.tag}> at line {line} is not finished. Write its end first.")
         return element
 
     def insert(self, host: Element, order: int | None, write: Callable[[str | None], str]) -> str:
@@ -311,4 +312,4 @@ def require_module(schema: Schema, path: str) -> None:
         PromptEditError: It is not.
     """
     if schema.module(path) is None:
-        raise PromptEditError(f"the schema has no module {quote(path)}; pick one that it has")
+        raise PromptEditError(f"The schema has no module {quote(path)}. Pick one that it has.")

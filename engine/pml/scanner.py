@@ -226,16 +226,16 @@ class Scanner:
                     else "</> closes nothing; remove it"
                 )
                 self._report.add("E106", message, Span(mark, end), f"</{top}>" if top else "")
-            self._pop(end, top)
+            self._pop(end, top, mark)
             return end
         if top != tag and self._near(tag, top) and (self._open[tag] or not self._unfinished[tag]):
             message = f"</{tag}> does not match <{top}>, which is open here; write both the same"
             self._report.add("E106", message, Span(mark, end), f"</{top}>")
-            self._pop(end, top)
+            self._pop(end, top, mark)
         elif self._open[tag]:
             while self._stack[-1].tag != tag:
                 self._never_closed(mark, f"</{tag}> comes first")
-            self._pop(end, tag)
+            self._pop(end, tag, mark)
         elif self._unfinished[tag]:
             self._unfinished[tag] -= 1
         else:
@@ -256,10 +256,12 @@ class Scanner:
             return False
         return difflib.SequenceMatcher(None, tag[:64], top[:64]).ratio() >= 0.8
 
-    def _pop(self, end: int, tag: str) -> None:
+    def _pop(self, end: int, tag: str, end_tag: int | None = None) -> None:
+        """End the open element at `end`; `end_tag` is where its end tag begins, if it has one."""
         if len(self._stack) > 1:
             element = self._stack.pop()
             element.span = Span(element.span.start, end)
+            element.close_span = None if end_tag is None else Span(end_tag, end)
             self._open[tag] -= 1
 
     def _never_closed(self, end: int, why: str) -> None:

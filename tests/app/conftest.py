@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from app.cli.command import main
+from tests.app.studio_server import Served
 
 
 @pytest.fixture
@@ -22,3 +23,11 @@ def run_pml(capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace
         return SimpleNamespace(status=left.value.code, out=captured.out, err=captured.err)
 
     return call
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """One running studio for all tests that ask over HTTP."""
+    server = Served(tmp_path_factory.mktemp("studio"))
+    yield server
+    server.stop()

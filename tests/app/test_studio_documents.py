@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from app.studio.documents import (
@@ -85,11 +87,24 @@ def test_the_same_text_is_parsed_once(documents: Documents) -> None:
 
 
 def test_the_tree_nests_as_the_schema_does_and_leaves_turns_out() -> None:
-    (trip,) = tree_json(tree_of())
-    assert (trip["kind"], trip["path"]) == ("module", "trip")
-    assert trip["params"] == [{"name": "duration", "length": 5, "default": ""}]
-    (union,) = trip["children"]
-    assert [member["path"] for member in union["members"]] == ["trip/tokyo", "trip/rome"]
+    rows = tree_json(tree_of())
+    assert [(row["kind"], row["depth"]) for row in rows] == [
+        ("module", 0),
+        ("union", 1),
+        ("module", 2),
+        ("module", 2),
+    ]
+    assert rows[0]["params"] == [{"name": "duration", "length": 5, "default": ""}]
+    assert [row["path"] for row in rows if row["kind"] == "module"] == ["trip", "trip/tokyo", "trip/rome"]
+
+
+def test_a_schema_that_reads_files_is_read_again(documents: Documents, tmp_path: Path) -> None:
+    source = '<schema name="s"><module name="a"\tsrc="a.txt"/></schema>'
+    for text in ("one", "two"):
+        (tmp_path / "a.txt").write_text(text)
+        tree = documents.schema(source, tmp_path).tree
+        assert tree is not None
+        assert preview(tree.modules()[0]) == text
 
 
 def test_preview_is_one_short_line() -> None:

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.studio.explanations import KEPT, Explanations, with_scaffold
+from app.studio.explanations import KEPT, Explanations
 from app.studio.requests import settings_of
 from engine import RunSettings
 from engine.engine import Engine
 from engine.errors import StudioError
-from engine.pml import parse_schema
 from engine.store import Store
 from tests.engine.cases import model_of, prompt_of, schema_of
 
@@ -58,30 +57,6 @@ def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
         explanations.state("0")
     assert ended(explanations, str(KEPT))["result"]
     engine.close()
-
-
-@pytest.mark.parametrize(
-    "source", [SCHEMA, SCHEMA.replace("\n", ""), SCHEMA.replace("\n</schema>", "</schema >")]
-)
-def test_a_scaffold_is_added_at_the_end(source: str) -> None:
-    found = with_scaffold(source, ["a", "b"])
-    schema = parse_schema(found)
-    assert schema.ok, schema.diagnostics
-    assert [scaffold.modules for scaffold in schema.tree.scaffolds] == [("a", "b")]
-    assert schema.tree.children == parse_schema(source).tree.children
-
-
-@pytest.mark.parametrize(
-    ("source", "modules", "words"),
-    [
-        (SCHEMA, ["a", "z"], "no module 'z'"),
-        (SCHEMA[:-12], ["a", "b"], "has errors"),
-        (SCHEMA.replace("</schema>", '<scaffold modules="b a"/></schema>'), ["a", "b"], "already"),
-    ],
-)
-def test_a_scaffold_that_cannot_be_added_is_refused(source: str, modules: list[str], words: str) -> None:
-    with pytest.raises(StudioError, match=words):
-        with_scaffold(source, modules)
 
 
 def test_settings_of_the_page() -> None:

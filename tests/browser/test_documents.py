@@ -11,6 +11,7 @@ from benchmarks.editor import schema_of
 from engine.pml import parse_schema
 from engine.pml.formatter import format_source
 from engine.programs import compile_source
+from tests.browser.conftest import Watched
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 LOOSE = '<schema  name="a"><module name="m" >text</module>\n<module name="n">more</module></schema>'
@@ -90,3 +91,43 @@ def test_a_mistake_in_2000_lines_is_marked(author: Page) -> None:
     expect(author.locator(".panel.schema .status")).to_have_text("no problems")
     author.keyboard.type("<modul")
     expect(author.locator(".panel.schema .status")).to_contain_text("error", timeout=3000)
+
+
+def test_a_refused_run_selects_nothing(author: Page) -> None:
+    text = '<prompt schema="travel">\n  <user>' + "Very long. " * 4000 + "</user>\n"
+    rewrite(author, "prompt", text)
+    author.keyboard.press("Control+Enter")
+    expect(author.locator(".run-status")).to_contain_text("E105")
+    author.keyboard.type("x")
+    wait_for_text(author, "prompt", "x<prompt")
+    assert len(text_of(author, "prompt")) > len(text)
+
+
+def test_going_to_the_next_fault_selects_nothing(author: Page) -> None:
+    text = '<prompt schema="travel">\n  text\n'
+    rewrite(author, "prompt", text)
+    expect(author.locator(".panel.prompt .status")).to_contain_text("error")
+    author.keyboard.press("Control+Home")
+    author.keyboard.press("F8")
+    author.keyboard.type("x")
+    assert len(text_of(author, "prompt")) > len(text)
+
+
+def test_a_schema_nested_to_the_limit_can_be_picked_from(author: Page) -> None:
+    opened = "".join(f'<module name="m{level}">t{level} ' for level in range(255))
+    rewrite(author, "schema", f'<schema name="deep">{opened}{"</module>" * 255}</schema>')
+    rewrite(author, "prompt", '<prompt schema="deep">\n</prompt>')
+    expect(author.locator(".picker .row")).to_have_count(255)
+    author.locator(".picker input").first.click()
+    wait_for_text(author, "prompt", "<m0/>")
+    expect(author.locator(".panel.prompt .status")).to_have_text("no problems")
+
+
+def test_a_fault_of_the_server_is_not_called_an_absence(author: Page, watched: Watched) -> None:
+    author.route("**/component_server/", lambda route: route.fulfill(status=500, body="broken"))
+    rewrite(author, "prompt", "<prompt/>")
+    expect(author.locator(".notices")).to_contain_text("failed at this")
+    expect(author.locator(".notices")).not_to_contain_text("does not answer")
+    author.unroute("**/component_server/")
+    assert all("500" in line for line in watched.complaints)
+    watched.complaints.clear()

@@ -6,7 +6,7 @@ import { Annotation, ChangeSet, EditorState, Prec } from "@codemirror/state"
 import { defaultKeymap, history, historyKeymap, indentWithTab, isolateHistory, redo, undo } from "@codemirror/commands"
 import { autoCloseTags, xmlLanguage } from "@codemirror/lang-xml"
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit } from "@codemirror/language"
-import { lintGutter, lintKeymap, setDiagnostics } from "@codemirror/lint"
+import { lintGutter, nextDiagnostic, setDiagnostics } from "@codemirror/lint"
 import { closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete"
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search"
 import { EMPTY_WORDS, completion } from "./completion.js"
@@ -23,6 +23,13 @@ export function smallestChange(before, after) {
   let tail = 0
   while (tail < shorter - head && before.charCodeAt(before.length - 1 - tail) === after.charCodeAt(after.length - 1 - tail)) tail++
   return { from: head, to: before.length - tail, insert: after.slice(head, after.length - tail) }
+}
+
+// CodeMirror selects what is wrong, which may be the whole document; one key would then replace it.
+function nextProblem(view) {
+  if (!nextDiagnostic(view)) return false
+  view.dispatch({ selection: { anchor: view.state.selection.main.from } })
+  return true
 }
 
 function moduleHelp(words) {
@@ -73,7 +80,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
     Prec.highest(keymap.of(pageKeys)),
     keymap.of([
       ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap,
-      ...lintKeymap, indentWithTab,
+      { key: "F8", run: nextProblem }, indentWithTab,
     ]),
     EditorView.domEventHandlers({ blur: () => { onLeave() } }),
     follow,
@@ -119,10 +126,10 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
         actions: diagnostic.hint ? [fix(diagnostic)] : [],
       }))))
     },
-    reveal(from, to = from) {
-      const length = view.state.doc.length
-      const selection = { anchor: Math.min(from, length), head: Math.min(to, length) }
-      view.dispatch({ selection, effects: EditorView.scrollIntoView(selection.anchor, { y: "center" }) })
+    /** Puts the caret at a place. Nothing is selected, so that the next key replaces nothing. */
+    reveal(place) {
+      const anchor = Math.min(place, view.state.doc.length)
+      view.dispatch({ selection: { anchor }, effects: EditorView.scrollIntoView(anchor, { y: "center" }) })
       view.focus()
     },
   }
