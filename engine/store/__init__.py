@@ -2,8 +2,8 @@
 
 `Store` is all that the rest of the engine uses. Below it: `index` and `migrations` (the database), `books`
 (what it says), `files` (writing, reading, digests), `codec` (compressed keys and values), `eviction` (what
-goes when it is full), `audit` (recovery and verification), `moving` and `transfer` (one file for another
-machine), `locks` (between processes).
+goes when it is full), `audit` (recovery and verification), `moving`, `transfer`, `manifest` and `contents`
+(one file for another machine), `locks` (between processes).
 """
 
 from engine.store.audit import Fault, Verified

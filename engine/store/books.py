@@ -13,7 +13,7 @@ from typing import Any
 
 from engine.errors import StoreError
 from engine.store.codec import SCHEMES, Scheme
-from engine.store.eviction import WORTH, Policy, inflation
+from engine.store.eviction import WORTH, Policy, inflation, pinned
 from engine.store.index import Index
 
 log = logging.getLogger(__name__)
@@ -205,6 +205,12 @@ class Books:
     def budget(self) -> int:
         """The most bytes of all files together."""
         return int(self._index.setting("budget") or DEFAULT_BUDGET)
+
+    @property
+    def pinned_bytes(self) -> int:
+        """The bytes of all files that pins keep."""
+        with self._index.reading() as connection:
+            return pinned(connection)
 
     @property
     def policy(self) -> Policy:

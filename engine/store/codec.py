@@ -7,6 +7,7 @@ channels for values. Values in 8 bits are centred at zero, which spares a number
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
@@ -17,6 +18,38 @@ SCHEMES: tuple[Scheme, ...] = ("plain", "int8", "int4")
 _MOST = {"int8": 254, "int4": 15}  # the greatest code
 _MIDDLE = 127
 _GROUP = {"int8": 1 << 30, "int4": 32}  # numbers that share a scale
+_TYPES = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
+_WIDTHS = {"F32": 4, "BF16": 2, "F16": 2, "U8": 1}  # bytes
+
+
+def tensors_of(scheme: Scheme, shape: tuple[int, ...], dtype: str) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """What `pack` makes of keys and values: type, as safetensors calls it, and shape of every tensor.
+
+    Args:
+        scheme: how they are stored.
+        shape: of each, (layers, kv_heads, tokens, head_dim).
+        dtype: of each, a name of torch.
+    """
+    if scheme == "plain":
+        return {"keys": (_TYPES[dtype], shape), "values": (_TYPES[dtype], shape)}
+    codes = shape if scheme == "int8" else ((math.prod(shape) + 1) // 2,)
+    found: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for name, along in (("keys", 2), ("values", 3)):
+        groups = -(-shape[along] // _GROUP[scheme])
+        scales = (*shape[:along], groups, *shape[along + 1 :])
+        found |= {name: ("U8", codes), f"{name}.step": ("F16", scales)}
+        if not _centred(scheme, along):
+            found[f"{name}.low"] = ("F16", scales)
+    return found
+
+
+def packed_bytes(scheme: Scheme, shape: tuple[int, ...], dtype: str) -> int:
+    """The bytes of what `pack` makes of keys and values of this shape."""
+    return sum(_WIDTHS[kind] * math.prod(sides) for kind, sides in tensors_of(scheme, shape, dtype).values())
+
+
+def _centred(scheme: Scheme, along: int) -> bool:
+    return scheme == "int8" and along == 3
 
 
 def pack(keys: Tensor, values: Tensor, scheme: Scheme) -> dict[str, Tensor]:
@@ -59,7 +92,7 @@ def _quantised(states: Tensor, along: int, scheme: Scheme) -> dict[str, Tensor]:
 
     There is one of these per group along a dimension.
     """
-    centred = scheme == "int8" and along == 3
+    centred = _centred(scheme, along)
     codes, lows, steps = [], [], []
     for group in torch.split(states, _GROUP[scheme], along):
         low, high = group.amin(along, keepdim=True), group.amax(along, keepdim=True)

@@ -52,6 +52,13 @@ def used(connection: sqlite3.Connection) -> int:
     return int(connection.execute("select coalesce(sum(bytes), 0) from segments").fetchone()[0])
 
 
+def pinned(connection: sqlite3.Connection) -> int:
+    """The bytes of files that no eviction removes."""
+    return used(connection) - int(
+        connection.execute(f"select coalesce(sum(bytes), 0) from segments{_UNPINNED}").fetchone()[0]
+    )
+
+
 def over_budget(
     connection: sqlite3.Connection, budget: int, policy: Policy, keep: Collection[str]
 ) -> list[Victim]:

@@ -8,7 +8,7 @@ import os
 import re
 import struct
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -61,7 +61,7 @@ def write(
     data = safetensors.torch.save(pack(keys, values, scheme), {**notes, "key": key, "scheme": scheme})
     digest = xxhash.xxh3_128_hexdigest(data)
     name = new_name(key)
-    place(folder, name, data)
+    place(folder, name, [data])
     dtype = str(keys.dtype).removeprefix("torch.")
     return Entry(name, len(data), digest, dtype, scheme, tuple(keys.shape))
 
@@ -71,8 +71,16 @@ def new_name(key: str) -> str:
     return f"{key}-{uuid.uuid4().hex[:16]}.safetensors"
 
 
-def place(folder: Path, name: str, data: bytes) -> None:
+def place(
+    folder: Path, name: str, pieces: Iterable[bytes], check: Callable[[Path], None] | None = None
+) -> None:
     """Puts a whole file under a name, or nothing.
+
+    Args:
+        folder: of the files.
+        name: of the file.
+        pieces: its content, written one after the other.
+        check: called with the written file before it gets its name; what it raises keeps it from that.
 
     Raises:
         OSError: it cannot be written.
@@ -80,9 +88,12 @@ def place(folder: Path, name: str, data: bytes) -> None:
     temporary = folder / f".{uuid.uuid4().hex}{TEMPORARY}"
     try:
         with temporary.open("wb") as file:
-            file.write(data)
+            for piece in pieces:
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
+        if check is not None:
+            check(temporary)
         temporary.replace(folder / name)
     except BaseException:
         temporary.unlink(missing_ok=True)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import sqlite3
 import time
 import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from engine.errors import StoreError
-from engine.store import files, locks, transfer
+from engine.store import contents, files, locks, manifest, transfer
 from engine.store.audit import Progress
+from engine.store.manifest import Row
 from engine.store.transfer import Moved
 
 if TYPE_CHECKING:
@@ -21,59 +27,122 @@ def export(store: Store, target: Path, schema: str | None, progress: Progress | 
     """Writes the segments of a schema, or all of them, into one file.
 
     Raises:
-        StoreError: there are none, or the file cannot be written.
+        StoreError: there are none, or one cannot be exported, or the file cannot be written.
     """
-    rows = store.query("select * from segments order by created")
-    labels = store.query("select key, schema, path from labels")
-    if schema is not None:
-        wanted = {label["key"] for label in labels if label["schema"] == schema}
-        rows = [row for row in rows if row["key"] in wanted]
-    if not rows:
+    listed = _listed(store, schema)
+    if not listed:
         what = f"of schema {schema!r} " if schema is not None else ""
         raise StoreError(f"there are no segments {what}to export; pml cache list shows what there is.")
-    for row in rows:
-        row["token_ids"] = bytes(row["token_ids"]).hex()
-        row["labels"] = [[la["schema"], la["path"]] for la in labels if la["key"] == row["key"]]
+    names = {row.key: file for row, file in listed}
+    rows = [row for row, _ in listed]
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}{files.TEMPORARY}")
     try:
-        for done in transfer.write(temporary, store.files, rows):
-            if progress is not None:
-                progress(done, len(rows), rows[done - 1]["key"])
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            for done in transfer.write(file, rows, lambda row: (store.files / names[row.key]).open("rb")):
+                if progress is not None:
+                    progress(done, len(rows), rows[done - 1].key)
         temporary.replace(target)
     except OSError as error:
         raise StoreError(f"{str(target)!r} cannot be written: {error}") from error
     finally:
         temporary.unlink(missing_ok=True)
-    return Moved(len(rows), sum(row["bytes"] for row in rows))
+    return Moved(len(rows), sum(row.bytes for row in rows))
+
+
+def _listed(store: Store, schema: str | None) -> list[tuple[Row, str]]:
+    """What is to be exported, with the names of its files, the oldest first."""
+    labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for label in store.query("select key, schema, path from labels"):
+        labels[label["key"]].append((label["schema"], label["path"]))
+    found = []
+    for given in store.query("select * from segments order by created"):
+        key = given["key"]
+        if schema is not None and schema not in {name for name, _ in labels[key]}:
+            continue
+        try:
+            found.append((_row_of(given, labels[key]), given["file"]))
+        except (ValueError, TypeError) as error:
+            raise StoreError(
+                f"segment {key!r} cannot be exported ({error}): its line in the index is none of "
+                "ours. Delete it (pml cache clear), and it is computed again when it is needed."
+            ) from error
+    return found
+
+
+def _row_of(given: dict[str, Any], labels: Sequence[tuple[str, str]]) -> Row:
+    """A line of the index as a row of an export."""
+    taken = {name: given[name] for name in Row.__dataclass_fields__ if name in given}
+    ids, shape = bytes(given["token_ids"]).hex(), json.loads(given["shape"])
+    return manifest.row_of({**taken, "token_ids": ids, "shape": shape, "labels": labels})
 
 
 def take_in(store: Store, source: Path, progress: Progress | None) -> Moved:
     """Takes the segments of an exported file in, each verified before it is entered.
 
     Raises:
-        StoreError: the file is none of ours or damaged, or there is no room; what was taken in stays.
+        StoreError: the file is none of ours or damaged, or there is no room; what was taken in stays whole.
     """
     segments = size = known = 0
-    for done, total, row, data in transfer.read(source):
-        if progress is not None:
-            progress(done, total, row["key"])
-        if store.contains([row["key"]]):
-            known += 1
-            continue
-        labels = [(str(schema), str(path)) for schema, path in row.pop("labels")]
-        entered = {name: row[name] for name in transfer.FIELDS if name in row and name != "labels"}
-        entered |= {"token_ids": bytes.fromhex(row["token_ids"]), "last_used": time.time(), "hits": 0}
-        try:
-            with locks.shared(store.folder / "writing.lock"):
-                entered["file"] = files.new_name(row["key"])
-                files.place(store.files, entered["file"], data)
-                try:
-                    gone = store.enter(entered, labels)
-                except BaseException:
-                    (store.files / entered["file"]).unlink(missing_ok=True)
-                    raise
-                store.discard(gone)
-        except (OSError, sqlite3.Error) as error:
-            raise StoreError(f"{source.name}: a segment could not be taken in: {error}") from error
-        segments, size = segments + 1, size + row["bytes"]
+    with transfer.opened(source) as archive:
+        _require_room(store, archive)
+        for row, pieces in archive.contents():
+            if progress is not None:
+                progress(segments + known, len(archive.rows), row.key)
+            if store.contains([row.key]):
+                known += 1
+                continue
+            _enter(store, source, row, pieces)
+            segments, size = segments + 1, size + row.bytes
     return Moved(segments, size, known)
+
+
+def _require_room(store: Store, archive: transfer.Archive) -> None:
+    """Raises StoreError where budget or disk cannot take what is new, before any of it is read."""
+    there = store.contains(row.key for row in archive.rows)
+    sizes = [row.bytes for row in archive.rows if row.key not in there]
+    needed, pinned, budget = sum(sizes), store.pinned_bytes, store.budget
+    if needed > budget - pinned:
+        kept = f", {pinned:,} of them pinned" if pinned else ""
+        raise StoreError(
+            f"{archive.name!r} holds {needed:,} bytes that are not here yet; the store may take {budget:,}"
+            f"{kept}. Raise it with pml cache budget, or export one schema at a time."
+        )
+    growth = min(needed, max(0, budget - store.stats().bytes) + max(sizes, default=0))
+    free = shutil.disk_usage(store.folder).free
+    if growth > free:
+        raise StoreError(
+            f"{archive.name!r} needs {growth:,} bytes on the disk of {str(store.folder)!r}, which has "
+            f"{free:,} left. Free some space, or choose another folder with --cache-dir."
+        )
+
+
+def _enter(store: Store, source: Path, row: Row, pieces: Iterator[bytes]) -> None:
+    def check(written: Path) -> None:
+        with written.open("rb") as file:
+            wrong = contents.fault(file, row.bytes, row.scheme, row.shape, row.dtype)
+        if wrong is not None:
+            raise StoreError(f"{source.name}: segment {row.key} cannot be used: {wrong}. Export it again.")
+
+    entered = {name: getattr(row, name) for name in Row.__dataclass_fields__ if name != "labels"}
+    entered |= {
+        "file": files.new_name(row.key),
+        "tokens": row.tokens,
+        "shape": json.dumps(row.shape),
+        "last_used": time.time(),
+        "hits": 0,
+    }
+    try:
+        with locks.shared(store.folder / "writing.lock"):
+            files.place(store.files, entered["file"], pieces, check)
+            try:
+                gone = store.enter(entered, row.labels)
+            except BaseException:
+                store.discard([entered["file"]])
+                raise
+            store.discard(gone)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"{source.name}: segment {row.key} could not be taken in: {error}. Those before it are here; "
+            "import the file again for the rest."
+        ) from error

@@ -1,31 +1,29 @@
-"""A schema's segments as one file for another machine, verified when they arrive.
+"""The file that segments travel in: a plain tar of a manifest, and of the segments' files in its order.
 
-The file is a plain tar: `manifest.json` with a row per segment, then the files of the segments.
+Who reads it may have got it from anybody. So it is read front to back with bounds, header by header: plain
+members of the expected name and size and nothing else, whatever else tar knows. Knows no store.
 """
 
 from __future__ import annotations
 
-import io
-import json
+import os
+import stat
 import tarfile
-from collections.abc import Iterable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import xxhash
 
 from engine.errors import StoreError
-from engine.store.codec import SCHEMES
-from engine.store.files import NAME
+from engine.store import manifest
+from engine.store.manifest import Row
 
-MANIFEST = "manifest.json"
-FORMAT = 1
-_MOST_MANIFEST = 256 << 20
-NUMBERS = ("bytes", "tokens", "created", "seconds")
-TEXTS = ("key", "file", "digest", "token_ids", "dtype", "fingerprint", "model", "scope", "scheme", "shape")
-FIELDS = (*NUMBERS, *TEXTS, "labels")
-DTYPES = ("float32", "bfloat16", "float16")
+_BLOCK = tarfile.BLOCKSIZE
+_PIECE = 1 << 20  # bytes that are held at a time
 
 
 @dataclass(frozen=True)
@@ -47,90 +45,180 @@ class Moved:
         return asdict(self)
 
 
-def write(target: Path, folder: Path, rows: list[dict[str, Any]]) -> Iterator[int]:
-    """Writes rows and their files into a new file; yields after each of them.
+def write(target: BinaryIO, rows: Sequence[Row], opened: Callable[[Row], BinaryIO]) -> Iterator[int]:
+    """Writes rows and their files; yields after each of them.
+
+    Args:
+        target: is written to from where it stands.
+        rows: of what is exported.
+        opened: opens the file of a row.
 
     Raises:
-        StoreError: a segment's file is gone.
-        OSError: the target cannot be written.
+        StoreError: there is too much for one file, or a segment's file is gone or damaged.
+        OSError: something cannot be read or written.
     """
-    manifest = json.dumps({"format": FORMAT, "segments": rows}, ensure_ascii=False).encode()
-    with tarfile.open(target, "w") as tar:
-        _add(tar, MANIFEST, manifest)
-        for done, row in enumerate(rows, 1):
+    with tempfile.TemporaryFile() as said:
+        said.writelines(manifest.lines(rows))
+        size = said.tell()
+        said.seek(0)
+        _header(target, manifest.NAME, size)
+        for piece in _pieces(said, size):
+            target.write(piece)
+        _pad(target, size)
+    for done, row in enumerate(rows, 1):
+        _header(target, row.file, row.bytes)
+        digest = xxhash.xxh3_128()
+        try:
+            with opened(row) as file:
+                for piece in _pieces(file, row.bytes):
+                    digest.update(piece)
+                    target.write(piece)
+        except FileNotFoundError as error:
+            raise StoreError(_unfit(row, "is gone")) from error
+        except EOFError as error:
+            raise StoreError(_unfit(row, "was cut short")) from error
+        if digest.hexdigest() != row.digest:
+            raise StoreError(_unfit(row, "is damaged"))
+        _pad(target, row.bytes)
+        yield done
+    target.write(bytes(2 * _BLOCK))
+
+
+class Archive:
+    """An export that is being read.
+
+    Args:
+        file: at its first byte; a plain file, so that what is not wanted can be skipped.
+        name: what messages call it.
+
+    Raises:
+        StoreError: it is no export of this version, or was cut short.
+        OSError: it cannot be read.
+    """
+
+    def __init__(self, file: BinaryIO, name: str) -> None:
+        self._file, self.name = file, name
+        try:
+            first = self._member()
+            if first.name != manifest.NAME:
+                raise StoreError(f"it begins with {first.name!r} and not with {manifest.NAME!r}.")
+            self.rows = manifest.read(file, first.size)
+        except (tarfile.HeaderError, StoreError) as error:
+            raise StoreError(
+                f"{name!r} is no file of pml cache export that can be read: {str(error).rstrip('.')}. Export "
+                "it again, with this version."
+            ) from error
+        self._place = _BLOCK + _padded(first.size)
+        self._require_whole()
+
+    def contents(self) -> Iterator[tuple[Row, Iterator[bytes]]]:
+        """Yields every row with its content in pieces, which may be left unread.
+
+        Whoever reads the pieces to their end knows that they have the digest of the row.
+
+        Raises:
+            StoreError: a member is not what its row says.
+        """
+        for number, row in enumerate(self.rows, 1):
+            what = f"{self.name}: segment {number} of {len(self.rows)} ({row.key})"
+            self._file.seek(self._place)
             try:
-                data = (folder / row["file"]).read_bytes()
-            except FileNotFoundError as error:
+                member = self._member()
+            except (tarfile.HeaderError, StoreError) as error:
                 raise StoreError(
-                    f"the file of segment {row['key']} is gone; run pml cache verify --repair first"
+                    f"{what} cannot be read: {str(error).rstrip('.')}. Export it again."
                 ) from error
-            _add(tar, row["file"], data)
-            yield done
+            if (member.name, member.size) != (row.file, row.bytes):
+                raise StoreError(
+                    f"{what} is not what its manifest says: {member.name!r} with {member.size:,} bytes "
+                    f"stands where {row.file!r} with {row.bytes:,} should. Export it again."
+                )
+            self._place += _BLOCK
+            yield row, self._checked(row, what)
+            self._place += _padded(row.bytes)
+
+    def _checked(self, row: Row, what: str) -> Iterator[bytes]:
+        digest = xxhash.xxh3_128()
+        try:
+            for piece in _pieces(self._file, row.bytes):
+                digest.update(piece)
+                yield piece
+        except EOFError as error:
+            raise StoreError(f"{what} was cut short. Copy the file again.") from error
+        if digest.hexdigest() != row.digest:
+            raise StoreError(f"{what} was damaged on its way. Copy or export the file again.")
+
+    def _member(self) -> tarfile.TarInfo:
+        """The next header: of a plain file, without what tar has for long names, holes or links."""
+        member = tarfile.TarInfo.frombuf(self._file.read(_BLOCK), "ascii", "surrogateescape")
+        if member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE) or member.size < 0:
+            raise StoreError(f"{member.name!r} is no plain file.")
+        return member
+
+    def _require_whole(self) -> None:
+        """Raises StoreError unless the file is as long as its manifest says, and no longer."""
+        end = self._place + sum(_BLOCK + _padded(row.bytes) for row in self.rows)
+        size = os.fstat(self._file.fileno()).st_size
+        if size < end:
+            raise StoreError(
+                f"{self.name!r} has {size:,} bytes and should have {end:,}: it was cut short. Copy it again."
+            )
+        self._file.seek(end)
+        if any(self._file.read(_BLOCK)):
+            raise StoreError(
+                f"{self.name!r} holds more than its manifest lists, so nothing of it is taken in."
+            )
 
 
-def read(source: Path) -> Iterator[tuple[int, int, dict[str, Any], bytes]]:
-    """Yields place, total, row and verified content of every segment of a file.
+@contextmanager
+def opened(source: Path) -> Iterator[Archive]:
+    """Opens an export.
 
     Raises:
-        StoreError: the file is none of ours, or a segment is not what its row says.
+        StoreError: it is none, or it cannot be read.
     """
     try:
-        with tarfile.open(source, "r:") as tar:
-            rows = _manifest(tar)
-            by_file = {row["file"]: row for row in rows}
-            for done, member in enumerate(_members(tar)):
-                row = by_file.pop(member.name, None)
-                opened = tar.extractfile(member)
-                if row is None or opened is None or member.size != row["bytes"]:
-                    raise StoreError(f"{source.name}: {member.name!r} is not what its manifest says")
-                data = opened.read()
-                if xxhash.xxh3_128_hexdigest(data) != row["digest"]:
-                    raise StoreError(f"{source.name}: segment {row['key']} was damaged on its way")
-                yield done, len(rows), row, data
-            if by_file:
-                raise StoreError(f"{source.name}: {len(by_file)} segments are missing; it was cut short")
-    except (tarfile.TarError, EOFError) as error:
-        raise StoreError(f"{str(source)!r} is no file of pml cache export, or was cut short") from error
+        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        file = os.fdopen(descriptor, "rb")
     except OSError as error:
-        raise StoreError(f"{str(source)!r} cannot be read: {error}") from error
+        raise StoreError(_unreadable(source, error)) from error
+    with file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StoreError(f"{str(source)!r} is no plain file. Name what pml cache export has written.")
+        try:
+            archive = Archive(file, source.name)
+        except OSError as error:
+            raise StoreError(_unreadable(source, error)) from error
+        yield archive
 
 
-def _manifest(tar: tarfile.TarFile) -> list[dict[str, Any]]:
-    member = tar.next()
-    opened = tar.extractfile(member) if member and member.name == MANIFEST and member.isfile() else None
-    if member is None or opened is None or member.size > _MOST_MANIFEST:
-        raise StoreError("the file does not begin with a manifest, so it is none of pml cache export")
-    try:
-        found = json.loads(opened.read())
-        rows: list[dict[str, Any]] = found["segments"]
-        if found["format"] > FORMAT:
-            raise StoreError("the file is of a newer version of pml cache export; upgrade to read it")
-        for row in rows:
-            _require_row(row)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise StoreError(f"the manifest cannot be read ({error})") from error
-    return rows
+def _unreadable(source: Path, error: OSError) -> str:
+    return f"{str(source)!r} cannot be read: {error.strerror or error}. Check the path."
 
 
-def _require_row(row: dict[str, Any]) -> None:
-    """Raises ValueError where a row is not what `FIELDS` means."""
-    numbers = all(isinstance(row[name], int | float) and row[name] >= 0 for name in NUMBERS)
-    texts = all(isinstance(row[name], str) for name in TEXTS)
-    labels = all(isinstance(schema, str) and isinstance(path, str) for schema, path in row["labels"])
-    shape = json.loads(row["shape"])
-    sound = numbers and texts and labels and row["scheme"] in SCHEMES and row["dtype"] in DTYPES
-    if not sound or not NAME.fullmatch(row["file"]) or not all(isinstance(n, int) for n in shape):
-        raise ValueError(row["file"])
-
-
-def _members(tar: tarfile.TarFile) -> Iterable[tarfile.TarInfo]:
-    while (member := tar.next()) is not None:
-        if not member.isfile():
-            raise StoreError(f"{member.name!r} is no plain file")
-        yield member
-
-
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def _header(target: BinaryIO, name: str, size: int) -> None:
     member = tarfile.TarInfo(name)
-    member.size = len(data)
-    tar.addfile(member, io.BytesIO(data))
+    member.size, member.mode = size, 0o600
+    target.write(member.tobuf(tarfile.GNU_FORMAT))
+
+
+def _pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
+    """Raises EOFError where fewer than `size` bytes come."""
+    while size:
+        piece = file.read(min(size, _PIECE))
+        if not piece:
+            raise EOFError
+        size -= len(piece)
+        yield piece
+
+
+def _pad(target: BinaryIO, size: int) -> None:
+    target.write(bytes(_padded(size) - size))
+
+
+def _padded(size: int) -> int:
+    return -(-size // _BLOCK) * _BLOCK
+
+
+def _unfit(row: Row, what: str) -> str:
+    return f"the file of segment {row.key} {what}; run pml cache verify --repair, and export again."

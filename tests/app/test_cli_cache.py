@@ -25,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PML_CACHE_DIR", str(folder))
     store = Store.open(folder)
     for number in range(4):
-        store.save(segment(f"k{number}", 30, number), ORIGIN)
+        store.save(segment(f"{number:040x}", 30, number), ORIGIN)
     store.close()
     return folder
 
