@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from app.cli.documents import DocumentError, file_report, folder_of, read_schema, read_text, rendered
-from app.cli.options import ModelOptions, debug_option, engine_options, json_option
+from app.cli.options import ModelOptions, debug_option, json_option, model_option
 from app.cli.output import counted, print_json, say
 from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
 
@@ -67,10 +71,10 @@ class Finding:
 @click.command()
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--schema", "schema_path", metavar="FILE", help="Bind the prompts among FILE to this schema.")
-@engine_options
+@model_option
 @json_option
 @debug_option
-def check(files: tuple[str, ...], schema_path: str | None, as_json: bool, **engine_choice: Any) -> int:
+def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as_json: bool) -> int:
     """Validate schemas and prompts.
 
     Every fault of a file is found in one pass and shown with its line. Which kind a file is follows from its
@@ -81,17 +85,30 @@ def check(files: tuple[str, ...], schema_path: str | None, as_json: bool, **engi
     FILE may be - for standard input. The exit status is 1 where any file has an error.
     """
     given = read_schema(schema_path).tree if schema_path else None
-    options = ModelOptions(**engine_choice)
-    engine = options.open() if options.model else None
     findings = [_read(path) for path in files]
     named = {found.tree.name: found.tree for found in findings if isinstance(found.tree, Schema) and found.ok}
-    findings = [_deepened(finding, given, named, engine) for finding in findings]
+    with _tokenizing(model) as engine:
+        findings = [_deepened(finding, given, named, engine) for finding in findings]
     if as_json:
         print_json({"files": [finding.to_json() for finding in findings]})
     else:
         for finding in findings:
             say(finding.to_text(), err=bool(finding.fault))
     return 0 if all(finding.ok for finding in findings) else 1
+
+
+@contextmanager
+def _tokenizing(model: str | None) -> Iterator[Engine | None]:
+    """An engine that counts tokens, with a store that nothing is kept in; None without a model."""
+    if model is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        engine = ModelOptions(model, cache_dir=Path(folder) / "segments").open()
+        try:
+            yield engine
+        finally:
+            engine.close()
 
 
 def _read(path: str) -> Finding:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.documents import read_schema
-from app.cli.options import ModelOptions, debug_option, engine_options, json_option, scope_option
+from app.cli.options import (
+    ModelOptions,
+    debug_option,
+    engine_options,
+    json_option,
+    scope_option,
+    stored_model_options,
+)
 from app.cli.output import counted, milliseconds, print_json, progress_bar, say, size, table
 
 if TYPE_CHECKING:
@@ -17,7 +24,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("schema_path", metavar="SCHEMA")
 @scope_option
-@engine_options
+@stored_model_options
 @json_option
 @debug_option
 def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from app.cli.options import ModelOptions, debug_option, engine_options, json_option
+from app.cli.options import ModelOptions, debug_option, json_option, model_options
 from app.cli.output import print_json, say, size
 
 USABLE = """\
@@ -24,16 +24,16 @@ encoder-decoders, and models that need code of their own."""
 
 
 @click.command()
-@engine_options
+@model_options
 @json_option
 @debug_option
-def models(as_json: bool, **engine_choice: Any) -> None:
+def models(as_json: bool, **model_choice: Any) -> None:
     """Say which models can be used, and probe one.
 
     The probe runs a dozen tokens through the model's own attention and through attention over segments, also
     with a segment that was moved, and compares the logits. Without --model it probes the bundled model.
     """
-    model = ModelOptions(**engine_choice).open().model
+    model = ModelOptions(**model_choice).load()
     probe = model.probe
     if as_json:
         print_json(

@@ -17,6 +17,7 @@ from engine.errors import StudioError
 
 if TYPE_CHECKING:
     from engine import Engine
+    from engine.model import Model
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -37,9 +38,9 @@ class ModelOptions:
     """
 
     model: str | None
-    device: str
-    dtype: str
-    cache_dir: Path | None
+    device: str = "auto"
+    dtype: str = "auto"
+    cache_dir: Path | None = None
     verify: Any = "first"
     memory: int | None = None
 
@@ -55,12 +56,21 @@ class ModelOptions:
             ModelError: The model cannot be loaded.
             StoreError: The cache folder cannot be used.
         """
-        os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-        if not sys.stderr.isatty():
-            os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        _quiet_hub()
         from engine import Engine
 
         return Engine.open(self.name, **self.for_engine())
+
+    def load(self) -> Model:
+        """Loads the model alone; no store is opened.
+
+        Raises:
+            ModelError: The model cannot be loaded.
+        """
+        _quiet_hub()
+        from engine.loading import load
+
+        return load(self.name, device=self.device, dtype=self.dtype)
 
     def for_engine(self) -> dict[str, Any]:
         """The options of `Engine.open` besides the model's name."""
@@ -73,7 +83,13 @@ class ModelOptions:
         return given if self.memory is None else {**given, "memory": self.memory}
 
 
-_MODEL = click.option(
+def _quiet_hub() -> None:
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+
+
+model_option = click.option(
     "--model",
     envvar="PML_MODEL",
     show_envvar=True,
@@ -184,14 +200,19 @@ def reuse_options(command: Command) -> Command:
 
 def model_options(command: Command) -> Command:
     """Adds `--model`, `--device` and `--dtype`."""
-    for option in (_DTYPE, _DEVICE, _MODEL):
+    for option in (_DTYPE, _DEVICE, model_option):
         command = option(command)
     return command
 
 
+def stored_model_options(command: Command) -> Command:
+    """Adds `--model`, `--device`, `--dtype` and `--cache-dir`: what decides which segments are there."""
+    return model_options(cache_dir_option(command))
+
+
 def engine_options(command: Command) -> Command:
     """Adds the options of `ModelOptions`."""
-    return model_options(cache_dir_option(_VERIFY(_MEMORY(command))))
+    return stored_model_options(_VERIFY(_MEMORY(command)))
 
 
 def _set_debug(context: click.Context, _: click.Parameter, value: bool) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import click
 import pytest
 
-from app.cli.command import pml
+from app.cli.command import main, pml
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = """<schema name="trip">
@@ -394,3 +394,29 @@ def test_a_port_in_use_gets_its_sentence(run_pml: Pml) -> None:
     assert f"Port {port}" in result.err
     assert "--port" in result.err
     assert len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "does_nothing"),
+    [
+        ("check", {"device", "dtype", "cache_dir", "verify", "memory"}),
+        ("models", {"cache_dir", "verify", "memory"}),
+        ("layout", {"verify", "memory"}),
+    ],
+)
+def test_no_command_offers_what_does_nothing_there(name: str, does_nothing: set[str]) -> None:
+    command = pml.commands[name]
+    assert {parameter.name for parameter in command.params} & does_nothing == set()
+
+
+def test_checking_with_a_model_leaves_the_users_store_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = tmp_path / "store"
+    monkeypatch.setenv("PML_CACHE_DIR", str(store))
+    schema = tmp_path / "a.pml"
+    schema.write_text('<schema name="a"><module name="m">text</module></schema>', encoding="utf-8")
+    with pytest.raises(SystemExit) as left:
+        main(["check", "--model", "demo", str(schema)])
+    assert left.value.code == 0
+    assert not store.exists()

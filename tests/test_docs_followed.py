@@ -1,0 +1,106 @@
+"""The pages are followed as a reader follows them: in their order, in one folder, every command for real."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from app.cli.command import main
+
+ROOT = Path(__file__).resolve().parent.parent
+ORDER = (
+    "README.md",
+    "docs/tutorial.md",
+    "docs/schemas.md",
+    "docs/programs.md",
+    "docs/exchange.md",
+    "docs/reuse.md",
+    "docs/models.md",
+    "docs/troubleshooting.md",
+    "docs/privacy.md",
+    "docs/store.md",
+)
+FENCE = re.compile(r"(?:[Ss]ave (?:this|it)\s+as `([\w./-]+)`[^\n]*:\n\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
+THEIRS = {"path/to/model": "model", "PATH_OR_HF_ID": "model", "OWNER/NAME": "model"}
+"""What stands for a model of the reader's own: here a copy of the bundled one in another folder."""
+LONG = ("bench ttft", "bench store", "bench quality\n", "bench quality --suite demo", "studio")
+"""Minutes long, or without an end: that these parse is another test's matter."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A file to save, or a command to run.
+
+    Attributes:
+        page: where it stands.
+        saves: name of the file, "" for a command.
+        text: of the file, or the command line.
+    """
+
+    page: str
+    saves: str
+    text: str
+
+
+def steps(page: str) -> list[Step]:
+    found = []
+    for name, language, text in FENCE.findall((ROOT / page).read_text(encoding="utf-8")):
+        if name:
+            found.append(Step(page, name, text))
+        elif language == "sh":
+            found += [Step(page, "", line) for line in text.splitlines() if line.startswith("pml ")]
+    return found
+
+
+def words_of(line: str) -> list[str]:
+    return [THEIRS.get(word, word) for word in shlex.split(line, comments=True)[1:]]
+
+
+def what_a_reader_has(folder: Path) -> None:
+    """A clone's samples, notes and questions of their own, and a model of their own."""
+    shutil.copytree(ROOT / "sample_schemas", folder / "sample_schemas")
+    shutil.copytree(ROOT / "assets" / "demo_model", folder / "model")
+    (folder / "notes").mkdir()
+    (folder / "notes" / "harbour.md").write_text("# Harbour\n\nThe ferry leaves at nine.\n", encoding="utf-8")
+    (folder / "notes" / "market.md").write_text("# Market\n\nIt ends at two.\n", encoding="utf-8")
+    question = {"input": "When does the ferry leave?", "context": "It leaves at nine.", "answers": ["nine"]}
+    line = json.dumps({**question, "dataset": "hotpotqa", "all_classes": None, "length": 4})
+    (folder / "hotpotqa.jsonl").write_text(line + "\n", encoding="utf-8")
+
+
+def test_every_page_with_commands_is_followed() -> None:
+    others = {"benchmarks/RESULTS.md", "CONTRIBUTING.md", "training/README.md"}
+    with_commands = {
+        str(path.relative_to(ROOT))
+        for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))
+        if any(not step.saves for step in steps(str(path.relative_to(ROOT))))
+    }
+    assert with_commands - others <= set(ORDER)
+
+
+def test_the_pages_can_be_followed_in_one_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    what_a_reader_has(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "segments"))
+    ran = []
+    for step in (step for page in ORDER for step in steps(page)):
+        if step.saves:
+            Path(step.saves).write_text(step.text, encoding="utf-8")
+            continue
+        words = words_of(step.text)
+        if any(f"{' '.join(words)}\n".startswith(long) for long in LONG):
+            continue
+        with pytest.raises(SystemExit) as left:
+            main(words)
+        said = capsys.readouterr()
+        assert left.value.code == 0, f"{step.page}: {step.text}\n{said.out[-2000:]}{said.err[-2000:]}"
+        ran.append(" ".join(words[:2]))
+    assert len(ran) >= 40
