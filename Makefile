@@ -40,7 +40,7 @@ format: $(STAMP) ## format the Python files
 bench: $(STAMP) ## time to first token, cached against uncached, on 1.1B random weights
 	$(BIN)/pml bench ttft --model random:tinyllama-1.1b --dtype bf16 --cached 4096 --modules 8 --new 32
 
-demo-model: $(STAMP) ## train a demo model from scratch, four hours and a half (training/README.md says more)
+demo-model: $(STAMP) ## train a model like the bundled one from scratch, four hours and a half (training/README.md says more)
 	$(BIN)/python -m training.train --run training/runs/demo --minutes 80
 	$(BIN)/python -m training.train --run training/runs/further --minutes 185 --init training/runs/demo/export --rate 0.6
 
