@@ -11,6 +11,7 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 KEY_VERSION = 2  # of what the names of segments are digests of
@@ -41,6 +42,33 @@ class Segment:
     def nbytes(self) -> int:
         """Bytes of its keys and values."""
         return self.keys.nbytes + self.values.nbytes
+
+
+@dataclass(frozen=True)
+class Form:
+    """What keys and values of a model look like.
+
+    Attributes:
+        layers: of the model.
+        heads: KV heads of each.
+        size: of a head.
+        dtype: of keys and values.
+    """
+
+    layers: int
+    heads: int
+    size: int
+    dtype: torch.dtype
+
+    def misfit(self, segment: Segment) -> str | None:
+        """Says in what a segment is of another form, or None where it fits."""
+        shape = (self.layers, self.heads, segment.tokens, self.size)
+        for name, states in (("keys", segment.keys), ("values", segment.values)):
+            if tuple(states.shape) != shape:
+                return f"its {name} have the shape {list(states.shape)}; the model's have {list(shape)}"
+            if states.dtype != self.dtype:
+                return f"its {name} are {states.dtype} and the model's {self.dtype}"
+        return None
 
 
 @dataclass(frozen=True)

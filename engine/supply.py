@@ -13,7 +13,7 @@ from engine.events import SegmentUse, Working
 from engine.model import Model
 from engine.overview import Tier
 from engine.residency import Residency
-from engine.segment import Placement, Segment
+from engine.segment import Form, Placement, Segment
 from engine.sight import Identity, Recipe, Seen
 from engine.stopwatch import Stopwatch
 from engine.store import Origin, Served, Store
@@ -65,6 +65,7 @@ class Supply:
         self.scheme = store.scheme
         dtype = model.dtype if self.scheme == "plain" else f"{model.dtype} {self.scheme}"
         self.identity = Identity(model.fingerprint, dtype, model.relocatable)
+        self._form = Form(model.layers, *model.kv_shape, model.torch_dtype)
 
     def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
         """Returns a function that says where the segment of each of these recipes is now."""
@@ -131,7 +132,7 @@ class Supply:
         held = self.residency.get(recipe.key)
         if held is not None and held.token_ids == recipe.token_ids:
             return held, "memory"
-        read = self.store.load(recipe.key, recipe.token_ids) if recipe.kept else None
+        read = self.store.load(recipe.key, recipe.token_ids, self._form) if recipe.kept else None
         return (self.residency.add(read), "disk") if read is not None else (None, "none")
 
     def _make(self, recipe: Recipe, schema: str, scope: str, supplied: Supplied) -> Segment:

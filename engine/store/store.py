@@ -20,7 +20,7 @@ import platformdirs
 import safetensors
 
 from engine.errors import StoreError
-from engine.segment import Segment
+from engine.segment import Form, Segment
 from engine.store import audit, eviction, files, locks, moving
 from engine.store.audit import Progress, Verified
 from engine.store.books import Books, Origin
@@ -100,10 +100,16 @@ class Store(Books):
                 found.update(row[0] for row in rows.fetchall())
         return found
 
-    def load(self, key: str, token_ids: Sequence[int]) -> Segment | None:
+    def load(self, key: str, token_ids: Sequence[int], form: Form | None = None) -> Segment | None:
         """Returns a segment whose tensors are mapped from its file, or None where it must be computed.
 
-        A file that is missing, cut short, changed, or of other tokens is set aside and counted as corrupt.
+        A file that is missing, cut short, changed, of other tokens or of another form is set aside and
+        counted as corrupt.
+
+        Args:
+            key: names the segment.
+            token_ids: that it must have.
+            form: that its keys and values must have; None takes any.
         """
         found = self._entry(key)
         if found is None:
@@ -117,7 +123,10 @@ class Store(Books):
                 else "its tokens are not those of its key"
             )
             if wrong is None:
-                return Segment(key, tuple(token_ids), *files.read(path, entry))
+                segment = Segment(key, tuple(token_ids), *files.read(path, entry))
+                wrong = form.misfit(segment) if form is not None else None
+                if wrong is None:
+                    return segment
         except (OSError, safetensors.SafetensorError, RuntimeError, KeyError) as error:
             wrong = str(error) if path.exists() else "its file is gone"
         if not path.exists():
@@ -125,7 +134,7 @@ class Store(Books):
             if again is None:  # another process has evicted it since
                 return None
             if again[0].file != entry.file:
-                return self.load(key, token_ids)
+                return self.load(key, token_ids, form)
         self._set_aside(key, entry.file, wrong)
         return None
 

@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.engine import Engine
 from engine.errors import StoreError
+from engine.events import Answer, Finished
 from engine.segment import Segment
-from engine.store import INDEX, Origin, Served, Store
+from engine.settings import RunSettings
+from engine.store import INDEX, Origin, Scheme, Served, Store
+from tests.engine.cases import model_of, prompt_of, schema_of
 
 ORIGIN = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
 
@@ -202,3 +206,49 @@ def test_a_killed_writer_leaves_a_store_that_works(tmp_path: Path) -> None:
     # A writer dies between its file and its row at most: one file each may stand without a row.
     files = len(list((tmp_path / "files").glob("*.safetensors")))
     assert len(rows) <= files <= len(rows) + 2
+
+
+def shaped(key: str, ids: tuple[int, ...], *sides: int, dtype: torch.dtype = torch.float32) -> Segment:
+    return Segment(key, ids, torch.ones(sides, dtype=dtype), torch.ones(sides, dtype=dtype))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda la, h, n, d: (la + 1, h, n, d), "have the shape"),
+        (lambda la, h, n, d: (la, h + 1, n, d), "have the shape"),
+        (lambda la, h, n, d: (la, h, n + 1, d), "have the shape"),
+        (lambda la, h, n, d: (la, h, n, 2 * d), "have the shape"),
+        (lambda la, h, n, d: (la, n, h, d), "have the shape"),
+        (torch.bfloat16, "are torch.bfloat16 and the model's torch.float32"),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["plain", "int8"])
+def test_a_segment_of_another_form_is_set_aside_and_the_answer_comes(
+    tmp_path: Path, change, words: str, scheme: Scheme, caplog
+) -> None:
+    store = Store.open(tmp_path)
+    store.set_scheme(scheme)
+    engine = Engine(model_of("llama-gqa", chat=False), store)
+    schema, prompt = schema_of('<schema name="s">Read this. </schema>'), prompt_of("<prompt>so?</prompt>")
+    settings = RunSettings(max_new_tokens=2)
+
+    def answered() -> Answer:
+        engine.residency.clear()
+        events = engine.run(schema, prompt, settings, "cached")
+        return next(event.answer for event in events if isinstance(event, Finished))
+
+    want = answered()
+    (row,) = store.segments()
+    held = engine.residency.get(row["key"])
+    assert held is not None
+    sides, dtype = tuple(held.keys.shape), held.keys.dtype
+    sides, dtype = (sides, change) if isinstance(change, torch.dtype) else (change(*sides), dtype)
+    store.save(shaped(row["key"], held.token_ids, *sides, dtype=dtype), ORIGIN, scheme=scheme)
+    found = answered()
+    assert found.token_ids == want.token_ids
+    assert [use.reason for use in found.segments] == ["damaged"]
+    assert words in caplog.text
+    assert store.stats().corrupt == 1
+    assert [use.tier for use in answered().segments] == ["disk"]
+    engine.close()
