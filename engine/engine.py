@@ -34,6 +34,7 @@ from engine.sight import Seen, Sights
 from engine.stopwatch import Stopwatch
 from engine.store import Store, Verify
 from engine.supply import Supplied, Supply, wanted
+from engine.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -147,7 +148,7 @@ class Engine:
         """The main path: plan, segments, repair, prefill, first token, decode."""
         clock.restart()
         layout, plan = self._plan(schema, prompt, settings.placement)
-        uses = self._sights(layout, settings.scope, plan.placement).of_plan(plan) if side == "cached" else ()
+        uses = self._uses(layout, prompt, plan, settings.scope) if side == "cached" else ()
         clock.lap("plan")
         if side == "uncached":
             whole = Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
@@ -232,7 +233,9 @@ class Engine:
         """
         sides = (order or SIDES) if mode == "both" else (mode,)
         answers: dict[Side, Answer] = {}
-        self._plan(schema, prompt, settings.placement)  # lays the schema out: neither side's time
+        layout, plan = self._plan(schema, prompt, settings.placement)  # lays out: neither side's time
+        if "cached" in sides:
+            self._uses(layout, prompt, plan, settings.scope)
         for side in sides:
             clock = Stopwatch()
             clock.parts["parse"] = parse_ms
@@ -265,7 +268,7 @@ class Engine:
                 "before there is one. Encode with the scope anchored or isolated; scaffolds that the schema "
                 "declares are included."
             )
-        faults = [d for d in self.check(schema) if d.severity == "error"]
+        faults = [d for d in self.check(schema, scope=scope) if d.severity == "error"]
         if faults:
             raise PromptError(tuple(faults))
         started, clock = time.perf_counter(), Stopwatch()
@@ -315,11 +318,17 @@ class Engine:
         """
         given = settings or RunSettings(max_new_tokens=32)
         layout, plan = self._plan(schema, prompt, given.placement)
+        self._uses(layout, prompt, plan, given.scope)
         measuring = FidelityMeter(self.model, self.supply, layout, plan, given).measure()
         return (yield from self._computing.steps(measuring, "cached"))
 
     def check(
-        self, schema: Schema, prompt: Prompt | None = None, *, placement: Placing = "compact"
+        self,
+        schema: Schema,
+        prompt: Prompt | None = None,
+        *,
+        placement: Placing = "compact",
+        scope: Scope = "anchored",
     ) -> tuple[Diagnostic, ...]:
         """Returns the faults of a document that only a tokenizer can see.
 
@@ -327,18 +336,21 @@ class Engine:
             schema: a tree without errors.
             prompt: None to check the schema; else the prompt is checked, binding included.
             placement: of the prompt.
+            scope: that segments are encoded under.
         """
         if prompt is None:
             try:
                 layout = self._lay_out(schema)
-                return (*self._oversized(layout), *self._useless(layout), *self._stand_ins(schema))
+                sights = self._sights(layout, scope, self.placement())
+                return (*self._window.of_schema(layout, sights), *self._stand_ins(schema))
             except ChatError as error:
                 return (make("E505", str(error), schema.span, schema.lines),)
         bound = bind(schema, prompt)
         if not bound.ok:
             return bound.diagnostics
         try:
-            self._plan(schema, prompt, placement)
+            layout, plan = self._plan(schema, prompt, placement)
+            self._uses(layout, prompt, plan, scope)
         except PromptError as error:
             return bound.diagnostics + error.diagnostics
         return bound.diagnostics
@@ -364,7 +376,7 @@ class Engine:
         """
         given = settings or RunSettings()
         layout, plan = self._plan(schema, prompt, given.placement)
-        uses = self._sights(layout, given.scope, plan.placement).of_plan(plan)
+        uses = self._uses(layout, prompt, plan, given.scope)
         tier = self.supply.tiers(wanted(uses))
         tiers = [tier(use.recipe) if use is not None else "none" for use in uses]
         return plan_overview(plan, tiers, self.model.bytes_per_token)
@@ -395,15 +407,25 @@ class Engine:
             plan = make_plan(layout, bound, model.tokenize, model.chat, prompt, self.placement(placement))
         except ChatError as error:
             raise PromptError((make("E505", str(error), prompt.span, prompt.lines),)) from error
-        window = self.model.context_length
-        if plan.end >= window:
-            gaps = f" on {plan.end} positions of the schema" if plan.end > plan.total_tokens else ""
-            message = (
-                f"the prompt has {plan.total_tokens} tokens{gaps}; {model.name!r} reads at most {window - 1}"
-            )
-            hint = "import fewer modules, shorten the text, or use a model with a larger context window"
-            raise PromptError((make("E502", message, prompt.span, prompt.lines, hint),))
+        self._require_room(prompt, plan, ())
         return layout, plan
+
+    def _uses(
+        self, layout: SchemaLayout, prompt: Prompt, plan: PromptPlan, scope: Scope
+    ) -> tuple[Seen | None, ...]:
+        """What each piece of a prompt reads, all of which can be encoded."""
+        uses = self._sights(layout, scope, plan.placement).of_plan(plan)
+        self._require_room(prompt, plan, uses)
+        return uses
+
+    def _require_room(self, prompt: Prompt, plan: PromptPlan, uses: Sequence[Seen | None]) -> None:
+        faults = tuple(self._window.of_prompt(prompt, plan, uses))
+        if faults:
+            raise PromptError(faults)
+
+    @property
+    def _window(self) -> Window:
+        return Window(self.model.name, self.model.context_length)
 
     def _stand_ins(self, schema: Schema) -> Iterator[Diagnostic]:
         tokenizer = self.model.tokenizer
@@ -413,28 +435,6 @@ class Engine:
             message = f"{self.model.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
             hint = 'write scaffold="…", a text of the usual kind, to choose what stands there'
             yield make("W607", message, first.span, schema.lines, hint)
-
-    def _useless(self, layout: SchemaLayout) -> Iterator[Diagnostic]:
-        window, schema = self.model.context_length, layout.schema
-        for scaffold in schema.scaffolds:
-            tokens = self._sights(layout, "anchored", self.placement()).tokens_of(scaffold.modules)
-            if tokens >= window:
-                message = f"the scaffold has {tokens} tokens; {self.model.name!r} reads at most {window - 1}"
-                yield make("W606", message, scaffold.span, schema.lines, "name fewer modules")
-
-    def _oversized(self, layout: SchemaLayout) -> Iterator[Diagnostic]:
-        window = self.model.context_length
-        for run in layout.runs:
-            tokens = run.tokens + sum(earlier.tokens for earlier in layout.context(run, "anchored"))
-            schema = layout.schema
-            module = schema.module(run.path) if run.path else None
-            if tokens >= window:
-                name = f"module {run.path!r}" if run.path else "the anonymous text"
-                message = (
-                    f"{name} has {tokens} tokens with what stands before it; the model reads {window - 1}"
-                )
-                span = module.span if module is not None else schema.span
-                yield make("E502", message, span, schema.lines, "split it, or use another model")
 
 
 def _tree(parsed: Parsed[T]) -> T:

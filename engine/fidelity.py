@@ -323,6 +323,8 @@ class FidelityMeter:
             schema = self.layout.schema
             declared = replace(schema, scaffolds=(Scaffold(scaffold, NOWHERE),))
             together = self._sights(replace(self.layout, schema=declared, recipes={})).of_plan(self.plan)
+            if any(use.recipe.reach >= self.model.context_length for use in together if use is not None):
+                continue
             supplied = yield from self._supplied(together, trial=True)
             prefill = self._prefill(together, supplied.place(together))
             found.append(tried(f"scaffold {' '.join(scaffold)}", prefill, scaffold=scaffold))

@@ -72,7 +72,8 @@ def respond(
     Returns:
         The answer.
     """
-    limit = max(1, min(settings.max_new_tokens, model.context_length - prefill.end))
+    room = max(1, model.context_length - prefill.end)
+    limit = min(settings.max_new_tokens, room)
     sampler = Sampler(settings, prefill.prompt)
     stream = TextStream(model.tokenizer, settings.stop)
     clock.restart()
@@ -102,6 +103,11 @@ def respond(
     if rest := stream.rest():
         yield Delta(side, rest)
     ending: Ending = "eos" if tokens[-1] in model.end_tokens else "stop" if stream.stopped else "length"
+    if ending == "length" and room < settings.max_new_tokens:
+        words = (
+            f"The context window has room for {room} of the {settings.max_new_tokens} tokens of the answer."
+        )
+        warnings = [*warnings, words]
     answer = Answer(
         text=stream.text,
         token_ids=tuple(tokens),

@@ -56,6 +56,12 @@ class Recipe:
         """How many tokens it has."""
         return len(self.token_ids)
 
+    @property
+    def reach(self) -> int:
+        """How many positions a model reads while it is encoded: its tokens, and all from what it sees on."""
+        first = min((seen.start for seen in self.context), default=0)
+        return self.start + self.tokens - min(0, first)
+
 
 @dataclass(frozen=True)
 class Seen:
@@ -99,17 +105,22 @@ class Sights:
     def of_schema(self, window: int) -> tuple[Recipe, ...]:
         """The recipes of every segment that prompts over this schema may want.
 
-        Scaffolds are included, but for those of `window` tokens and more, which no prompt can use. Under the
-        scope `scaffold` recipes depend on the whole prompt, so there are none.
+        Scaffolds are included, but for those that do not fit a window of so many tokens, which no prompt can
+        use. Under the scope `scaffold` recipes depend on the whole prompt, so there are none.
         """
         if self.scope == "scaffold":
             return ()
         runs = [run for run in self.layout.runs if run.cacheable]
         found = [self.of_run(run) for run in runs]
         for scaffold in self.layout.schema.scaffolds:
-            if self.tokens_of(scaffold.modules) < window:
-                found.extend(self._of_group(_closure(scaffold.modules), runs).values())
+            found.extend(self.of_scaffold(scaffold.modules, window) or ())
         return tuple({recipe.key: recipe for recipe in found}.values())
+
+    def of_scaffold(self, modules: Iterable[str], window: int) -> tuple[Recipe, ...] | None:
+        """The recipes of modules that are encoded together, or None where they do not fit the window."""
+        runs = [run for run in self.layout.runs if run.cacheable]
+        found = tuple(self._of_group(_closure(modules), runs).values())
+        return found if all(recipe.reach < window for recipe in found) else None
 
     def of_run(self, run: Run) -> Recipe:
         """The recipe of a run by itself, whatever a prompt imports. Under `scaffold`, that of `anchored`."""

@@ -137,11 +137,13 @@ class Author:
         settings = settings_of(request.get("settings"))
         with self._tokenizing:
             layout = self.engine.layout(parsed.tree, scope=settings.scope)
-            in_schema = self.engine.check(parsed.tree)
+            in_schema = self.engine.check(parsed.tree, scope=settings.scope)
             in_prompt: tuple[Diagnostic, ...] = ()
             strip: Json | None = None
             if parsed_prompt.tree is not None and parsed_prompt.ok:
-                of_both = self.engine.check(parsed.tree, parsed_prompt.tree, placement=settings.placement)
+                of_both = self.engine.check(
+                    parsed.tree, parsed_prompt.tree, placement=settings.placement, scope=settings.scope
+                )
                 in_prompt = tuple(d for d in of_both if d not in in_schema)
                 if first_error(of_both) is None:
                     strip = self._strip(parsed.tree, prompt, settings)

@@ -71,7 +71,10 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E408": ("error", "An argument is given twice."),
     "E409": ("error", "A role stands before the last import of the prompt."),
     "E501": ("error", "An argument has more tokens than its parameter's length."),
-    "E502": ("error", "The prompt has more tokens than the model's context window."),
+    "E502": (
+        "error",
+        "More tokens than the context window, in the prompt or in a module with what it is encoded after.",
+    ),
     "E503": ("error", "The prompt has no tokens at all."),
     "E504": (
         "error",
