@@ -19,6 +19,7 @@ from engine.computing import WAITING, Computing
 from engine.errors import PromptError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
 from engine.fidelity import Fidelity, FidelityMeter
+from engine.fingerprint import Progress
 from engine.generate import Prefill, compare, respond
 from engine.layout import SchemaLayout, Scope, lay_out
 from engine.loading import load
@@ -91,6 +92,7 @@ class Engine:
         cache_dir: Path | None = None,
         verify: Verify = "first",
         memory: int = MEMORY_BUDGET,
+        progress: Progress | None = None,
     ) -> Engine:
         """Opens the store and loads a model.
 
@@ -101,6 +103,8 @@ class Engine:
             cache_dir: folder of the store; None for the user's cache folder.
             verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".
             memory: the most bytes of segments held in memory, or on the GPU.
+            progress: called with (bytes done, bytes in all, what) while the files of a model that was not
+                seen before are digested.
 
         Raises:
             ModelError: the model cannot be used.
@@ -108,7 +112,7 @@ class Engine:
         """
         store = Store.open(cache_dir, verify=verify)
         try:
-            return cls(load(model, device=device, dtype=dtype), store, memory)
+            return cls(load(model, device=device, dtype=dtype, progress=progress), store, memory)
         except BaseException:
             store.close()
             raise

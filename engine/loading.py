@@ -1,41 +1,40 @@
 """Loading a model by name: the bundled one, random weights, a local folder, or the Hugging Face hub.
 
-Only safetensors are read and no code of a model is run. What cannot be used is refused in words, where the
-configuration tells already before any weights are read.
+Only safetensors are read, into memory of our own, and no code of a model is run. What cannot be used is
+refused in words, where the configuration tells already before any weights are read.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import platformdirs
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from safetensors import safe_open
+from transformers import AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
 from engine import random_models
+from engine.checkpoint import PATTERNS, Checkpoint, Signature
+from engine.configuration import ATTENTION, network_class, read_configuration
 from engine.errors import ModelError
-from engine.fingerprint import fingerprint_folder
+from engine.fingerprint import Progress, fingerprint
 from engine.model import DTYPES, Model
 
 log = logging.getLogger(__name__)
 
-WEIGHT_FILES = (
-    "*.safetensors",
-    "*.json",
-    "tokenizer.model",
-    "*.tiktoken",
-    "*.jinja",
-    "merges.txt",
-    "vocab.txt",
-)
+_ATTEMPTS = 2
+T = TypeVar("T")
 
 
-def load(name: str = "demo", *, device: str = "auto", dtype: str = "auto") -> Model:
+def load(
+    name: str = "demo", *, device: str = "auto", dtype: str = "auto", progress: Progress | None = None
+) -> Model:
     """Loads a model by name.
 
     Args:
@@ -43,6 +42,7 @@ def load(name: str = "demo", *, device: str = "auto", dtype: str = "auto") -> Mo
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU and for 1B parameters and
             more, else fp32, the faster one on most CPUs.
+        progress: told how far it is while large files are read for the first time.
 
     Raises:
         ModelError: there is no such model, it cannot be read, or segments do not reproduce it.
@@ -52,13 +52,15 @@ def load(name: str = "demo", *, device: str = "auto", dtype: str = "auto") -> Mo
         raise ModelError(f"dtype {dtype!r} is unknown; use one of auto, {', '.join(DTYPES)}.")
     wanted = DTYPES.get(dtype)
     if name.startswith(random_models.PREFIX):
-        network, tokenizer, fingerprint = random_models.build(name, wanted)
-        return Model(name, network.to(where), tokenizer, fingerprint)
+        network, tokenizer, identity = random_models.build(name, wanted)
+        return Model(name, network.to(where), tokenizer, identity)
     folder = demo_folder() if name == "demo" else _folder(name)
-    network, tokenizer = _read(name, folder, where, wanted)
+    quiet: Any = transformers_logging
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
+    model = _load_folder(name, folder, where, wanted, progress)
     log.info("loaded %s from %s on %s", name, folder, where)
-    memory = Path(platformdirs.user_cache_dir("prompt-cache-studio")) / "fingerprints.json"
-    return Model(name, network, tokenizer, fingerprint_folder(folder, memory))
+    return model
 
 
 def demo_folder() -> Path:
@@ -109,7 +111,7 @@ def _download(name: str) -> Path:
     )
 
     try:
-        return Path(snapshot_download(name, allow_patterns=list(WEIGHT_FILES)))
+        return Path(snapshot_download(name, allow_patterns=list(PATTERNS)))
     except RepositoryNotFoundError as error:
         raise ModelError(
             f"the Hugging Face hub has no model {name!r} that you may read. Check the id, or log in with "
@@ -124,30 +126,50 @@ def _download(name: str) -> Path:
         ) from error
 
 
-def _read(name: str, folder: Path, device: torch.device, dtype: torch.dtype | None) -> tuple[Any, Any]:
-    quiet: Any = transformers_logging
-    quiet.set_verbosity_error()
-    quiet.disable_progress_bar()
-    if not any(folder.glob("*.safetensors")):
-        raise ModelError(
-            f"model {name!r} has no *.safetensors in {folder}. Other weight formats can run code when they "
-            "are read and are not opened; convert them with save_pretrained."
-        )
+def _load_folder(
+    name: str, folder: Path, device: torch.device, dtype: torch.dtype | None, progress: Progress | None
+) -> Model:
+    """Reads a folder whose files must not change meanwhile: what is computed is stored under their digest.
+
+    Raises:
+        ModelError: it is no usable model, or its files changed twice while they were read.
+    """
+    memory = Path(platformdirs.user_cache_dir("prompt-cache-studio")) / "fingerprints.json"
+    for attempt in range(_ATTEMPTS):
+        checkpoint = Checkpoint.of(name, folder)
+        before = checkpoint.signature(name)
+        try:
+            config = _guarded(name, lambda: read_configuration(name, folder))
+            found = fingerprint(checkpoint, memory, progress)
+            network, tokenizer = _guarded(name, lambda: _read(name, checkpoint, config, device, dtype))  # noqa: B023
+        except ModelError:
+            if _same(name, checkpoint, before) or attempt + 1 == _ATTEMPTS:
+                raise
+            continue
+        except OSError as error:
+            raise ModelError(
+                f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
+            ) from error
+        if _same(name, checkpoint, before) and (before.settled or fingerprint(checkpoint) == found):
+            return Model(name, network, tokenizer, found)
+        log.info("files of %s changed while they were read", name)
+    raise ModelError(
+        f"files of model {name!r} in {folder} change while they are read. Wait until whatever writes them is "
+        "done, and load the model again."
+    )
+
+
+def _same(name: str, checkpoint: Checkpoint, before: Signature) -> bool:
     try:
-        config = _config(name, folder)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-        own = getattr(config, "dtype", None) or torch.float32
-        network: Any = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=dtype or own,
-            use_safetensors=True,
-            trust_remote_code=False,
-            local_files_only=True,
-            attn_implementation="eager",
-        )
-        small = sum(p.numel() for p in network.parameters()) < 1_000_000_000
-        if dtype is None and device.type == "cpu" and (small or network.dtype == torch.float16):
-            network = network.float() if small else network.bfloat16()
+        again = Checkpoint.of(name, checkpoint.folder)
+        return again == checkpoint and again.signature(name).stamps == before.stamps
+    except ModelError:
+        return False
+
+
+def _guarded(name: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
     except ModelError:
         raise
     except Exception as error:  # transformers raises many kinds; all mean that this folder is no usable model
@@ -156,45 +178,49 @@ def _read(name: str, folder: Path, device: torch.device, dtype: torch.dtype | No
             f"model {name!r} cannot be loaded: {first_line} Models that need code of their own are not run; "
             "files that were cut short must be fetched again."
         ) from error
+
+
+def _read(
+    name: str, checkpoint: Checkpoint, config: Any, device: torch.device, dtype: torch.dtype | None
+) -> tuple[Any, Any]:
+    """The network and the tokenizer.
+
+    Weights are read, not mapped: a file that is overwritten later must not change a model that is running.
+    """
+    folder = checkpoint.folder
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    made, config = network_class(config)
+    with ExitStack() as files:
+        network, told = made.from_pretrained(
+            None,
+            config=config,
+            state_dict=_tensors(checkpoint, files),
+            dtype=dtype or getattr(config, "dtype", None) or torch.float32,
+            attn_implementation=ATTENTION,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    missing = sorted(told["missing_keys"])
+    if missing:
+        raise ModelError(
+            f"the files of model {name!r} lack {len(missing)} weights, {missing[0]!r} first; random numbers "
+            "would stand there. Fetch it again, or save it with save_pretrained."
+        )
+    if (folder / "generation_config.json").is_file():
+        network.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
+    small = sum(p.numel() for p in network.parameters()) < 1_000_000_000
+    if dtype is None and device.type == "cpu" and (small or network.dtype == torch.float16):
+        network = network.float() if small else network.bfloat16()
     return network.eval().to(device), tokenizer
 
 
-def _config(name: str, folder: Path) -> Any:
-    """The configuration of a model whose kind can be used.
-
-    Raises:
-        ModelError: it needs code of its own, is an encoder-decoder, or keeps a recurrent state.
-    """
-    try:
-        config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
-    except ValueError as error:
-        if "trust_remote_code" in str(error) or "custom code" in str(error):
-            raise ModelError(
-                f"model {name!r} needs Python code from its folder, which is not run. Use a model that "
-                "transformers itself knows."
-            ) from error
-        raise
-    kind = config.model_type
-    if getattr(config, "is_encoder_decoder", False):
-        raise ModelError(f"model {name!r} is an encoder-decoder; only causal language models can be used.")
-    if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
-        raise ModelError(
-            f"model {name!r} ({kind}) is no causal language model, so it cannot continue a prompt. Use one "
-            "that AutoModelForCausalLM loads."
+def _tensors(checkpoint: Checkpoint, files: ExitStack) -> dict[str, Any]:
+    """Slices of all weights by name, each read from its file when it is asked for."""
+    found: dict[str, Any] = {}
+    for name in checkpoint.weights:
+        open_file: Any = safe_open  # its stub does not know the backend
+        file = files.enter_context(
+            open_file(checkpoint.folder / name, framework="pt", device="cpu", backend="pread")
         )
-    if _keeps_state(config):
-        raise ModelError(
-            f"model {name!r} ({kind}) keeps a recurrent state in some of its layers. A state cannot be cut "
-            "into segments that are read again elsewhere; use a model of attention layers only."
-        )
-    return config
-
-
-def _keeps_state(config: Any) -> bool:
-    """Whether layers carry a state from token to token that is no list of keys and values."""
-    network: Any = MODEL_FOR_CAUSAL_LM_MAPPING[type(config)]
-    networks = network if isinstance(network, (list, tuple)) else (network,)
-    layers = getattr(config.get_text_config(), "layer_types", None) or ()
-    return any(getattr(one, "_is_stateful", False) for one in networks) or any(
-        "attention" not in layer or "linear" in layer for layer in layers
-    )
+        found.update((key, file.get_slice(key)) for key in file.keys())  # noqa: SIM118 - it is no dict
+    return found

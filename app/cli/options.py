@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from app.cli.output import Console
+from app.cli.output import Console, reading_bar
 from app.cli.quantities import Size
 from engine.errors import StudioError
 
@@ -59,7 +59,8 @@ class ModelOptions:
         _quiet_hub()
         from engine import Engine
 
-        return Engine.open(self.name, **self.for_engine())
+        with reading_bar() as progress:
+            return Engine.open(self.name, progress=progress, **self.for_engine())
 
     def load(self) -> Model:
         """Loads the model alone; no store is opened.

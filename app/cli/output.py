@@ -163,3 +163,23 @@ def progress_bar() -> Iterator[Progress]:
     finally:
         if bar is not None:
             bar.close()
+
+
+@contextmanager
+def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
+    """Gives a function `(bytes done, bytes in all, what)` for the files of a model that was not seen before.
+
+    Args:
+        aloud: without a terminal, say in one line that it takes a while.
+    """
+    said = sys.stderr.isatty() or not aloud
+    with progress_bar() as bar:
+
+        def report(done: int, total: int, what: str) -> None:
+            nonlocal said
+            if not said:
+                said = True
+                say(f"Reading {size(total)} of a model that was not seen before, to know it again.")
+            bar(-(-done >> 20), max(1, -(-total >> 20)), f"{what} (MiB)")
+
+        yield report

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from app.cli.options import ModelOptions, debug_option, engine_options
-from app.cli.output import say
+from app.cli.output import reading_bar, say
 
 
 @click.command()
@@ -42,10 +42,12 @@ def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choic
 
     say(f"Starting the studio at http://127.0.0.1:{port} (Ctrl-C ends it).")
 
-    launch(
-        model=options.name,
-        port=port,
-        open_browser=not no_browser,
-        schemas_dir=schemas_dir,
-        **options.for_engine(),
-    )
+    with reading_bar(aloud=True) as progress:
+        launch(
+            model=options.name,
+            port=port,
+            open_browser=not no_browser,
+            schemas_dir=schemas_dir,
+            progress=progress,
+            **options.for_engine(),
+        )

@@ -57,7 +57,7 @@ def launch(
         schemas_dir: a folder of the user's documents to open from and save to.
         data_dir: where drafts are kept; by default the user's data folder.
         block: wait until the studio is stopped.
-        engine_options: as for `Engine.open`: device, dtype, cache_dir, verify, memory.
+        engine_options: as for `Engine.open`: device, dtype, cache_dir, verify, memory, progress.
 
     Raises:
         StudioError: the port is in use, or a folder cannot be used.

@@ -367,13 +367,20 @@ def test_bench_shows_medians_against_the_uncached_side(measured: dict[str, Any],
 def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
     module = ModuleType("app.studio")
-    module.__dict__["launch"] = lambda **how: asked.update(how)
+
+    def launch(progress: Any, **how: Any) -> None:
+        asked.update(how)
+        for done in (3 << 30, 5 << 30):
+            progress(done, 5 << 30, "reading model.safetensors")
+
+    module.__dict__["launch"] = launch
     monkeypatch.setitem(sys.modules, "app.studio", module)
     monkeypatch.setenv("PML_MODEL", "random:llama-100m")
     monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
     result = run_pml("studio", "--port", "7999", "--no-browser", "--schemas", tmp_path)
     assert result.status == 0, result.err
     assert "http://127.0.0.1:7999" in result.out
+    assert result.out.count("Reading 5.0 GiB of a model that was not seen before") == 1
     assert asked == {
         "model": "random:llama-100m",
         "device": "auto",

@@ -19,7 +19,6 @@ import torch
 import xxhash
 
 from engine.errors import StoreError
-from engine.fingerprint import fingerprint_folder
 from engine.segment import Segment
 from engine.store import INDEX, SCHEMES, Origin, Store
 from engine.store.manifest import DTYPES
@@ -432,28 +431,3 @@ def test_a_migration_that_fails_changes_nothing(tmp_path: Path, monkeypatch: pyt
     with sqlite3.connect(tmp_path / INDEX) as connection:
         assert connection.execute("pragma user_version").fetchone()[0] == 1
         assert connection.execute("select count(*) from segments").fetchone()[0] == 1
-
-
-def test_fingerprints_of_large_folders_are_remembered(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from engine import fingerprint
-
-    monkeypatch.setattr(fingerprint, "WHOLE", 1000)
-    folder, memory = tmp_path / "m", tmp_path / "memory" / "fingerprints.json"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    weights = folder / "model.safetensors"
-    weights.write_bytes(bytes(3 << 20))
-    first = fingerprint_folder(folder, memory)
-    assert first == fingerprint_folder(folder) == fingerprint_folder(folder, memory)
-    read: list[Path] = []
-    monkeypatch.setattr(fingerprint, "_update_with_file", lambda _digest, path: read.append(path))
-    assert fingerprint_folder(folder, memory) == first
-    assert read == []
-    (folder / "config.json").write_text("{ }")
-    assert fingerprint_folder(folder, memory) != first
-    assert read == [weights]
-    memory.write_text("not json")
-    fingerprint_folder(folder, memory)
-    assert len(read) == 2
