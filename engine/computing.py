@@ -86,6 +86,16 @@ class Computing:
         finally:
             work.close()
 
+    def finish(self, work: Generator[E, None, R], side: Side) -> R:
+        """Runs a generator to its end, each step in its turn, and returns what it returns."""
+        steps = self.steps(work, side)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+
     def _begin(self, patience: float | None, clock: Stopwatch | None = None) -> bool:
         """Waits for the turn, at most so many seconds; says whether it came."""
         assert self._thread != threading.get_ident(), "a step waits for a step of its own thread"

@@ -27,6 +27,7 @@ from engine.model import Model
 from engine.overview import Layout, Plan, layout_overview, plan_overview
 from engine.plan import Placing, PromptPlan, make_plan
 from engine.pml import Diagnostic, Parsed, Prompt, Schema, bind, make, parse_prompt, parse_schema
+from engine.reading import Reading, read
 from engine.repair import chosen, rows, with_hidden
 from engine.residency import Residency
 from engine.segment import Placement
@@ -325,6 +326,35 @@ class Engine:
         self._uses(layout, prompt, plan, given.scope)
         measuring = FidelityMeter(self.model, self.supply, layout, plan, given).measure()
         return (yield from self._computing.steps(measuring, "cached"))
+
+    def reading(
+        self, schema: Schema, prompt: Prompt, answer: Sequence[int], settings: RunSettings, side: Side
+    ) -> Reading:
+        """Has one side read an answer that is given, so that all of it can be compared with another reading.
+
+        Args:
+            schema: a tree without errors.
+            prompt: likewise.
+            answer: its tokens, at least one.
+            settings: scope, repair and placement.
+            side: that reads.
+
+        Raises:
+            PromptError: the prompt does not fit the schema, its parameters, or the context window.
+        """
+        return self._computing.finish(self._reading(schema, prompt, answer, settings, side), side)
+
+    def _reading(
+        self, schema: Schema, prompt: Prompt, answer: Sequence[int], settings: RunSettings, side: Side
+    ) -> Generator[Working, None, Reading]:
+        layout, plan = self._plan(schema, prompt, settings.placement)
+        if side == "uncached":
+            whole = Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
+            return read(self.model, whole, answer)
+        uses, clock = self._uses(layout, prompt, plan, settings.scope), Stopwatch()
+        supplied = yield from self.supply.segments(wanted(uses), schema.name, settings.scope, clock)
+        with self.store.using(supplied.segments):
+            return read(self.model, self._repaired(plan, uses, supplied.place(uses), settings, clock), answer)
 
     def check(
         self,

@@ -19,6 +19,7 @@ from engine.events import Working
 from engine.generate import Prefill
 from engine.pml import Scaffold
 from engine.pml.diagnostics import NOWHERE
+from engine.reading import Reading, read
 from engine.repair import chosen, inexact, rows, with_hidden
 from engine.rotary import move_keys
 from engine.segment import Placement, Segment
@@ -111,21 +112,6 @@ class Fidelity:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class _Reading:
-    """Logits of one side over the answer, [answer tokens, vocabulary] as log-probabilities in fp32."""
-
-    log_probabilities: Tensor
-
-    def divergence(self, from_side: _Reading) -> Tensor:
-        """KL of `from_side` and this one for each token, in nats."""
-        p, q = from_side.log_probabilities, self.log_probabilities
-        return (p.exp() * (p - q)).sum(-1).clamp_min(0)
-
-    def agreement(self, other: _Reading) -> Tensor:
-        return self.log_probabilities.argmax(-1) == other.log_probabilities.argmax(-1)
-
-
 @dataclass
 class FidelityMeter:
     """Measures one prompt.
@@ -208,15 +194,10 @@ class FidelityMeter:
         again = chosen(parsed, self.model, plan, uses, placements)
         return Prefill(with_hidden(placements, again), *rows(plan, again), plan.token_ids, plan.end)
 
-    def _read(self, prefill: Prefill, answer: Sequence[int]) -> _Reading:
-        """One pass over what is computed and the answer behind it."""
-        tokens = [*prefill.token_ids, *answer[:-1]]
-        positions = [*prefill.positions, *range(prefill.end, prefill.end + len(answer) - 1)]
-        kv = self.model.key_values(prefill.placements, len(tokens))
-        logits = self.model.forward(tokens, positions, kv, keep=len(answer))
-        return _Reading(torch.log_softmax(logits.float(), -1))
+    def _read(self, prefill: Prefill, answer: Sequence[int]) -> Reading:
+        return read(self.model, prefill, answer)
 
-    def _uncached(self) -> tuple[list[int], _Reading, Segment]:
+    def _uncached(self) -> tuple[list[int], Reading, Segment]:
         """The greedy answer of a full pass, its reading, and the prompt's keys and values."""
         plan, model = self.plan, self.model
         limit = max(1, min(self.settings.max_new_tokens, model.context_length - plan.end))
@@ -228,7 +209,7 @@ class FidelityMeter:
         while answer[-1] not in model.end_tokens and len(answer) < limit:
             logits.append(model.forward(answer[-1:], [plan.end + len(answer) - 1], kv)[-1])
             answer.append(int(logits[-1].argmax()))
-        return answer, _Reading(torch.log_softmax(torch.stack(logits).float(), -1)), segment
+        return answer, Reading.of_logits(torch.stack(logits)), segment
 
     def _module(
         self,
@@ -236,8 +217,8 @@ class FidelityMeter:
         uses: Sequence[Seen | None],
         placements: list[Placement],
         answer: Sequence[int],
-        full: _Reading,
-        cached: _Reading,
+        full: Reading,
+        cached: Reading,
         total: float,
         states: Segment,
     ) -> ModuleFidelity:
@@ -300,7 +281,7 @@ class FidelityMeter:
         placements: list[Placement],
         modules: Sequence[ModuleFidelity],
         answer: Sequence[int],
-        full: _Reading,
+        full: Reading,
     ) -> Generator[Working, None, list[Remedy]]:
         plain = len(self._prefill(uses, placements).token_ids)
         found = []

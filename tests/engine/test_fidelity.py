@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from engine.engine import Engine
-from engine.events import Compared, Working
+from engine.events import Compared, Finished, Working
 from engine.settings import RunSettings
 from engine.store import Store
 from tests.engine.cases import model_of, prompt_of, run_out, schema_of
@@ -41,6 +42,24 @@ def test_it_agrees_with_what_a_run_compares(engine: Engine) -> None:
     assert found.kl_first_token == pytest.approx(compared.kl_first_token, rel=1e-3, abs=1e-6)
     assert found.first_token_agrees == compared.first_token_agrees
     assert 0 <= found.answer_agreement <= 1
+
+
+def test_both_sides_read_the_whole_answer_that_one_gave(engine: Engine) -> None:
+    """The reading of each side gives fidelity's KL, and the uncached one finds its own answer likeliest."""
+    schema, prompt = schema_of(SCHEMA.format(scaffold="")), prompt_of(PROMPT)
+    events = list(engine.run(schema, prompt, SETTINGS, "uncached"))
+    plain = next(e.answer for e in events if isinstance(e, Finished))
+    full = engine.reading(schema, prompt, plain.token_ids, SETTINGS, "uncached")
+    assert full.log_probabilities.argmax(-1).tolist() == list(plain.token_ids)
+    cached = engine.reading(schema, prompt, plain.token_ids, SETTINGS, "cached")
+    apart = cached.divergence(full)
+    assert len(apart) == len(plain.token_ids) > 1
+    found = measured(engine)
+    assert float(apart.mean()) == pytest.approx(found.kl_answer, rel=1e-3, abs=1e-7)
+    exact = replace(SETTINGS, scope="scaffold")
+    assert engine.reading(schema, prompt, plain.token_ids, exact, "cached").divergence(full).max() < 1e-6
+    mended = replace(SETTINGS, repair="link:99")
+    assert engine.reading(schema, prompt, plain.token_ids, mended, "cached").divergence(full).max() < 1e-6
 
 
 def test_every_module_is_measured_and_the_first_one_is_exact(engine: Engine) -> None:
