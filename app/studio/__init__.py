@@ -71,6 +71,7 @@ def launch(
     from app.studio.author import Author
     from app.studio.cache import CachePage
     from app.studio.drafts import Drafts
+    from app.studio.folder import Folder
     from app.studio.samples import Library
 
     chosen = free_port(port)
@@ -82,7 +83,7 @@ def launch(
     engine = Engine.open(model, **engine_options)
 
     assets = pages.assets_folder()
-    page = pages.build(Author.of(engine, drafts, Library(schemas_dir)), CachePage(engine))
+    page = pages.build(Author.of(engine, drafts, Library(Folder(schemas_dir))), CachePage(engine))
     _, url, _ = page.queue(default_concurrency_limit=4).launch(
         server_name=HOST,
         server_port=chosen,

@@ -17,6 +17,7 @@ from app.studio.chart import ttft_chart
 from app.studio.documents import Documents, diagnostics_json, digest, first_error
 from app.studio.drafts import Drafts, StaleDraftError, Workspace
 from app.studio.explanations import Explanations
+from app.studio.folder import ChangedFileError, NotUtf8Error, Stamp
 from app.studio.requests import Json, endpoint, repeats_of, settings_of, text_of, whole_number_of
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
@@ -70,6 +71,7 @@ class Author:
                 self.open_file,
                 self.open_text,
                 self.save_file,
+                self.save_as,
                 self.shelf,
                 self.open_shelved,
                 self.show_run,
@@ -92,7 +94,8 @@ class Author:
             "workspace": asdict(workspace),
             "model": self.model_json(),
             "samples": self.library.gallery(),
-            "files": self.library.files(),
+            "folder": self.library.folder.path is not None,
+            "files": self.library.folder.names(),
             "scopes": list(SCOPES),
             "placements": list(PLACEMENTS),
             "limits": {"max_new_tokens": MAX_NEW_TOKENS, "repeats": MAX_REPEATS},
@@ -230,21 +233,43 @@ class Author:
         )
 
     def open_file(self, request: Json) -> Json:
-        """A document of the user's folder instead of the open schema or prompt."""
+        """A document of the user's folder instead of the open schema or prompt, or what to ask."""
         name = text_of(request, "name")
-        return self._opened_text(self.library.read(name), name, f"file:{name}", request)
+        try:
+            text, stamp = self.library.folder.read(name, text_of(request, "encoding") or "utf-8")
+        except NotUtf8Error as other:
+            return {"encoding": other.encoding, "message": str(other)}
+        return self._opened_text(text, name, f"file:{name}", asdict(stamp), request)
 
     def open_text(self, request: Json) -> Json:
         """A document that the browser has read, instead of the open schema or prompt."""
-        return self._opened_text(text_of(request, "text"), text_of(request, "name"), "", request)
+        name, stamp = text_of(request, "name"), Stamp.of_json(request.get("stamp"))
+        return self._opened_text(text_of(request, "text"), name, f"browser:{name}", asdict(stamp), request)
 
     def save_file(self, request: Json) -> Json:
-        """Write the schema back to the file of the user's folder that it came from."""
+        """Write a document back to the file of the user's folder that it came from."""
         kind, _, name = text_of(request, "origin").partition(":")
         if kind != "file":
-            return {"saved": ""}
-        self.library.write(name, text_of(request, "schema"))
-        return {"saved": name}
+            raise StudioError("This document did not come from the studio's folder, so no file was written.")
+        known = Stamp.of_json(request.get("stamp"))
+        try:
+            stamp = self.library.folder.save(
+                name, text_of(request, "text"), known, force=bool(request.get("force"))
+            )
+        except ChangedFileError as changed:
+            return {"refused": "gone" if changed.gone else "changed", "message": str(changed)}
+        return {"saved": name, "stamp": asdict(stamp)}
+
+    def save_as(self, request: Json) -> Json:
+        """Write a document to a new file of the user's folder."""
+        name, like = text_of(request, "name"), Stamp.of_json(request.get("stamp"))
+        stamp = self.library.folder.create(name, text_of(request, "text"), like)
+        return {
+            "saved": name,
+            "origin": f"file:{name}",
+            "stamp": asdict(stamp),
+            "files": self.library.folder.names(),
+        }
 
     def shelf(self, _request: Json) -> Json:
         """Earlier workspaces, latest first."""
@@ -269,15 +294,15 @@ class Author:
         self._keep_page(request)
         return {"workspace": asdict(self.drafts.replace(workspace))}
 
-    def _opened_text(self, text: str, name: str, origin: str, request: Json) -> Json:
+    def _opened_text(self, text: str, name: str, origin: str, stamp: Json, request: Json) -> Json:
         kind = document_kind(text)
         if kind is None:
             raise StudioError(f"{name!r} is no PML document. Open a file whose root is <schema> or <prompt>.")
         page = self._keep_page(request)
         if kind == "prompt":
-            opened = Workspace(page.name, page.schema, text, page.origin, page.settings)
+            opened = replace(page, prompt=text, prompt_origin=origin, files={**page.files, kind: stamp})
         else:
-            opened = Workspace(name, text, page.prompt, origin, page.settings)
+            opened = replace(page, name=name, schema=text, origin=origin, files={**page.files, kind: stamp})
         return {"workspace": asdict(self.drafts.replace(opened)), "kind": kind}
 
     def _keep_page(self, request: Json) -> Workspace:
@@ -379,11 +404,13 @@ class Author:
 
 def workspace_of(request: Mapping[str, Any]) -> Workspace:
     """The workspace that the page sent."""
-    settings = request.get("settings")
+    settings, files = request.get("settings"), request.get("files")
     return Workspace(
         name=text_of(request, "name"),
         schema=text_of(request, "schema"),
         prompt=text_of(request, "prompt"),
         origin=text_of(request, "origin"),
         settings=dict(settings) if isinstance(settings, Mapping) else {},
+        prompt_origin=text_of(request, "prompt_origin"),
+        files=dict(files) if isinstance(files, Mapping) else {},
     )

@@ -5,6 +5,7 @@ Knows files and revisions; knows nothing about what the texts mean.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -28,8 +29,10 @@ class Workspace:
 
     Attributes:
         name: what the page calls it.
-        origin: where it came from: ``sample:NAME``, ``file:NAME``, or nothing.
+        origin: where the schema came from: ``sample:NAME``, ``file:NAME``, ``browser:NAME``, or nothing.
         settings: the run settings as the page sent them.
+        prompt_origin: where the prompt came from.
+        files: the stamps of the files that ``schema`` and ``prompt`` were read from or written to.
         revision: counts saves; a save must name the revision it started from.
         saved: when, as ISO 8601 in UTC.
     """
@@ -41,6 +44,8 @@ class Workspace:
     settings: Mapping[str, Any] = field(default_factory=dict)
     revision: int = 0
     saved: str = ""
+    prompt_origin: str = ""
+    files: Mapping[str, Any] = field(default_factory=dict)
 
     def same_text(self, other: Workspace) -> bool:
         """Whether both hold the same two documents."""
@@ -117,7 +122,11 @@ class Drafts:
         """The workspaces that were replaced, latest first, each with the key that `shelved` takes."""
         kept = []
         for path in sorted(self._shelf.glob("*.json"), reverse=True):
-            workspace = _read(path)
+            try:
+                workspace = _read(path)
+            except OSError as error:
+                logger.warning("The earlier workspace %s cannot be read: %s", path, error)
+                continue
             if workspace is not None:
                 kept.append((path.stem, workspace))
         return tuple(kept)
@@ -138,7 +147,13 @@ class Drafts:
     def _read_open(self) -> Workspace | None:
         if not self._open_file.exists():
             return None
-        workspace = _read(self._open_file)
+        try:
+            workspace = _read(self._open_file)
+        except OSError as error:
+            raise StudioError(
+                f"The draft {str(self._open_file)!r} cannot be read: {error.strerror or error}. It is left "
+                "as it is; mend that and reload the page."
+            ) from error
         if workspace is None:
             aside = self._open_file.with_name(f"workspace.damaged-{_stamp()}.json")
             self._open_file.replace(aside)
@@ -153,7 +168,9 @@ class Drafts:
 
     def _shelve(self, workspace: Workspace) -> None:
         paths = sorted(self._shelf.glob("*.json"))
-        latest = _read(paths[-1]) if paths else None
+        latest = None
+        with contextlib.suppress(OSError):  # then it is put there once more
+            latest = _read(paths[-1]) if paths else None
         if latest is not None and latest.same_text(workspace):
             return
         _write(self._shelf / f"{_stamp()}.json", workspace)
@@ -170,14 +187,24 @@ def _stamp() -> str:
 
 
 def _read(path: Path) -> Workspace | None:
+    """A workspace, or None where the file holds none.
+
+    Raises:
+        OSError: nobody can tell, for the file cannot be read.
+    """
+    data = path.read_bytes()
     try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        workspace = Workspace(**fields)
-    except (OSError, ValueError, TypeError):
+        workspace = Workspace(**json.loads(data.decode("utf-8")))
+    except (ValueError, TypeError, RecursionError):
         return None
-    texts = (workspace.name, workspace.schema, workspace.prompt, workspace.origin, workspace.saved)
-    whole = all(isinstance(text, str) for text in texts) and isinstance(workspace.revision, int)
-    return workspace if whole and isinstance(workspace.settings, dict) else None
+    texts = (workspace.name, workspace.schema, workspace.prompt, workspace.saved)
+    origins = (workspace.origin, workspace.prompt_origin)
+    whole = all(isinstance(text, str) for text in texts + origins) and isinstance(workspace.revision, int)
+    return (
+        workspace
+        if whole and isinstance(workspace.settings, dict) and isinstance(workspace.files, dict)
+        else None
+    )
 
 
 def _write(path: Path, workspace: Workspace) -> None:

@@ -1,11 +1,12 @@
 // The head of the page: pages, document, menu, model, and what has to be said to the user.
 import { count, h } from "./dom.js"
-import { download, Exporter } from "./exporter.js"
+import { Exporter } from "./exporter.js"
+import { Files, decoded } from "./files.js"
 
 const PAGES = ["author", "cache", "gallery"]
 const clock = iso => new Date(iso).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
 
-const fileName = (text, ending) => `${/<(?:schema|prompt)\b[^>]*?\b(?:name|schema)\s*=\s*["']([\w.\-]+)["']/.exec(text)?.[1] ?? "untitled"}${ending}`
+const OFFERS = { "windows-1252": "Windows-1252", "utf-16": "UTF-16" }
 
 export class Shell {
   #workspace
@@ -21,6 +22,9 @@ export class Shell {
   #notices = h("div", { class: "notices", "aria-live": "assertive" })
   #dialog = h("dialog", { class: "shelf", "aria-label": "Earlier workspaces" })
   #exporter
+  #keeper
+  #draft = ""
+  #written = ""
   #samples = []
   #files = []
 
@@ -28,6 +32,7 @@ export class Shell {
     this.#workspace = workspace
     this.#server = server
     this.#exporter = new Exporter(host, workspace, server)
+    this.#keeper = new Files(host, workspace, server, this)
     for (const page of PAGES) {
       const title = page[0].toUpperCase() + page.slice(1)
       this.#nav[page] = h("a", { href: `#/${page}` }, title)
@@ -48,9 +53,10 @@ export class Shell {
     this.#wireNews()
   }
 
-  start({ model, samples, files }) {
+  start({ model, samples, files, folder }) {
     this.#samples = samples
     this.#files = files
+    this.#keeper.start({ folder })
     const name = model.name.startsWith("/") ? model.name.split("/").findLast(part => part) : model.name
     this.#pill.textContent = `${name} · ${model.device} · ${model.dtype}`
     this.#facts.replaceChildren(
@@ -77,17 +83,41 @@ export class Shell {
     const answer = await this.#server.ask(question, { ...request, page: this.#workspace.page() })
     if (answer.away) return
     if (answer.error) return this.notice(answer.error)
+    if (answer.encoding) return this.#offer(answer.message, answer.encoding, () => this.open(question, { ...request, encoding: answer.encoding }))
     this.go("author")
     await this.#workspace.open(answer.workspace)
   }
 
+  /** Keeps the draft, and writes each document to the file that it came from. */
   async save() {
     await this.#workspace.save()
-    const { origin } = this.#workspace, { schema } = this.#workspace.texts()
-    if (!origin.startsWith("file:")) return
-    const answer = await this.#server.ask("save_file", { origin, schema })
-    if (answer.error) this.notice(answer.error)
-    else if (answer.saved) this.#saved.textContent = `written to ${answer.saved}`
+    this.saved(await this.#keeper.save())
+  }
+
+  /** Says what was written, after it was. */
+  saved(names, files = this.#files) {
+    this.#files = files
+    this.#name.textContent = this.#workspace.name || "Untitled"
+    this.#written = names.length ? `${names.join(", ")} written ${clock(Date.now())}` : ""
+    this.#showSaved()
+  }
+
+  #showSaved() {
+    const missing = this.#workspace.unwritten().map(kind => `${this.#workspace.fileOf(kind)} not written`)
+    this.#saved.textContent = [...missing, this.#written && !missing.length ? this.#written : this.#draft].filter(Boolean).join(" · ")
+    this.#saved.dataset.mood = missing.length ? "warn" : ""
+  }
+
+  #offer(sentence, encoding, open) {
+    this.notice(sentence, { key: "encoding", mood: "info", actions: [[`Open as ${OFFERS[encoding]}`, open]] })
+  }
+
+  async #openChosen(file, encoding) {
+    const bytes = new Uint8Array(await file.arrayBuffer()), found = decoded(bytes, encoding)
+    if (found) return this.open("open_text", { name: file.name, ...found })
+    const other = bytes[0] >= 0xfe ? "utf-16" : "windows-1252"
+    if (encoding === other) return this.notice(`${file.name} is broken ${OFFERS[other]}. Convert it to UTF-8 first.`)
+    this.#offer(`${file.name} is not UTF-8. Open it as ${OFFERS[other]}? It will be saved as UTF-8.`, other, () => this.#openChosen(file, other))
   }
 
   #showPage() {
@@ -131,7 +161,7 @@ export class Shell {
       this.#chooser.value = ""
       if (!file) return
       if (file.size > 5_000_000) return this.notice(`${file.name} is larger than 5 MB. Open a smaller file.`)
-      await this.open("open_text", { name: file.name, text: await file.text() })
+      await this.#openChosen(file)
     })
     document.addEventListener("keydown", event => {
       if (event.defaultPrevented || !(event.ctrlKey || event.metaKey) || event.key !== "s") return
@@ -142,7 +172,7 @@ export class Shell {
 
   #fillMenu() {
     const item = (words, action, keys) => h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: action }, words, keys ? h("kbd", {}, keys) : null)
-    const { schema, prompt } = this.#workspace.texts()
+    const own = this.#keeper.folder
     this.#menu.replaceChildren(
       h("span", { class: "menu-head" }, "Samples"),
       ...this.#samples.map(sample => item(sample.title, () => this.open("open_sample", { name: sample.name, prompt: 0 }))),
@@ -153,8 +183,9 @@ export class Shell {
       item("Earlier workspaces…", () => this.#showShelf()),
       h("hr"),
       item("Save", () => this.save(), "Ctrl S"),
-      item("Download the schema", () => download(fileName(schema, ".pml"), schema)),
-      item("Download the prompt", () => download(fileName(prompt, ".prompt.pml"), prompt)),
+      ...(own ? [item("Save the schema as…", () => this.#keeper.saveAs("schema")), item("Save the prompt as…", () => this.#keeper.saveAs("prompt"))] : []),
+      item("Download the schema", () => this.#keeper.download("schema")),
+      item("Download the prompt", () => this.#keeper.download("prompt")),
       item("Export…", () => this.#exporter.open()),
     )
   }
@@ -172,13 +203,25 @@ export class Shell {
 
   #wireNews() {
     const workspace = this.#workspace
-    workspace.addEventListener("opened", () => { this.#name.textContent = workspace.name || "Untitled"; this.#saved.textContent = "" })
-    workspace.addEventListener("typing", () => { this.#saved.textContent = "edited" })
-    workspace.addEventListener("saving", () => { this.#saved.textContent = "saving…" })
-    workspace.addEventListener("saved", ({ detail }) => { this.#saved.textContent = `saved ${clock(detail)}`; this.dismiss("conflict") })
+    const say = draft => { this.#draft = draft; this.#showSaved() }
+    workspace.addEventListener("opened", () => {
+      this.#name.textContent = workspace.name || "Untitled"
+      this.#written = ""
+      for (const key of ["save", "save-schema", "save-prompt", "encoding"]) this.dismiss(key)
+      say("")
+    })
+    workspace.addEventListener("typing", () => {
+      this.#name.textContent = workspace.name || "Untitled"  // an undo may have brought another document back
+      this.#written = ""
+      say("edited")
+    })
+    workspace.addEventListener("saving", () => say("saving…"))
+    workspace.addEventListener("saved", ({ detail }) => { say(`draft kept ${clock(detail)}`); this.dismiss("conflict") })
+    workspace.addEventListener("unsaved", () => say("draft not kept"))
+    workspace.addEventListener("written", () => this.#showSaved())
     workspace.addEventListener("notice", ({ detail }) => this.notice(detail, { key: "document" }))
     workspace.addEventListener("conflict", ({ detail }) => {
-      this.#saved.textContent = "not saved"
+      say("draft not kept")
       this.notice(detail.message, { key: "conflict", actions: [
         ["Load that text", () => workspace.open(detail.conflict)],
         ["Keep this text", () => workspace.save({ force: true })],

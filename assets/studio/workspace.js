@@ -15,14 +15,17 @@ function unsavedText() {
   try { return JSON.parse(localStorage.getItem(UNSAVED)) } catch { return null }
 }
 
+/** Where a document of a workspace came from, as its editor keeps it. */
+function source({ name, origin, prompt_origin, files }, kind) {
+  return { ...files?.[kind], ...(kind === "schema" ? { name, origin } : { origin: prompt_origin ?? "" }) }
+}
+
 /**
- * Events: "checked" (detail: the server's answer), "measured", "problems" (detail: {kind, list}), "saving", "saved", "conflict",
- * "opened", "notice" (detail: a sentence).
+ * Events: "checked" (detail: the server's answer), "measured", "problems" (detail: {kind, list}), "saving", "saved", "unsaved",
+ * "conflict", "written" (what a file holds has changed), "typing", "opened", "notice" (detail: a sentence).
  */
 export class Workspace extends EventTarget {
   editors = {}
-  name = ""
-  origin = ""
   settings = {}
   #server
   #revision = 0
@@ -57,11 +60,10 @@ export class Workspace extends EventTarget {
   /** The first texts of the page: the server's draft, or what this tab could not save before it was closed. */
   start(workspace) {
     this.#take(workspace)
-    for (const kind of KINDS) this.editors[kind].load(workspace[kind])
+    for (const kind of KINDS) this.editors[kind].load(workspace[kind], source(workspace, kind))
     const unsaved = unsavedText()
     if (unsaved && KINDS.some(kind => unsaved[kind] !== workspace[kind])) {
-      for (const kind of KINDS) this.editors[kind].replace(unsaved[kind])
-      Object.assign(this, { name: unsaved.name, origin: unsaved.origin })
+      for (const kind of KINDS) this.editors[kind].replace(unsaved[kind], { from: source(unsaved, kind) })
       this.#revision = unsaved.base
       this.#dirty = true
       this.#saveSoon()
@@ -75,7 +77,7 @@ export class Workspace extends EventTarget {
   open(workspace) {
     this.#saveSoon.cancel()
     this.#take(workspace)
-    for (const kind of KINDS) this.editors[kind].replace(workspace[kind], { quiet: true })
+    for (const kind of KINDS) this.editors[kind].replace(workspace[kind], { from: source(workspace, kind), quiet: true })
     this.#goodSchema = null
     this.#known = null
     this.#dirty = false
@@ -88,10 +90,41 @@ export class Workspace extends EventTarget {
 
   /** What the server needs to put the present texts away before it opens others. */
   page() {
-    return { name: this.name, origin: this.origin, settings: this.settings, base: this.#revision, ...this.texts() }
+    const { name, origin, promptOrigin, settings } = this, files = Object.fromEntries(KINDS.map(kind => [kind, this.stamp(kind)]))
+    return { name, origin, prompt_origin: promptOrigin, files, settings, base: this.#revision, ...this.texts() }
   }
 
   texts() { return { schema: this.editors.schema.text(), prompt: this.editors.prompt.text() } }
+
+  get name() { return this.editors.schema.source().name ?? "" }
+
+  get origin() { return this.editors.schema.source().origin ?? "" }
+
+  get promptOrigin() { return this.editors.prompt.source().origin ?? "" }
+
+  /** What the file of a document was like when it was read or written, and whether the document was `edited` since. */
+  stamp(kind) {
+    const { name: _name, origin: _origin, ...stamp } = this.editors[kind].source()
+    return stamp
+  }
+
+  /** The file of the user's folder that a document came from; "" where it came from elsewhere. */
+  fileOf(kind) {
+    const { origin = "" } = this.editors[kind].source()
+    return origin.startsWith("file:") ? origin.slice("file:".length) : ""
+  }
+
+  /** Documents whose file does not hold what is in the editor. */
+  unwritten() { return KINDS.filter(kind => this.fileOf(kind) && this.stamp(kind).edited) }
+
+  /** Remembers what a file holds now: `text`, or something else where that is missing. */
+  noteFile(kind, { origin, stamp = {}, text }) {
+    const editor = this.editors[kind], moved = origin ? { origin, name: origin.slice("file:".length) } : {}
+    editor.setSource({ ...editor.source(), ...stamp, ...moved, edited: editor.text() !== text })
+    this.#dirty = true
+    this.dispatchEvent(new Event("written"))
+    return this.save()
+  }
 
   /** The schema that the prompt is checked against: the present one, or the last one without errors. */
   basis() { return this.#goodSchema ?? this.editors.schema.text() }
@@ -163,6 +196,7 @@ export class Workspace extends EventTarget {
     const answer = await this.#server.ask("save_draft", { ...this.page(), force })
     if (answer.away || answer.error) {
       this.#dirty = true
+      this.dispatchEvent(new Event("unsaved"))
       if (answer.error) { this.#say(answer.error); setTimeout(() => this.#saveSoon(), 5000) }
     } else if (answer.conflict) {
       this.#dirty = this.#conflict = true
@@ -176,8 +210,8 @@ export class Workspace extends EventTarget {
     if (this.#dirty && !this.#conflict && !answer.away && !answer.error) this.#saveSoon()
   }
 
-  #take({ name, origin, settings, revision }) {
-    Object.assign(this, { name, origin, settings: { ...settings } })
+  #take({ settings, revision }) {
+    this.settings = { ...settings }
     this.#revision = revision
   }
 

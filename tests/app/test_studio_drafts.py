@@ -119,3 +119,36 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
 def test_the_file_is_plain_json(drafts: Drafts, tmp_path: Path) -> None:
     drafts.save(workspace("one"), base=0)
     assert json.loads((tmp_path / "drafts" / "workspace.json").read_text())["revision"] == 1
+
+
+def test_a_draft_that_cannot_be_read_is_left_where_it_is(
+    drafts: Drafts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drafts.save(workspace("one"), base=0)
+
+    def broken(_path: Path) -> bytes:
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", broken)
+        with pytest.raises(StudioError, match="Input/output error"):
+            drafts.load()
+    assert not list((tmp_path / "drafts").glob("workspace.damaged-*.json"))
+    kept = drafts.load()
+    assert kept is not None
+    assert kept.schema == workspace("one").schema
+
+
+def test_drafts_of_an_earlier_version_open(drafts: Drafts, tmp_path: Path) -> None:
+    earlier = {
+        "name": "n",
+        "schema": "s",
+        "prompt": "p",
+        "origin": "file:a.pml",
+        "settings": {},
+        "revision": 3,
+    }
+    (tmp_path / "drafts" / "workspace.json").write_text(json.dumps({**earlier, "saved": ""}))
+    kept = drafts.load()
+    assert kept is not None
+    assert (kept.origin, kept.prompt_origin, kept.files) == ("file:a.pml", "", {})

@@ -27,7 +27,11 @@ import sys
 from pathlib import Path
 from app.studio import launch
 folder = Path(sys.argv[1])
-studio = launch(port=0, open_browser=False, block=False, cache_dir=folder / "cache", data_dir=folder / "data")
+documents = folder / "documents"
+studio = launch(
+    port=0, open_browser=False, block=False, cache_dir=folder / "cache", data_dir=folder / "data",
+    schemas_dir=documents if documents.is_dir() else None,
+)
 print(studio.url, flush=True)
 sys.stdin.read()
 studio.close()
@@ -67,7 +71,7 @@ class Server:
 
 
 def serve(folder: Path) -> Server:
-    """Starts a studio that keeps everything under `folder`."""
+    """Starts a studio that keeps everything under `folder`; its documents are those of `documents` in it."""
     command = [sys.executable, "-c", SERVE, str(folder)]
     process = subprocess.Popen(
         command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"

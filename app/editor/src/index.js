@@ -2,8 +2,8 @@
 import {
   EditorView, drawSelection, highlightActiveLine, highlightActiveLineGutter, highlightSpecialChars, hoverTooltip, keymap, lineNumbers,
 } from "@codemirror/view"
-import { Annotation, ChangeSet, EditorState, Prec } from "@codemirror/state"
-import { defaultKeymap, history, historyKeymap, indentWithTab, isolateHistory, redo, undo } from "@codemirror/commands"
+import { Annotation, ChangeSet, EditorState, Prec, StateEffect, StateField, Transaction } from "@codemirror/state"
+import { defaultKeymap, history, historyKeymap, indentWithTab, invertedEffects, isolateHistory, redo, undo } from "@codemirror/commands"
 import { autoCloseTags, xmlLanguage } from "@codemirror/lang-xml"
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit } from "@codemirror/language"
 import { lintGutter, nextDiagnostic, setDiagnostics } from "@codemirror/lint"
@@ -14,6 +14,20 @@ import { typeOverClosingTags } from "./closing.js"
 import { look } from "./theme.js"
 
 const restored = Annotation.define()
+const sourced = StateEffect.define()
+
+// Where the text came from: an object of the page. Undoing the opening of a document brings back its predecessor's source too, so
+// that no text is ever saved to the file of another.
+const source = StateField.define({
+  create: () => ({}),
+  update(value, transaction) {
+    for (const effect of transaction.effects) if (effect.is(sourced)) return effect.value
+    const typed = transaction.docChanged && !transaction.annotation(restored)
+    return typed && !value.edited ? { ...value, edited: true } : value
+  },
+})
+const sourceHistory = invertedEffects.of(({ effects, startState }) =>
+  effects.some(effect => effect.is(sourced)) ? [sourced.of(startState.field(source))] : [])
 
 /** The one smallest edit that turns `before` into `after`: it keeps the cursor, folds and scroll position where they are. */
 export function smallestChange(before, after) {
@@ -83,23 +97,27 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
       { key: "F8", run: nextProblem }, indentWithTab,
     ]),
     EditorView.domEventHandlers({ blur: () => { onLeave() } }),
-    follow,
+    follow, sourceHistory,
   ]
-  const fresh = text => EditorState.create({ doc: text, extensions })
-  const view = new EditorView({ parent: host, state: fresh("") })
+  const fresh = (text, from) => EditorState.create({ doc: text, extensions: [extensions, source.init(() => from)] })
+  const view = new EditorView({ parent: host, state: fresh("", {}) })
   const text = () => view.state.doc.toString()
   document.fonts?.ready.then(() => view.requestMeasure())
 
   return {
     view,
     text,
+    /** Where the text came from, as it was given, with `edited` once it was changed. */
+    source() { return view.state.field(source) },
+    /** What is known of the source by now; no step of undo. */
+    setSource(next) { view.dispatch({ effects: sourced.of(next), annotations: Transaction.addToHistory.of(false) }) },
     /** The first text of a page: not an edit, so there is nothing to undo. */
-    load(value) { view.setState(fresh(value)) },
-    /** Another text in place of this one, as one step of undo; `quiet` for text that is already saved. */
-    replace(value, { quiet = false } = {}) {
-      if (value === text()) return
+    load(value, from = {}) { view.setState(fresh(value, from)) },
+    /** Another text from another source in place of this one, as one step of undo; `quiet` for text that is already saved. */
+    replace(value, { from = {}, quiet = false } = {}) {
       const annotations = [isolateHistory.of("full"), ...(quiet ? [restored.of(true)] : [])]
-      view.dispatch({ changes: smallestChange(text(), value), annotations, userEvent: "input.replace" })
+      const changes = value === text() ? [] : smallestChange(text(), value)
+      view.dispatch({ changes, effects: sourced.of(from), annotations, userEvent: "input.replace" })
     },
     /** Remember the text as it is now, to `apply` an edit of it later over whatever was typed meanwhile. */
     mark() {

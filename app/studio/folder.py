@@ -1,0 +1,257 @@
+"""The user's folder of documents: read as text, written back so that nothing another program wrote is lost.
+
+Knows bytes, encodings and line ends; knows nothing about what the texts mean.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.atomic import write_bytes
+from engine.errors import StudioError
+
+LARGEST_FILE = 5_000_000
+ENDINGS = (".pml", ".xml")
+BOM = b"\xef\xbb\xbf"
+NEWLINES = ("\r\n", "\n", "\r")
+LONGEST_NAME = 200  # in bytes; a temporary name is longer
+NOT_IN_NAMES = frozenset('/\\:*?"<>|')
+ENCODINGS = {"utf-8": "UTF-8", "windows-1252": "Windows-1252", "utf-16": "UTF-16"}
+
+# What Windows-1252 has otherwise than Latin-1; its five gaps stay as they are, as browsers read them.
+WINDOWS = {
+    byte: character
+    for byte in range(0x80, 0xA0)
+    if (character := bytes([byte]).decode("windows-1252", "ignore"))
+}
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """A file as it was last read or written.
+
+    Attributes:
+        digest: of its bytes; empty where it was never read.
+        bom: whether it begins with a byte order mark.
+        newline: how its lines end.
+    """
+
+    digest: str = ""
+    bom: bool = False
+    newline: str = "\n"
+
+    @classmethod
+    def of_json(cls, sent: object) -> Stamp:
+        """A stamp as the page sends it back; what it lacks is as in a new file."""
+        fields: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
+        newline = fields.get("newline")
+        return cls(
+            str(fields.get("digest", "")),
+            fields.get("bom") is True,
+            newline if newline in NEWLINES else "\n",
+        )
+
+    def spell(self, text: str) -> bytes:
+        """The bytes of a text whose lines end with `\\n`.
+
+        Raises:
+            StudioError: a character of it has no bytes.
+        """
+        try:
+            data = text.replace("\n", self.newline).encode("utf-8")
+        except UnicodeEncodeError as error:
+            line = text.count("\n", 0, error.start) + 1
+            raise StudioError(
+                f"Line {line} holds half of a surrogate pair (U+{ord(text[error.start]):04X}), which no file "
+                "can hold. Remove it, and save again."
+            ) from None
+        return BOM + data if self.bom else data
+
+
+class NotUtf8Error(StudioError):
+    """A file that is text in another encoding than UTF-8, as far as one can tell.
+
+    Attributes:
+        encoding: the one to offer.
+    """
+
+    def __init__(self, name: str, encoding: str, why: str) -> None:
+        super().__init__(
+            f"{name!r} is not UTF-8 ({why}). Open it as {ENCODINGS[encoding]}? It will be saved as UTF-8."
+        )
+        self.encoding = encoding
+
+
+class ChangedFileError(StudioError):
+    """A file that another program changed or removed since it was opened, so it was not written.
+
+    Attributes:
+        gone: it is not there any more.
+    """
+
+    def __init__(self, name: str, *, gone: bool) -> None:
+        what = "is not there any more" if gone else "was changed by another program since it was opened here"
+        super().__init__(f"{name!r} {what}, so nothing was written.")
+        self.gone = gone
+
+
+class Folder:
+    """One folder, without the folders in it. Safe to use from several threads.
+
+    Args:
+        path: where it is; without one there are no documents.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path = path
+        self._lock = threading.Lock()
+
+    def names(self) -> list[str]:
+        """Names of its documents."""
+        if self.path is None or not self.path.is_dir():
+            return []
+        return sorted(p.name for p in self.path.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
+
+    def read(self, name: str, encoding: str = "utf-8") -> tuple[str, Stamp]:
+        """The text of a document, its lines ended by `\\n`, and its stamp.
+
+        Args:
+            name: one of `names`.
+            encoding: a key of `ENCODINGS`.
+
+        Raises:
+            NotUtf8Error: it is not, and `encoding` says nothing else.
+            StudioError: it is gone, too large, or cannot be read.
+        """
+        if name not in self.names():
+            raise StudioError(
+                f"There is no document {name!r} in the studio's folder. Choose one from the list."
+            )
+        try:
+            data = self._bytes(self._path(name), name)
+        except FileNotFoundError:
+            raise StudioError(f"{name!r} is not there any more. Choose another file.") from None
+        return _lines(_decoded(data, name, encoding)), stamp_of(data)
+
+    def save(self, name: str, text: str, known: Stamp, *, force: bool = False) -> Stamp:
+        """Write a document back; one that holds this text already is left as it is.
+
+        Args:
+            name: of the document.
+            text: its lines end with `\\n`; in the file they end as they did.
+            known: the stamp of the file that the text was opened from.
+            force: write it although it was changed or removed since.
+
+        Raises:
+            ChangedFileError: it is not the file that was opened.
+            StudioError: it cannot be written; what was there is still there.
+        """
+        path = self._path(name)
+        with self._lock:
+            try:
+                found: bytes | None = self._bytes(path, name)
+            except FileNotFoundError:
+                found = None
+            if found is not None and holds(found, text):
+                return stamp_of(found)
+            if not force and (found is None or stamp_of(found).digest != known.digest):
+                raise ChangedFileError(name, gone=found is None)
+            return self._write(path, name, known.spell(text), overwrite=True)
+
+    def create(self, name: str, text: str, like: Stamp) -> Stamp:
+        """Write a new document, with the line ends of `like`.
+
+        Raises:
+            StudioError: there is one of this name, or it cannot be written.
+        """
+        path = self._path(name)
+        odd = name.startswith(".") or path.suffix.lower() not in ENDINGS or NOT_IN_NAMES & set(name)
+        if odd or len(name.encode()) > LONGEST_NAME:
+            raise StudioError(
+                f"{name!r} cannot name a document. Write a plain file name that ends in .pml or .xml."
+            )
+        with self._lock:
+            return self._write(path, name, like.spell(text), overwrite=False)
+
+    def _write(self, path: Path, name: str, data: bytes, *, overwrite: bool) -> Stamp:
+        try:
+            write_bytes(path, data, overwrite=overwrite)
+            whole = path.read_bytes() == data
+        except FileExistsError:
+            raise StudioError(f"There is a file {name!r} already. Choose another name.") from None
+        except OSError as error:
+            raise StudioError(
+                f"{name!r} was not written: {error.strerror or error}. The text is kept in your draft; "
+                "mend that and save again, or download it."
+            ) from error
+        if not whole:
+            raise StudioError(f"{name!r} does not hold what was written. Save again, or download the text.")
+        return stamp_of(data)
+
+    def _bytes(self, path: Path, name: str) -> bytes:
+        try:
+            status = path.stat()
+            if not stat.S_ISREG(status.st_mode):
+                raise StudioError(f"{name!r} is not a file. Choose another.")
+            if status.st_size > LARGEST_FILE:
+                raise StudioError(f"{name!r} is larger than 5 MB. Open a smaller file.")
+            return path.read_bytes()
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise StudioError(f"{name!r} cannot be read: {error.strerror}. Choose another file.") from error
+
+    def _path(self, name: str) -> Path:
+        if self.path is None:
+            raise StudioError(
+                "The studio has no folder of documents, so no file was written. Start it with --schemas DIR, "
+                "or download the text."
+            )
+        if Path(name).name != name or not name.isprintable():
+            raise StudioError(f"{name!r} names no file of the studio's folder. Choose one from the list.")
+        return self.path / name
+
+
+def stamp_of(data: bytes) -> Stamp:
+    """The stamp of a file with these bytes; of mixed line ends, the most frequent counts."""
+    pairs = data.count(b"\r\n")
+    counts = {"\r\n": pairs, "\n": data.count(b"\n") - pairs, "\r": data.count(b"\r") - pairs}
+    newline = max(("\n", "\r\n", "\r"), key=counts.__getitem__)
+    return Stamp(hashlib.blake2b(data, digest_size=20).hexdigest(), data.startswith(BOM), newline)
+
+
+def holds(data: bytes, text: str) -> bool:
+    """Whether a file says exactly this text, whatever its line ends."""
+    try:
+        return _lines(data.removeprefix(BOM).decode("utf-8")) == text
+    except UnicodeDecodeError:
+        return False
+
+
+def _lines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _decoded(data: bytes, name: str, encoding: str) -> str:
+    wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if encoding == "utf-16" and wide:
+        try:
+            return data.decode("utf-16")
+        except UnicodeDecodeError:
+            raise StudioError(f"{name!r} is broken UTF-16. Convert it to UTF-8 first.") from None
+    if encoding == "windows-1252":
+        return data.decode("latin-1").translate(WINDOWS)
+    if wide:
+        raise NotUtf8Error(name, "utf-16", "it begins with the mark of UTF-16")
+    try:
+        return data.removeprefix(BOM).decode("utf-8")
+    except UnicodeDecodeError as error:
+        place = error.start + (len(BOM) if data.startswith(BOM) else 0)
+        line = data.count(b"\n", 0, place) + 1
+        raise NotUtf8Error(name, "windows-1252", f"byte 0x{data[place]:02X} in line {line}") from None

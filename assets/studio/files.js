@@ -1,0 +1,146 @@
+// Saving: each open document goes to the file it came from, or the page says that it did not, and why.
+import { h } from "./dom.js"
+import { download } from "./exporter.js"
+
+const TITLES = { schema: "schema", prompt: "prompt" }
+const KINDS = Object.keys(TITLES)
+const MARK = "\ufeff"
+const list = new Intl.ListFormat("en")
+
+const named = text => /<(?:schema|prompt)\b[^>]*?\b(?:name|schema)\s*=\s*["']([\w.\-]+)["']/.exec(text)?.[1] ?? "untitled"
+
+/** The words for where a document came from that is no file of the folder. */
+function whence(origin) {
+  const [kind, ...name] = origin.split(":")
+  if (kind === "sample") return "is a sample"
+  return kind === "browser" ? `(${name.join(":")}) was opened through the browser, which lets nobody write it back` : "came from no file"
+}
+
+/** The text of a file that the browser has read, with what its bytes tell; null where it is not UTF-8. */
+export function decoded(bytes, encoding = "utf-8") {
+  const wide = (bytes[0] === 0xff && bytes[1] === 0xfe) || (bytes[0] === 0xfe && bytes[1] === 0xff)
+  if (wide && encoding === "utf-8") return null
+  const name = encoding === "utf-16" && bytes[0] === 0xfe ? "utf-16be" : encoding
+  let text
+  try { text = new TextDecoder(name, { fatal: true, ignoreBOM: true }).decode(bytes) } catch { return null }
+  const bom = encoding === "utf-8" && text.startsWith(MARK)
+  if (text.startsWith(MARK)) text = text.slice(1)
+  const count = pattern => text.match(pattern)?.length ?? 0
+  const counts = { "\n": count(/(?<!\r)\n/g), "\r\n": count(/\r\n/g), "\r": count(/\r(?!\n)/g) }
+  const newline = Object.keys(counts).reduce((most, next) => counts[next] > counts[most] ? next : most)
+  return { text: text.replace(/\r\n?/g, "\n"), stamp: { bom, newline } }
+}
+
+export class Files {
+  #workspace
+  #server
+  #shell
+  #folder = false
+  #turn = Promise.resolve()
+  #dialog = h("dialog", { class: "save-as", "aria-labelledby": "save-as-title" })
+
+  /** `shell` shows sentences and opens documents. */
+  constructor(host, workspace, server, shell) {
+    this.#workspace = workspace
+    this.#server = server
+    this.#shell = shell
+    host.append(this.#dialog)
+  }
+
+  start({ folder }) { this.#folder = folder }
+
+  get folder() { return this.#folder }
+
+  /** Writes what has a file of the user's folder; the names of the files that hold the text now. */
+  save() { return this.#inTurn(() => this.#save()) }
+
+  // Two writes at once would each take the other for another program.
+  #inTurn(action) {
+    this.#turn = this.#turn.then(action)
+    return this.#turn
+  }
+
+  #again(kind, force) {
+    return this.#inTurn(async () => {
+      const name = await this.#write(kind, force)
+      if (name) this.#shell.saved([name])
+    })
+  }
+
+  async #save() {
+    const workspace = this.#workspace, written = []
+    const own = KINDS.filter(kind => workspace.fileOf(kind))
+    this.#shell.dismiss("save")
+    for (const kind of own) {
+      const name = await this.#write(kind)
+      if (name) written.push(name)
+    }
+    const homeless = KINDS.filter(kind => !own.includes(kind) && (own.length === 0 || workspace.stamp(kind).edited))
+    if (homeless.length) this.#sayHomeless(homeless)
+    return written
+  }
+
+  async #write(kind, force = false) {
+    const workspace = this.#workspace, name = workspace.fileOf(kind), text = workspace.texts()[kind]
+    const answer = await this.#server.ask("save_file", { origin: `file:${name}`, text, stamp: workspace.stamp(kind), force })
+    const key = `save-${kind}`
+    this.#shell.dismiss(key)
+    if (workspace.fileOf(kind) !== name) return answer.saved ?? null  // another document was opened meanwhile
+    if (answer.saved) {
+      await workspace.noteFile(kind, { stamp: answer.stamp, text })
+      return name
+    }
+    await workspace.noteFile(kind, {})
+    if (answer.away) return null
+    const again = [answer.refused === "gone" ? "Write it anew" : "Overwrite it", () => this.#again(kind, true)]
+    const theirs = ["Load theirs", () => this.#shell.open("open_file", { name })]
+    const actions = { gone: [again], changed: [again, theirs] }[answer.refused] ?? [["Try again", () => this.#again(kind)]]
+    this.#shell.notice(answer.message ?? answer.error, { key, actions: [...actions, ...this.#ways(kind)] })
+    return null
+  }
+
+  #sayHomeless(kinds) {
+    const origins = kinds.map(kind => kind === "schema" ? this.#workspace.origin : this.#workspace.promptOrigin)
+    const where = kinds.map((kind, index) => `the ${TITLES[kind]} ${whence(origins[index])}`)
+    const words = `Kept as a draft in the studio; ${list.format(where)}, so no file of it was written.`
+    this.#shell.notice(words, { key: "save", mood: "info", actions: kinds.flatMap(kind => this.#ways(kind)) })
+  }
+
+  // Where else a text can go.
+  #ways(kind) {
+    return this.#folder ? [[`Save the ${TITLES[kind]} as…`, () => this.saveAs(kind)]] : [[`Download the ${TITLES[kind]}`, () => this.download(kind)]]
+  }
+
+  /** Hands a document to the browser, with the line ends and the mark of the file that it came from. */
+  download(kind) {
+    const text = this.#workspace.texts()[kind], { bom, newline = "\n" } = this.#workspace.stamp(kind)
+    download(this.#suggested(kind), `${bom ? MARK : ""}${text.replaceAll("\n", newline)}`)
+  }
+
+  #suggested(kind) {
+    return `${named(this.#workspace.texts()[kind])}${kind === "prompt" ? ".prompt" : ""}.pml`
+  }
+
+  /** Asks for a name in the user's folder, and writes a document there. */
+  saveAs(kind) {
+    const said = h("p", { class: "bad", role: "alert" })
+    const name = h("input", { type: "text", id: "save-as-name", required: true, autocomplete: "off", spellcheck: "false", value: this.#suggested(kind) })
+    const close = () => this.#dialog.close()
+    const form = h("form", { onsubmit: async event => {
+      event.preventDefault()
+      const text = this.#workspace.texts()[kind], stamp = this.#workspace.stamp(kind)
+      const answer = await this.#server.ask("save_as", { name: name.value.trim(), text, stamp })
+      if (!answer.saved) { said.textContent = answer.error ?? "The studio's server does not answer. Your text is kept."; return }
+      close()
+      for (const key of ["save", `save-${kind}`]) this.#shell.dismiss(key)
+      await this.#workspace.noteFile(kind, { origin: answer.origin, stamp: answer.stamp, text })
+      this.#shell.saved([answer.saved], answer.files)
+    } },
+    h("h2", { id: "save-as-title" }, `Save the ${TITLES[kind]} as`),
+    h("label", { for: name.id }, "File name in your folder"), name, said,
+    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Save"), h("button", { type: "button", onclick: close }, "Cancel")))
+    this.#dialog.replaceChildren(form)
+    this.#dialog.showModal()
+    name.select()
+  }
+}

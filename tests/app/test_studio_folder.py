@@ -1,0 +1,203 @@
+"""The user's own files: written back whole to where they came from, or not at all and in words."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from app.studio.folder import BOM, ChangedFileError, Folder, NotUtf8Error, Stamp
+from engine.errors import StudioError
+
+TEXT = '<schema name="s">\n  é 😀\n</schema>\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    return Folder(tmp_path)
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("bom", [b"", BOM])
+def test_line_ends_and_the_mark_survive_a_round_trip(
+    folder: Folder, tmp_path: Path, bom: bytes, newline: str
+) -> None:
+    file = tmp_path / "a.pml"
+    file.write_bytes(bom + TEXT.replace("\n", newline).encode())
+    text, stamp = folder.read("a.pml")
+    assert text == TEXT
+    written = folder.save("a.pml", TEXT + "<!-- more -->\n", stamp)
+    assert file.read_bytes() == bom + (TEXT + "<!-- more -->\n").replace("\n", newline).encode()
+    assert folder.read("a.pml")[1] == written
+
+
+def test_a_text_that_was_not_edited_leaves_every_byte(folder: Folder, tmp_path: Path) -> None:
+    mixed = b"<a>\r\n\n\r</a>\r\n"
+    (tmp_path / "a.pml").write_bytes(mixed)
+    before = (tmp_path / "a.pml").stat()
+    text, stamp = folder.read("a.pml")
+    assert folder.save("a.pml", text, stamp) == stamp
+    assert (tmp_path / "a.pml").read_bytes() == mixed
+    assert (tmp_path / "a.pml").stat().st_ino == before.st_ino
+
+
+def test_a_file_that_another_program_changed_is_not_overwritten(folder: Folder, tmp_path: Path) -> None:
+    file = tmp_path / "a.pml"
+    file.write_text("<schema/>")
+    _, stamp = folder.read("a.pml")
+    file.write_text("<schema>theirs</schema>")
+    with pytest.raises(ChangedFileError, match="was changed by another program") as found:
+        folder.save("a.pml", "<schema>ours</schema>", stamp)
+    assert not found.value.gone
+    assert file.read_text() == "<schema>theirs</schema>"
+    written = folder.save("a.pml", "<schema>ours</schema>", stamp, force=True)
+    assert file.read_text() == "<schema>ours</schema>"
+    folder.save("a.pml", "<schema>later</schema>", written)
+    assert file.read_text() == "<schema>later</schema>"
+
+
+def test_a_file_that_was_never_read_is_not_overwritten(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "a.pml").write_text("<schema/>")
+    with pytest.raises(ChangedFileError):
+        folder.save("a.pml", "<schema>ours</schema>", Stamp())
+
+
+def test_a_file_that_says_the_same_by_now_is_saved(folder: Folder, tmp_path: Path) -> None:
+    file = tmp_path / "a.pml"
+    file.write_text("<schema/>")
+    _, stamp = folder.read("a.pml")
+    file.write_bytes(b"<schema>\r\n</schema>")
+    assert folder.save("a.pml", "<schema>\n</schema>", stamp).newline == "\r\n"
+    assert file.read_bytes() == b"<schema>\r\n</schema>"
+
+
+def test_a_deleted_file_is_written_anew_only_when_asked(folder: Folder, tmp_path: Path) -> None:
+    file = tmp_path / "a.pml"
+    file.write_bytes(b"<schema/>\r\n")
+    _, stamp = folder.read("a.pml")
+    file.unlink()
+    with pytest.raises(ChangedFileError, match="not there any more") as found:
+        folder.save("a.pml", "<schema/>\n", stamp)
+    assert found.value.gone
+    assert not file.exists()
+    folder.save("a.pml", "<schema/>\n", stamp, force=True)
+    assert file.read_bytes() == b"<schema/>\r\n"
+
+
+def test_permissions_stay_and_a_link_stays_a_link(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    target = tmp_path / "below" / "target.pml"
+    target.write_text("<schema/>")
+    target.chmod(0o640)
+    (tmp_path / "a.pml").symlink_to(target)
+    _, stamp = folder.read("a.pml")
+    folder.save("a.pml", "<schema>new</schema>", stamp)
+    assert (tmp_path / "a.pml").is_symlink()
+    assert target.read_text() == "<schema>new</schema>"
+    assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_a_read_only_file_is_left_alone(folder: Folder, tmp_path: Path) -> None:
+    file = tmp_path / "a.pml"
+    file.write_text("<schema/>")
+    file.chmod(0o444)
+    _, stamp = folder.read("a.pml")
+    with pytest.raises(StudioError, match=r"was not written: the file is read-only.*kept in your draft"):
+        folder.save("a.pml", "<schema>new</schema>", stamp)
+    assert file.read_text() == "<schema/>"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.pml"]
+
+
+def test_a_full_disk_is_a_sentence(folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.pml").write_text("<schema/>")
+    _, stamp = folder.read("a.pml")
+
+    def full_disk(_descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full_disk)
+    with pytest.raises(StudioError, match="No space left on device"):
+        folder.save("a.pml", "<schema>new</schema>", stamp)
+    assert (tmp_path / "a.pml").read_text() == "<schema/>"
+
+
+def test_what_does_not_read_back_is_not_called_saved(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.pml").write_text("<schema/>")
+    _, stamp = folder.read("a.pml")
+    monkeypatch.setattr("app.studio.folder.write_bytes", lambda *_arguments, **_options: None)
+    with pytest.raises(StudioError, match="does not hold what was written"):
+        folder.save("a.pml", "<schema>new</schema>", stamp)
+
+
+def test_other_encodings_are_offered_never_guessed(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "a.pml").write_bytes("<schema>\ncafé “x” €</schema>".encode("windows-1252") + b"\x81")
+    with pytest.raises(NotUtf8Error, match=r"byte 0xE9 in line 2.*Windows-1252.*saved as UTF-8") as found:
+        folder.read("a.pml")
+    text, stamp = folder.read("a.pml", found.value.encoding)
+    assert text == "<schema>\ncafé “x” €</schema>\x81"
+    folder.save("a.pml", text, stamp)
+    assert (tmp_path / "a.pml").read_bytes() == text.encode()
+    (tmp_path / "b.pml").write_bytes("<schema>é</schema>".encode("utf-16"))
+    with pytest.raises(NotUtf8Error, match="UTF-16") as found:
+        folder.read("b.pml")
+    assert folder.read("b.pml", found.value.encoding)[0] == "<schema>é</schema>"
+    (tmp_path / "c.pml").write_bytes(b"\xff\xfea")
+    with pytest.raises(StudioError, match="broken UTF-16"):
+        folder.read("c.pml", "utf-16")
+
+
+def test_half_of_a_surrogate_pair_is_a_sentence(folder: Folder) -> None:
+    with pytest.raises(StudioError, match="Line 2 holds half of a surrogate pair"):
+        folder.create("a.pml", "<schema>\n\ud83d</schema>", Stamp())
+
+
+def test_a_new_file_takes_no_name_that_is_taken(folder: Folder, tmp_path: Path) -> None:
+    stamp = folder.create("a.pml", "<schema/>\n", Stamp(newline="\r\n", bom=True))
+    assert (tmp_path / "a.pml").read_bytes() == BOM + b"<schema/>\r\n"
+    assert folder.save("a.pml", "<schema/>\n<!-- -->\n", stamp).digest != stamp.digest
+    with pytest.raises(StudioError, match="already"):
+        folder.create("a.pml", "other", Stamp())
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../a.pml",
+        "/tmp/a.pml",
+        "a/b.pml",
+        "a\\b.pml",
+        "a.txt",
+        ".a.pml",
+        "a\n.pml",
+        "x" * 300 + ".pml",
+    ],
+)
+def test_names_that_leave_the_folder_are_refused(folder: Folder, tmp_path: Path, name: str) -> None:
+    with pytest.raises(StudioError):
+        folder.create(name, "<schema/>", Stamp())
+    with pytest.raises(StudioError):
+        folder.read(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_a_pipe_is_not_waited_for(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "a.pml").write_text("<schema/>")
+    _, stamp = folder.read("a.pml")
+    (tmp_path / "a.pml").unlink()
+    os.mkfifo(tmp_path / "a.pml")
+    with pytest.raises(StudioError, match="not a file"):
+        folder.save("a.pml", "<schema>new</schema>", stamp)
+
+
+def test_without_a_folder_nothing_is_written() -> None:
+    with pytest.raises(StudioError, match="--schemas"):
+        Folder().create("a.pml", "", Stamp())
+    assert Folder().names() == []

@@ -1,0 +1,188 @@
+"""Ctrl-S: each document goes to the file that it came from, or the page says that it did not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.conftest import Server, Watched, serve
+from tests.browser.test_author import rewrite, text_of, wait_for_text
+
+SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
+PROMPT = '<prompt schema="mine"><a/> And then?</prompt>\n'
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    folder = tmp_path_factory.mktemp("saving")
+    (folder / "documents").mkdir()
+    server = serve(folder)
+    yield server, folder / "documents"
+    server.stop()
+
+
+@pytest.fixture
+def documents(home: tuple[Server, Path]) -> Path:
+    """A folder with one schema and one prompt."""
+    folder = home[1]
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "mine.pml").write_bytes(SCHEMA.replace("\n", "\r\n").encode())
+    (folder / "ask.pml").write_text(PROMPT, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def page(browser: Browser, home: tuple[Server, Path], documents: Path) -> Iterator[Page]:
+    """The page with both documents open."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    watch = Watched(context.new_page(), home[0].url)
+    watch.page.goto(home[0].url)
+    watch.page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    for name in ("mine.pml", "ask.pml"):
+        open_document(watch.page, name)
+    yield watch.page
+    context.close()
+    assert watch.complaints == []
+
+
+def choose(page: Page, item: str) -> None:
+    page.get_by_role("button", name="File").click()
+    page.get_by_role("menuitem", name=item).click()
+
+
+def open_document(page: Page, name: str) -> None:
+    choose(page, name)
+    text = SCHEMA if name == "mine.pml" else PROMPT
+    wait_for_text(page, "schema" if name == "mine.pml" else "prompt", text[:15])
+
+
+def save(page: Page) -> None:
+    page.keyboard.press("Control+s")
+
+
+def head(page: Page):
+    return page.locator(".workspace-name .saved")
+
+
+def notice(page: Page):
+    return page.locator(".notices")
+
+
+def test_both_documents_are_written_to_their_files(page: Page, documents: Path) -> None:
+    schema, prompt = SCHEMA.replace("café", "thé"), PROMPT.replace("then", "now")
+    rewrite(page, "schema", schema)
+    expect(head(page)).to_contain_text("mine.pml not written")
+    rewrite(page, "prompt", prompt)
+    save(page)
+    expect(head(page)).to_contain_text("mine.pml, ask.pml written")
+    assert (documents / "mine.pml").read_bytes() == schema.replace("\n", "\r\n").encode()
+    assert (documents / "ask.pml").read_text(encoding="utf-8") == prompt
+    page.reload()
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    rewrite(page, "prompt", PROMPT)
+    save(page)
+    expect(head(page)).to_contain_text("ask.pml written")
+    assert (documents / "ask.pml").read_text(encoding="utf-8") == PROMPT
+
+
+def test_a_file_that_changed_outside_is_asked_about(page: Page, documents: Path) -> None:
+    theirs = PROMPT.replace("then", "theirs")
+    rewrite(page, "prompt", PROMPT.replace("then", "ours"))
+    (documents / "ask.pml").write_text(theirs, encoding="utf-8")
+    save(page)
+    expect(notice(page)).to_contain_text("was changed by another program")
+    expect(head(page)).to_contain_text("ask.pml not written")
+    assert (documents / "ask.pml").read_text(encoding="utf-8") == theirs
+    notice(page).get_by_role("button", name="Save the prompt as").click()
+    page.get_by_label("File name in your folder").fill("ours.pml")
+    page.keyboard.press("Enter")
+    expect(head(page)).to_contain_text("ours.pml written")
+    assert "ours" in (documents / "ours.pml").read_text(encoding="utf-8")
+    assert (documents / "ask.pml").read_text(encoding="utf-8") == theirs
+
+
+def test_the_other_text_can_be_loaded_or_overwritten(page: Page, documents: Path) -> None:
+    file, theirs = documents / "ask.pml", PROMPT.replace("then", "theirs")
+    rewrite(page, "prompt", PROMPT.replace("then", "ours"))
+    file.write_text(theirs, encoding="utf-8")
+    save(page)
+    notice(page).get_by_role("button", name="Load theirs").click()
+    wait_for_text(page, "prompt", "theirs")
+    expect(notice(page)).to_be_empty()
+    file.write_text(PROMPT, encoding="utf-8")
+    rewrite(page, "prompt", PROMPT.replace("then", "last"))
+    save(page)
+    notice(page).get_by_role("button", name="Overwrite it").click()
+    expect(head(page)).to_contain_text("ask.pml written")
+    assert "last" in file.read_text(encoding="utf-8")
+
+
+def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None:
+    (documents / "mine.pml").unlink()
+    save(page)
+    expect(notice(page)).to_contain_text("not there any more")
+    expect(head(page)).to_contain_text("mine.pml not written")
+    expect(head(page)).not_to_contain_text("saved")
+    notice(page).get_by_role("button", name="Write it anew").click()
+    expect(head(page)).to_contain_text("mine.pml written")
+    assert (documents / "mine.pml").read_bytes() == SCHEMA.replace("\n", "\r\n").encode()
+
+
+def test_undoing_the_opening_of_a_file_does_not_write_into_it(page: Page, documents: Path) -> None:
+    (documents / "other.pml").write_text(PROMPT.replace("then", "other"), encoding="utf-8")
+    page.reload()
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    choose(page, "other.pml")
+    wait_for_text(page, "prompt", "other")
+    page.get_by_role("textbox", name="Prompt document").press("Control+z")
+    wait_for_text(page, "prompt", "then")
+    save(page)
+    expect(head(page)).to_contain_text("written")
+    assert "other" in (documents / "other.pml").read_text(encoding="utf-8")
+    assert (documents / "ask.pml").read_text(encoding="utf-8") == PROMPT
+
+
+def test_another_encoding_is_asked_about(page: Page, documents: Path) -> None:
+    schema = SCHEMA.replace("café", "naïve")
+    (documents / "mine.pml").write_bytes(schema.encode("latin-1"))
+    choose(page, "mine.pml")
+    expect(notice(page)).to_contain_text("is not UTF-8 (byte 0xEF in line 1)")
+    notice(page).get_by_role("button", name="Open as Windows-1252").click()
+    wait_for_text(page, "schema", "naïve")
+    save(page)
+    expect(head(page)).to_contain_text("written")
+    assert (documents / "mine.pml").read_text(encoding="utf-8") == schema
+
+
+def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path: Path) -> None:
+    file = tmp_path / "latin.pml"
+    file.write_bytes(SCHEMA.replace("\n", "\r\n").encode("latin-1"))
+    page.get_by_label("Open a document from this computer").set_input_files(file)
+    expect(notice(page)).to_contain_text("latin.pml is not UTF-8")
+    assert "\ufffd" not in text_of(page, "schema")
+    notice(page).get_by_role("button", name="Open as Windows-1252").click()
+    expect(page.locator(".workspace-name .document")).to_have_text("latin.pml")
+    assert text_of(page, "schema") == SCHEMA
+    schema = SCHEMA.replace("café", "thé")
+    rewrite(page, "schema", schema)
+    save(page)
+    expect(notice(page)).to_contain_text("the schema (latin.pml) was opened through the browser")
+    expect(head(page)).not_to_contain_text("latin.pml written")
+    page.get_by_role("button", name="File").click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="Download the schema").click()
+    assert (
+        Path(download.value.path()).read_bytes()
+        == SCHEMA.replace("café", "thé").replace("\n", "\r\n").encode()
+    )
+
+
+def test_a_sample_says_that_it_has_no_file(author: Page) -> None:
+    rewrite(author, "prompt", "<prompt>mine</prompt>")
+    author.keyboard.press("Control+s")
+    expect(author.locator(".notices")).to_contain_text("the prompt is a sample, so no file of it was written")
+    expect(author.locator(".workspace-name .saved")).to_contain_text("draft kept")
