@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Final
+from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
 from engine.exchange.imported import Imported, imports, module, role, text
@@ -81,7 +81,10 @@ def _files(folder: Path, notes: list[str]) -> Iterator[str]:
         notes.append(f"{error.filename} is left out: {error.strerror}")
 
     found: list[str] = []
-    for above, folders, files in os.walk(folder, onerror=failed):
+    folder = folder.resolve() if folder.is_symlink() else folder
+    # fwalk opens folder from folder, so that none that is exchanged meanwhile leads it elsewhere.
+    walk: Any = getattr(os, "fwalk", os.walk)(folder, onerror=failed)
+    for above, folders, files, *_ in walk:
         hidden = [name for name in (*folders, *files) if name.startswith(".")]
         notes.extend(f"{_relative(folder, above, name)} is left out: it is hidden" for name in sorted(hidden))
         folders[:] = sorted(name for name in folders if not name.startswith("."))

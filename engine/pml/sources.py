@@ -7,6 +7,7 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.pml.beneath import OutsideError, open_beneath
 from engine.pml.diagnostics import quote
 from engine.pml.reader import MAX_BYTES
 
@@ -35,16 +36,12 @@ def read_source(src: str, base: Path | None) -> str | SourceFault:
         )
         return SourceFault("E209", message)
     try:
-        root = base.resolve(strict=True)
-        target = (root / src).resolve(strict=True)
-        if not target.is_relative_to(root):
-            message = f"src {quote(src)} is a link out of the schema's folder; copy the file into it"
-            return SourceFault("E208", message)
-        return _read(target, src)
+        return _read(open_beneath(base, src), src)
+    except OutsideError:
+        message = f"src {quote(src)} is a link out of the schema's folder; copy the file into it"
+        return SourceFault("E208", message)
     except OSError as error:
         reason = (error.strerror or "it cannot be read").lower()
-    except RuntimeError:
-        reason = "its links go round in a circle"
     return SourceFault("E209", f"src {quote(src)} cannot be read: {reason}; check its name")
 
 
@@ -62,16 +59,11 @@ def _path_fault(src: str) -> str | None:
     return None
 
 
-def _read(target: Path, src: str) -> str | SourceFault:
-    # The path is resolved, so its last part is no link; a pipe must not block before it is refused.
-    flags = (
-        os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-    )
-    descriptor = os.open(target, flags)
+def _read(descriptor: int, src: str) -> str | SourceFault:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return SourceFault("E209", f"src {quote(src)} is not a regular file; name a text file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return SourceFault("E209", f"src {quote(src)} is not a regular file; name a text file")
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         return SourceFault("E209", f"src {quote(src)} is larger than 5 MB; split it over several modules")
