@@ -176,8 +176,8 @@ def _damages(folder: Path, count: int) -> dict[str, Any]:
                 store.save(one, _ORIGIN)
         path, neighbour = (next(store.files.glob(f"{one.key}-*")) for one in (made, other))
         _damage(path, neighbour, draw)
+        before = store.stats().corrupt
         fresh = Store.open(folder)
-        before = fresh.stats().corrupt
         read = fresh.load(made.key, made.token_ids)
         wrong += read is not None and not torch.equal(read.keys, made.keys)
         noticed += read is None and fresh.stats().corrupt == before + 1
@@ -204,6 +204,7 @@ def _damage(path: Path, neighbour: Path, draw: random.Random) -> None:
     else:
         path.unlink()
         return
+    path.chmod(0o600)  # what is stored is sealed against writing
     path.write_bytes(bytes(data))
 
 

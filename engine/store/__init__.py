@@ -8,10 +8,10 @@ goes when it is full), `audit` (recovery and verification), `moving`, `transfer`
 
 from engine.store.audit import Fault, Verified
 from engine.store.books import Origin, Served, StoreStats
+from engine.store.claim import INDEX
 from engine.store.codec import SCHEMES, Scheme
 from engine.store.eviction import Policy, Removed
 from engine.store.files import VERIFY, Verify
-from engine.store.index import INDEX
 from engine.store.store import Store, default_folder
 from engine.store.transfer import Moved
 

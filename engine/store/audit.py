@@ -6,16 +6,15 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from engine.store import locks
-from engine.store.files import TEMPORARY, Entry, fault
+from engine.store.claim import TEMPORARY
+from engine.store.files import Entry, Opened
+from engine.store.folder import Folder, NotPlainError
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int, str], None]
-QUARANTINE_BYTES = 1 << 28  # of damaged files that are kept to be looked at
 
 
 @dataclass(frozen=True)
@@ -36,8 +35,11 @@ class Verified:
         bytes: that were read.
         seconds: that it took.
         faults: of segments.
-        orphans: files that belong to no segment.
-        repaired: faulty segments were set aside and orphans removed.
+        orphans: files of the store that belong to no segment.
+        repaired: faulty segments were set aside, orphans removed, and a damaged index was built again.
+        unread: segments whose files could not be read just now; they stay as they are.
+        foreign: what is in the folder and none of the store's; it stays as it is.
+        index: what is wrong with the index, "" where nothing is.
     """
 
     segments: int
@@ -46,11 +48,14 @@ class Verified:
     faults: tuple[Fault, ...]
     orphans: tuple[str, ...]
     repaired: bool
+    unread: tuple[Fault, ...] = ()
+    foreign: tuple[str, ...] = ()
+    index: str = ""
 
     @property
     def clean(self) -> bool:
-        """Whether index and files agree."""
-        return not self.faults and not self.orphans
+        """Whether index and files agree, as far as all of it was read."""
+        return not (self.faults or self.unread or self.orphans or self.index)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the fields by name, and whether it is clean."""
@@ -58,59 +63,56 @@ class Verified:
 
 
 def check(
-    folder: Path, entries: Iterable[tuple[str, Entry]], progress: Progress | None
-) -> tuple[list[Fault], int, float]:
-    """Reads every file; returns the faults, the bytes that were read, and the seconds that it took."""
-    started, read, faults = time.perf_counter(), 0, []
+    folder: Folder, entries: Iterable[tuple[str, Entry]], progress: Progress | None
+) -> tuple[list[Fault], list[Fault], int, float]:
+    """Reads every file.
+
+    Returns:
+        The faults, those that could not be read, the bytes that were read, and the seconds that it took.
+    """
+    started, read = time.perf_counter(), 0
+    faults: list[Fault] = []
+    unread: list[Fault] = []
     listed = list(entries)
     for done, (key, entry) in enumerate(listed):
         if progress is not None:
             progress(done, len(listed), entry.file)
+        wrong = None
         try:
-            wrong = fault(folder / entry.file, entry, content=True)
+            with folder.opened(entry.file) as descriptor:
+                wrong = Opened(descriptor, entry).fault(content=True)
+                read += entry.bytes
         except FileNotFoundError:
             wrong = "there is no such file"
-        except OSError as error:
+        except NotPlainError as error:
             wrong = str(error)
-        read += entry.bytes
+        except (OSError, MemoryError) as error:
+            unread.append(Fault(key, entry.file, f"it could not be read: {error}"))
         if wrong is not None:
             faults.append(Fault(key, entry.file, wrong))
     if progress is not None:
         progress(len(listed), len(listed), "")
-    return faults, read, time.perf_counter() - started
+    return faults, unread, read, time.perf_counter() - started
 
 
-def orphans(folder: Path, listed: set[str]) -> list[Path]:
-    """Files that no row lists, those half written included."""
-    return [path for path in sorted(folder.iterdir()) if path.is_file() and path.name not in listed]
+def orphans(folder: Folder, listed: set[str]) -> list[str]:
+    """Files of the store that no row lists, those half written included."""
+    return [name for name in folder.ours() if name not in listed]
 
 
-def sweep(folder: Path, writing: Path, listed: Callable[[], set[str]]) -> int:
+def sweep(folder: Folder, listed: Callable[[], set[str]]) -> int:
     """Removes orphans, unless another process is writing just now; returns how many.
 
     Args:
-        folder: of the files.
-        writing: the lock that every writer shares.
+        folder: of the store.
         listed: the files that have a row, asked for while the lock is held.
     """
-    with locks.alone(writing) as alone:
+    with folder.alone() as alone:
         if not alone:
             return 0
         found = orphans(folder, listed())
-        for path in found:
-            path.unlink(missing_ok=True)
-    if found:
-        half = sum(path.name.endswith(TEMPORARY) for path in found)
-        log.info("removed %d files without a row, %d of them half written", len(found), half)
+        if found:
+            folder.remove(found)
+            half = sum(TEMPORARY.fullmatch(name) is not None for name in found)
+            log.info("removed %d files without a row, %d of them half written", len(found), half)
     return len(found)
-
-
-def trim_quarantine(folder: Path) -> None:
-    """Keeps the newest damaged files, up to a size."""
-    if not folder.is_dir():
-        return
-    total = 0
-    for path in sorted(folder.iterdir(), key=lambda p: p.stat().st_mtime, reverse=True):
-        total += path.stat().st_size
-        if total > QUARANTINE_BYTES:
-            path.unlink(missing_ok=True)

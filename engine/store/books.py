@@ -14,7 +14,7 @@ from typing import Any
 from engine.errors import StoreError
 from engine.store.codec import SCHEMES, Scheme
 from engine.store.eviction import WORTH, Policy, inflation, pinned
-from engine.store.index import Index
+from engine.store.index import FailedIndexError, Index
 
 log = logging.getLogger(__name__)
 
@@ -178,8 +178,9 @@ class Books:
                     " bytes = bytes + excluded.bytes, ms = ms + excluded.ms",
                     [(one.tier, one.outcome, one.reason, one.bytes, one.ms) for one in served],
                 )
-        except sqlite3.Error as error:
-            log.warning("hits and misses of an answer were not counted: %s", error)
+        except FailedIndexError as error:
+            level = logging.DEBUG if self._index.read_only else logging.WARNING
+            log.log(level, "hits and misses of an answer were not counted: %s", error)
 
     def reason(self, key: str, origin: Origin) -> str:
         """Says why a segment is not there."""

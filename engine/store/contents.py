@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from engine.store.codec import Scheme, tensors_of
 
-MOST_HEADER = 1 << 20  # bytes
+MOST_HEADER = 8 << 20  # bytes; it holds the tokens
 
 
 def fault(file: BinaryIO, size: int, scheme: Scheme, shape: tuple[int, ...], dtype: str) -> str | None:

@@ -1,23 +1,77 @@
-"""The index: one SQLite database, used by several threads and several processes."""
+"""The index: one SQLite database, used by several threads and several processes.
+
+Where it cannot be written, on a full disk or in a folder of somebody else, a copy in memory is read instead;
+each write tries the real one again.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import logging
+import os
 import sqlite3
+import stat
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 
 import sqlite_utils
 
+from engine.errors import StoreError
 from engine.store import locks
-from engine.store.migrations import migrate
+from engine.store.claim import APPLICATION_ID, INDEX
+from engine.store.folder import Folder
+from engine.store.migrations import VERSION, migrate
 
 log = logging.getLogger(__name__)
 
-INDEX = "index.sqlite"
 _BUSY_SECONDS = 30
+_CHECKED_BYTES = 32 << 20  # the largest index that is read wholly at every opening
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_REFUSED = {
+    sqlite3.SQLITE_FULL,
+    sqlite3.SQLITE_READONLY,
+    sqlite3.SQLITE_CANTOPEN,
+    sqlite3.SQLITE_IOERR,
+    sqlite3.SQLITE_PERM,
+    sqlite3.SQLITE_NOMEM,
+}
+_NO_WAY = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM}
+TABLES = {
+    "segments": {
+        *("key", "file", "bytes", "digest", "tokens", "token_ids", "dtype", "fingerprint", "model", "scope"),
+        *("created", "last_used", "hits", "seconds", "worth", "scheme", "shape"),
+    },
+    "labels": {"key", "schema", "path"},
+    "counters": {"name", "value"},
+    "settings": {"name", "value"},
+    "pins": {"schema", "since"},
+    "evictions": {"id", "at", "key", "schema", "path", "bytes", "reason"},
+    "served": {"tier", "outcome", "reason", "count", "bytes", "ms"},
+}
+
+
+class FailedIndexError(StoreError):
+    """The index could not be read or written.
+
+    Attributes:
+        code: of SQLite, 0 where it gave none.
+    """
+
+    def __init__(self, words: str, code: int = 0) -> None:
+        super().__init__(words)
+        self.code = code
+
+    @property
+    def damaged(self) -> bool:
+        """Whether its content is at fault, and not the disk or the moment."""
+        return self.code in _DAMAGED
+
+    @property
+    def refused(self) -> bool:
+        """Whether there is no room for it, or no right to write it."""
+        return self.code in _REFUSED
 
 
 class Index:
@@ -25,53 +79,199 @@ class Index:
 
     Args:
         folder: of the store.
+        without: why the file is not to be used; the index then begins empty, in memory.
+
+    Attributes:
+        read_only: why nothing can be written, "" where it can.
+        version: that the index had when it was opened; 0 where it was made just now.
+
+    Raises:
+        FailedIndexError: it is damaged, or it is held by another program.
+        StoreError: it is of a newer version.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Folder, without: str = "") -> None:
+        self._folder, self._path = folder, folder.path / INDEX
         self._lock = threading.RLock()
-        connection = sqlite3.connect(folder / INDEX, timeout=_BUSY_SECONDS, check_same_thread=False)
+        self.read_only, self.version = without, VERSION
+        kind = locks.network_kind(folder.path)
+        self._kind = kind
+        if kind is not None:
+            log.warning(
+                "the cache folder %s lies on a network (%s): it is used more carefully and slowly, and "
+                "only one machine should use it at a time; --cache-dir names another",
+                folder.path,
+                kind,
+            )
+        if without:
+            self._use(self._in_memory())
+            return
         try:
-            connection.isolation_level = None
-            kind = locks.network_kind(folder)
-            if kind is not None:
-                log.warning(
-                    "the cache folder %s lies on a network (%s): it is used more carefully and slowly, and "
-                    "only one machine should use it at a time; --cache-dir names another",
-                    folder,
-                    kind,
-                )
-            connection.execute(f"pragma journal_mode = {'wal' if kind is None else 'delete'}")
-            connection.execute(f"pragma synchronous = {'normal' if kind is None else 'full'}")
-            migrate(folder, connection)
-        except BaseException:
-            connection.close()
-            raise
-        self.database = sqlite_utils.Database(connection)
+            self._use(self._writable())
+        except FailedIndexError as error:
+            if not error.refused:
+                raise
+            self.read_only = str(error)
+            self._use(self._copy())
+
+    def _use(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        self.database = sqlite_utils.Database(connection)
 
     def close(self) -> None:
         """Closes the database."""
         with self._lock:
             self._connection.close()
 
+    # Opening
+
+    def _writable(self) -> sqlite3.Connection:
+        """The database, checked, of this version, and writable.
+
+        Raises:
+            FailedIndexError: it is not.
+        """
+        with _in_words(self._path):
+            self._make()
+            connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
+            try:
+                connection.isolation_level = None
+                connection.execute(f"pragma journal_mode = {'wal' if self._kind is None else 'delete'}")
+                connection.execute(f"pragma synchronous = {'normal' if self._kind is None else 'full'}")
+                self._require_whole(connection)
+                self.version = migrate(self._folder.path, connection)
+                _require_tables(connection)
+                if connection.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
+                    connection.execute(f"pragma application_id = {APPLICATION_ID}")
+                connection.execute("begin immediate")  # a folder that cannot be written says so here
+                connection.execute("rollback")
+            except BaseException:
+                connection.close()
+                raise
+        return connection
+
+    def _make(self) -> None:
+        """Makes the file, for its owner alone, and follows no link to it."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            descriptor = os.open(INDEX, flags, 0o600, dir_fd=self._folder.root)
+        except OSError as error:
+            code = sqlite3.SQLITE_CANTOPEN if error.errno in _NO_WAY else sqlite3.SQLITE_ERROR
+            raise FailedIndexError(_sentence(self._path, error, code), code) from error
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise StoreError(
+                    f"{str(self._path)!r} is no plain file. Choose another folder with --cache-dir."
+                )
+            if status.st_uid == os.geteuid() and status.st_mode & 0o077:
+                os.fchmod(descriptor, 0o600)
+        finally:
+            os.close(descriptor)
+
+    def _require_whole(self, connection: sqlite3.Connection) -> None:
+        """Raises where the database is damaged; one beyond some size is only looked at."""
+        connection.execute("select count(*) from sqlite_master").fetchone()
+        if self._path.stat().st_size <= _CHECKED_BYTES:
+            _raise_damaged(connection.execute("pragma quick_check(1)").fetchone()[0])
+
+    def _copy(self) -> sqlite3.Connection:
+        """What can be read of the index without writing anything, as a database in memory."""
+        memory = self._in_memory()
+        uri = self._path.absolute().as_uri()
+        for options, before in (
+            ("?mode=ro", ""),
+            ("?mode=rw", "pragma locking_mode = exclusive"),  # needs no shared memory on the disk
+            ("?mode=ro&immutable=1", ""),  # and this one no write-ahead log
+        ):
+            with (
+                contextlib.suppress(sqlite3.Error),
+                closing(sqlite3.connect(uri + options, uri=True)) as source,
+            ):
+                if before:
+                    source.execute(before)
+                source.execute("select count(*) from sqlite_master").fetchone()
+                source.backup(memory)
+                break
+        with _in_words(self._path):
+            migrate(self._folder.path, memory)
+            _require_tables(memory)
+            memory.execute("pragma query_only = on")
+        return memory
+
+    def _in_memory(self) -> sqlite3.Connection:
+        memory = sqlite3.connect(":memory:", check_same_thread=False)
+        memory.isolation_level = None
+        migrate(self._folder.path, memory)
+        return memory
+
+    # Using
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        """The connection, held by one thread at a time."""
-        with self._lock:
+        """The connection, held by one thread at a time.
+
+        Raises:
+            FailedIndexError: the index cannot be read.
+        """
+        with self._lock, _in_words(self._path):
             yield self._connection
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
-        """The connection inside one transaction, which is undone on failure."""
+        """The connection inside one transaction, which is undone on failure.
+
+        Raises:
+            FailedIndexError: the index cannot be written.
+        """
         with self._lock:
-            self._connection.execute("begin immediate")
+            if self.read_only:
+                self._try_again()
+            with _in_words(self._path):
+                self._connection.execute("begin immediate")
+                try:
+                    yield self._connection
+                    self._connection.execute("commit")
+                except BaseException:
+                    if self._connection.in_transaction:
+                        self._connection.execute("rollback")
+                    raise
+
+    @contextmanager
+    def memory_or_writing(self) -> Iterator[sqlite3.Connection]:
+        """Like `writing`, but into the copy in memory where there is no other."""
+        with self._lock:
+            read_only, self.read_only = self.read_only, ""
             try:
-                yield self._connection
-                self._connection.execute("commit")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("rollback")
-                raise
+                with self.writing() as connection:
+                    yield connection
+            finally:
+                self.read_only = read_only
+
+    def _try_again(self) -> None:
+        """Goes over to the real index, where it can be written by now."""
+        connection = self._writable()
+        self._connection.close()
+        self._use(connection)
+        self.read_only = ""
+        log.warning("the segment store in %s can be written again", self._folder.path)
+
+    def fault(self) -> str | None:
+        """Reads the whole database; says what is wrong with it, or None."""
+        try:
+            with self.reading() as connection:
+                _raise_damaged(connection.execute("pragma integrity_check(1)").fetchone()[0])
+                _require_tables(connection)
+        except FailedIndexError as error:
+            return str(error)
+        return None
+
+    def renew(self, make: Callable[[], None]) -> None:
+        """Closes the database, has it made anew, and opens what was made."""
+        with self._lock:
+            self._connection.close()
+            make()
+            self._use(self._writable())
 
     def setting(self, name: str) -> str | None:
         """A setting of the store."""
@@ -83,3 +283,35 @@ class Index:
         """Changes a setting of the store."""
         with self.writing() as connection:
             connection.execute("insert or replace into settings (name, value) values (?, ?)", [name, value])
+
+
+@contextmanager
+def _in_words(path: os.PathLike[str]) -> Iterator[None]:
+    """Turns what SQLite and the disk say into a sentence that says where and what to do."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        raise FailedIndexError(_sentence(path, error, code), code) from error
+
+
+def _sentence(path: os.PathLike[str], error: Exception, code: int) -> str:
+    if code in _DAMAGED:
+        return f"the index {str(path)!r} is damaged ({error}); pml cache verify --repair builds it again"
+    if code == sqlite3.SQLITE_BUSY:
+        return f"the index {str(path)!r} is held by another program ({error}); try again when that is done"
+    return f"the index {str(path)!r} cannot be used: {error}"
+
+
+def _raise_damaged(found: str) -> None:
+    if found != "ok":
+        error = sqlite3.DatabaseError(found.splitlines()[0])
+        error.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+        raise error
+
+
+def _require_tables(connection: sqlite3.Connection) -> None:
+    for table, columns in TABLES.items():
+        found = {row[1] for row in connection.execute(f"pragma table_info({table})")}
+        if not columns <= found:
+            _raise_damaged(f"its table {table} lacks {', '.join(sorted(columns - found))}")

@@ -9,6 +9,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from engine.store.claim import LOCKS
+from engine.store.deletion import delete
+
 _STEP_SECONDS = 0.02
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
@@ -16,17 +19,22 @@ NETWORK = frozenset(
 
 
 @contextlib.contextmanager
-def shared(path: Path) -> Iterator[None]:
-    """Holds a lock that any number of processes may hold, but none together with `alone`."""
-    with _opened(path) as descriptor:
+def shared(path: Path, *, within: int | None = None) -> Iterator[None]:
+    """Holds a lock that any number of processes may hold, but none together with `alone`.
+
+    Args:
+        path: of the lock's file.
+        within: descriptor of the folder that the path is relative to.
+    """
+    with _opened(path, within) as descriptor:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[bool]:
+def alone(path: Path, *, within: int | None = None) -> Iterator[bool]:
     """Tries to hold a lock alone, without waiting; gives whether it does."""
-    with _opened(path) as descriptor:
+    with _opened(path, within) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -36,7 +44,7 @@ def alone(path: Path) -> Iterator[bool]:
 
 
 @contextlib.contextmanager
-def turn(path: Path, patience: float) -> Iterator[bool]:
+def turn(path: Path, patience: float, *, within: int | None = None) -> Iterator[bool]:
     """Waits for a lock, at most `patience` seconds; gives whether it had to wait. The file is gone after.
 
     Who has waited in vain goes on without the lock: it only keeps processes from doing the same work.
@@ -45,10 +53,10 @@ def turn(path: Path, patience: float) -> Iterator[bool]:
     with contextlib.ExitStack() as stack:
         held = False
         while not held:
-            descriptor = stack.enter_context(_opened(path))
+            descriptor = stack.enter_context(_opened(path, within))
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held = _is_at(path, descriptor)  # else its last holder has removed the file
+                held = _is_at(path, within, descriptor)  # else its last holder has removed the file
             except OSError:
                 waited = True
                 if time.monotonic() > until:
@@ -59,8 +67,8 @@ def turn(path: Path, patience: float) -> Iterator[bool]:
         try:
             yield waited
         finally:
-            if held:
-                path.unlink(missing_ok=True)
+            if held and _is_at(path, within, descriptor):
+                _remove(path, within)
 
 
 def network_kind(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
@@ -80,18 +88,31 @@ def network_kind(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str 
 
 
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+def _opened(path: Path, within: int | None) -> Iterator[int]:
+    if within is None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    descriptor = os.open(path, flags, 0o600, dir_fd=within)
     try:
         yield descriptor
     finally:
         os.close(descriptor)
 
 
-def _is_at(path: Path, descriptor: int) -> bool:
+def _remove(path: Path, within: int | None) -> None:
+    """Removes a lock's file that this process holds."""
+    with contextlib.suppress(OSError):
+        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+        folder = os.open(path.parent, flags, dir_fd=within)
+        try:
+            delete(folder, path.name, LOCKS)
+        finally:
+            os.close(folder)
+
+
+def _is_at(path: Path, within: int | None, descriptor: int) -> bool:
     try:
-        there, held = path.stat(), os.fstat(descriptor)
+        there, held = os.stat(path, dir_fd=within, follow_symlinks=False), os.fstat(descriptor)
     except OSError:
         return False
     return (there.st_ino, there.st_dev) == (held.st_ino, held.st_dev)

@@ -80,6 +80,7 @@ def migrate(folder: Path, connection: sqlite3.Connection) -> int:
         connection.execute(f"pragma user_version = {VERSION}")
         connection.execute("commit")
     except BaseException:
-        connection.execute("rollback")
+        if connection.in_transaction:  # a full disk has rolled it back already
+            connection.execute("rollback")
         raise
     return found

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import sqlite3
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import StoreError
-from engine.store import contents, files, locks, manifest, transfer
+from engine.store import contents, files, manifest, transfer
 from engine.store.audit import Progress
+from engine.store.folder import new_file
+from engine.store.index import FailedIndexError
 from engine.store.manifest import Row
 from engine.store.transfer import Moved
 
@@ -35,18 +34,13 @@ def export(store: Store, target: Path, schema: str | None, progress: Progress | 
         raise StoreError(f"there are no segments {what}to export; pml cache list shows what there is.")
     names = {row.key: file for row, file in listed}
     rows = [row for row, _ in listed]
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}{files.TEMPORARY}")
     try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            for done in transfer.write(file, rows, lambda row: (store.files / names[row.key]).open("rb")):
+        with new_file(target) as file:
+            for done in transfer.write(file, rows, lambda row: store.disk.file(names[row.key])):
                 if progress is not None:
                     progress(done, len(rows), rows[done - 1].key)
-        temporary.replace(target)
     except OSError as error:
         raise StoreError(f"{str(target)!r} cannot be written: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return Moved(len(rows), sum(row.bytes for row in rows))
 
 
@@ -118,12 +112,6 @@ def _require_room(store: Store, archive: transfer.Archive) -> None:
 
 
 def _enter(store: Store, source: Path, row: Row, pieces: Iterator[bytes]) -> None:
-    def check(written: Path) -> None:
-        with written.open("rb") as file:
-            wrong = contents.fault(file, row.bytes, row.scheme, row.shape, row.dtype)
-        if wrong is not None:
-            raise StoreError(f"{source.name}: segment {row.key} cannot be used: {wrong}. Export it again.")
-
     entered = {name: getattr(row, name) for name in Row.__dataclass_fields__ if name != "labels"}
     entered |= {
         "file": files.new_name(row.key),
@@ -133,15 +121,22 @@ def _enter(store: Store, source: Path, row: Row, pieces: Iterator[bytes]) -> Non
         "hits": 0,
     }
     try:
-        with locks.shared(store.folder / "writing.lock"):
-            files.place(store.files, entered["file"], pieces, check)
+        with store.disk.shared():
+            with store.disk.writing(str(entered["file"])) as file:
+                file.writelines(pieces)
+                file.seek(0)
+                wrong = contents.fault(file, row.bytes, row.scheme, row.shape, row.dtype)
+                if wrong is not None:
+                    raise StoreError(
+                        f"{source.name}: segment {row.key} cannot be used: {wrong}. Export it again."
+                    )
             try:
                 gone = store.enter(entered, row.labels)
             except BaseException:
                 store.discard([entered["file"]])
                 raise
             store.discard(gone)
-    except (OSError, sqlite3.Error) as error:
+    except (OSError, FailedIndexError) as error:
         raise StoreError(
             f"{source.name}: segment {row.key} could not be taken in: {error}. Those before it are here; "
             "import the file again for the rest."

@@ -14,7 +14,7 @@ import pytest
 from app.cli.quantities import Age, Size
 from engine.store import INDEX, Store
 from tests.app.test_cli_output import visible
-from tests.engine.test_store import ORIGIN, segment
+from tests.engine.test_store import ORIGIN, overwrite, segment
 
 Run = Callable[..., SimpleNamespace]
 
@@ -49,7 +49,7 @@ def test_verify_finds_damage_and_mends_it(cache: Path, run_pml: Run) -> None:
     assert as_json(run_pml, "verify")["clean"]
     assert "agree" in run_pml("cache", "verify").out
     path = next((cache / "files").iterdir())
-    path.write_bytes(b"x")
+    overwrite(path, b"x")
     found = as_json(run_pml, "verify", status=1)
     assert [fault["file"] for fault in found["faults"]] == [path.name]
     words = run_pml("cache", "verify", "--repair")

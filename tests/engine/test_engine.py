@@ -113,6 +113,7 @@ def test_a_damaged_segment_is_computed_again(tmp_path: Path) -> None:
     for file in (tmp_path / "cache" / "files").glob("*.safetensors"):
         data = bytearray(file.read_bytes())
         data[-1] ^= 1
+        file.chmod(0o600)
         file.write_bytes(bytes(data))
     second = Engine.open(str(folder), cache_dir=tmp_path / "cache")
     after, _ = answers(second, mode="cached")

@@ -16,7 +16,7 @@ from engine.events import Finished
 from engine.settings import RunSettings
 from engine.store import INDEX, Origin, Store
 from tests.engine.cases import model_of, prompt_of, schema_of
-from tests.engine.test_store import ORIGIN, audit, segment
+from tests.engine.test_store import ORIGIN, audit, overwrite, segment
 
 
 def filled(folder: Path, count: int = 6, **options) -> tuple[Store, int]:
@@ -77,14 +77,14 @@ def test_pinned_schemas_stay_and_a_full_store_refuses(tmp_path: Path) -> None:
     store.set_budget(3 * size)
     assert keys(store) == {"k0", "k1", "k2"}
     with pytest.raises(StoreError, match="no room left beside what is pinned"):
-        store.save(segment("more", 20, 8), Origin("other", "m", "anchored", "tiny", "f"))
+        store.save(segment("k7", 20, 8), Origin("other", "m", "anchored", "tiny", "f"))
     assert keys(store) == {"k0", "k1", "k2"}
     audit(store)
     assert store.prune(older_than=0).segments == 0
     assert store.unpin("travel")
     assert not store.unpin("travel")
-    store.save(segment("more", 20, 8), ORIGIN)
-    assert keys(store) == {"k1", "k2", "more"}
+    store.save(segment("k7", 20, 8), ORIGIN)
+    assert keys(store) == {"k1", "k2", "k7"}
 
 
 def test_age_limits(tmp_path: Path) -> None:
@@ -139,9 +139,8 @@ def test_every_miss_has_its_reason(tmp_path: Path) -> None:
     assert store.reason("x", changed) == "text or sight changed"
     assert store.reason("x", Origin("travel", "trip/tokyo", "isolated", "tiny", "f")) == "other scope"
     assert store.reason("x", Origin("travel", "trip/tokyo", "anchored", "tiny", "g")) == "other model"
-    (
-        store.files / next(r["file"] for r in store.query("select file from segments where key = 'k0'"))
-    ).write_bytes(b"")
+    (row,) = store.query("select file from segments where key = 'k0'")
+    overwrite(store.files / row["file"], b"")
     assert store.load("k0", range(20)) is None
     assert store.reason("k0", changed) == "damaged"
     store.clear()

@@ -23,7 +23,7 @@ from engine.events import Finished
 from engine.settings import RunSettings
 from engine.store import Store, locks
 from tests.engine.cases import prompt_of, schema_of
-from tests.engine.test_store import ORIGIN, audit, segment
+from tests.engine.test_store import ORIGIN, audit, overwrite, segment
 from tests.engine.tiny import tiny_model
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -86,7 +86,7 @@ def test_a_process_killed_at_any_time_leaves_a_store_that_agrees_with_itself(tmp
 def test_opening_removes_what_a_crash_has_left(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.save(segment(), ORIGIN)
-    (store.files / ".half.tmp").write_bytes(b"half")
+    (store.files / f".{'0a' * 16}.tmp").write_bytes(b"half")
     (store.files / "whole-0123456789abcdef.safetensors").write_bytes(b"whole")
     assert len(store.verify().orphans) == 2
     store.close()
@@ -103,10 +103,10 @@ def test_verification_finds_and_mends_every_damage(tmp_path: Path) -> None:
     for number in range(5):
         store.save(segment(f"k{number}", 20, number), ORIGIN)
     paths = sorted(store.files.iterdir())
-    paths[0].write_bytes(paths[0].read_bytes()[:-1] + b"\x00")
-    paths[1].write_bytes(b"")
+    overwrite(paths[0], paths[0].read_bytes()[:-1] + b"\x00")
+    overwrite(paths[1], b"")
     paths[2].unlink()
-    paths[3].write_bytes(paths[4].read_bytes())
+    overwrite(paths[3], paths[4].read_bytes())
     steps: list[int] = []
     found = store.verify(progress=lambda done, total, _: steps.append(total - done))
     assert steps == [5, 4, 3, 2, 1, 0]
@@ -127,8 +127,8 @@ def test_when_digests_are_checked(tmp_path: Path, policy) -> None:
     (path,) = store.files.iterdir()
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
-    path.write_bytes(bytes(data))
-    assert (store.load("k", range(20)) is None) == (policy == "always")
+    overwrite(path, bytes(data))
+    assert (store.load("k", range(20)) is None) == (policy != "never")
     fresh = Store.open(tmp_path, verify=policy)
     assert (fresh.load("k", range(20)) is None) == (policy != "never")
 
@@ -277,6 +277,6 @@ def test_a_file_that_is_no_segment_is_noticed_even_where_digests_are_not_checked
     store = Store.open(tmp_path, verify="never")
     store.save(segment("k", 20), ORIGIN)
     (path,) = store.files.iterdir()
-    path.write_bytes(junk * path.stat().st_size)
+    overwrite(path, junk * path.stat().st_size)
     assert store.load("k", range(20)) is None
     assert store.stats().corrupt == 1

@@ -377,7 +377,7 @@ def test_room_is_asked_for_before_anything_is_read(tmp_path: Path, prepare, word
     else:
         there.set_budget(77_000_000)
         prepare(there)
-    monkeypatch.setattr("engine.store.files.place", None)
+    monkeypatch.setattr("engine.store.folder.Folder.writing", None)
     with pytest.raises(StoreError, match=words):
         there.import_(file)
     assert there.stats().segments == 1

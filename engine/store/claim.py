@@ -1,0 +1,152 @@
+"""Whether a folder may be used as a store: it is empty, or it is one. Looking changes nothing in it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import stat
+import struct
+from contextlib import closing
+from pathlib import Path
+from typing import BinaryIO, Literal
+
+from engine.errors import StoreError
+
+INDEX = "index.sqlite"
+FILES, QUARANTINE, LOCKS = "files", "quarantine", "locks"
+WRITING = "writing.lock"
+TAG = "CACHEDIR.TAG"  # backup programs know this name: bford.info/cachedir
+APPLICATION_ID = 0x504D4C53  # in the header of our index: "PMLS"
+TAG_TEXT = (
+    b"Signature: 8a477f597d28d172789f06886806bc55\n"
+    b"# This folder is a segment store of Prompt Cache Studio. `pml cache` shows and removes what is in it.\n"
+)
+
+SEGMENT = re.compile(r"[0-9A-Za-z._-]{1,120}-[0-9a-f]{16}\.safetensors")
+TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
+LOCK = re.compile(r"[0-9A-Za-z._-]{1,120}\.lock")
+SET_ASIDE = re.compile(r"index\.sqlite\.damaged-\d{8}T\d{6}-[0-9a-f]{8}(-wal|-shm|-journal)?")
+_OF_INDEX = re.compile(r"index\.sqlite(-wal|-shm|-journal)?")
+_PROBE = re.compile(r"\.write-[0-9a-f]{32}")  # earlier versions have left these behind when they were killed
+IN_PART = {FILES: (SEGMENT, TEMPORARY), QUARANTINE: (SEGMENT,), LOCKS: (LOCK,)}
+
+_COLUMNS = {"key", "file", "bytes", "digest", "tokens", "token_ids"}  # of every version's segments
+_Index = Literal["none", "empty", "ours", "foreign", "broken"]
+
+
+def matches(name: str, patterns: tuple[re.Pattern[str], ...]) -> bool:
+    """Whether a file's name is one that the store gives."""
+    return any(pattern.fullmatch(name) for pattern in patterns)
+
+
+def in_root(name: str) -> bool:
+    """Whether a name beside the index is one that the store gives."""
+    return name in {*IN_PART, WRITING, TAG} or matches(name, (_OF_INDEX, SET_ASIDE, _PROBE))
+
+
+def require_ours(path: Path) -> None:
+    """Looks whether a folder is a store, or could become one.
+
+    Raises:
+        StoreError: it is neither empty nor a store, or it cannot be looked at.
+    """
+    try:
+        names = sorted(entry.name for entry in path.iterdir())
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(
+            f"the cache folder {str(path)!r} cannot be used: {error}. Choose another one with --cache-dir."
+        ) from error
+    if not names:
+        return
+    index = _index(path / INDEX)
+    if index == "foreign":
+        raise _refusal(path, f"its {INDEX} was written by another program")
+    if index == "ours" or _tagged(path / TAG):
+        return
+    stranger = _stranger(path, names)
+    if stranger is not None:
+        raise _refusal(path, f"it holds {stranger!r}")
+    if index != "none" and FILES not in names:
+        raise _refusal(path, f"its {INDEX} is no index of a store")
+
+
+def _refusal(path: Path, why: str) -> StoreError:
+    return StoreError(
+        f"the cache folder {str(path)!r} is neither empty nor a segment store ({why}). Nothing in it was "
+        "changed. Choose an empty or a new folder with --cache-dir."
+    )
+
+
+def _stranger(path: Path, names: list[str]) -> str | None:
+    """The first name that no store gives."""
+    for name in names:
+        if not in_root(name):
+            return name
+        if name in IN_PART:
+            try:
+                inner = sorted(entry.name for entry in (path / name).iterdir())
+            except OSError:
+                return name
+            for one in inner:
+                if not matches(one, IN_PART[name]):
+                    return f"{name}/{one}"
+    return None
+
+
+def _tagged(path: Path) -> bool:
+    try:
+        with _plain(path) as file:
+            return file.read(len(TAG_TEXT)) == TAG_TEXT
+    except OSError:
+        return False
+
+
+def _index(path: Path) -> _Index:
+    """What an index is, by its header and its tables; nothing is locked, created or changed."""
+    try:
+        with _plain(path) as file:
+            head = file.read(100)
+    except FileNotFoundError:
+        return "none"
+    except OSError:
+        return "foreign" if _lies_elsewhere(path) else "broken"
+    if not head:
+        return "empty"
+    if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
+        return "broken"
+    (application,) = struct.unpack_from(">I", head, 68)
+    if application:
+        return "ours" if application == APPLICATION_ID else "foreign"
+    return _by_tables(path)
+
+
+def _by_tables(path: Path) -> _Index:
+    """An index of an earlier version says whose it is by its tables."""
+    try:
+        uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        with closing(sqlite3.connect(uri, uri=True)) as connection:
+            tables = {row[0] for row in connection.execute("select name from sqlite_master")}
+            columns = {row[1] for row in connection.execute("pragma table_info(segments)")}
+    except sqlite3.Error:
+        return "broken"
+    if not tables:
+        return "empty"
+    return "ours" if columns >= _COLUMNS and {"labels", "counters"} <= tables else "foreign"
+
+
+def _lies_elsewhere(path: Path) -> bool:
+    try:
+        return not stat.S_ISREG(path.lstat().st_mode)
+    except OSError:
+        return False
+
+
+def _plain(path: Path) -> BinaryIO:
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no plain file")
+    return os.fdopen(descriptor, "rb")
