@@ -50,6 +50,10 @@ class Rules:
         return self.window is None and self.softcap is None and self.sinks is None
 
 
+class UnfitError(Exception):
+    """A model does not ask for attention in a way that can be followed; the message says what it does."""
+
+
 class DroppedError(Exception):
     """The keys and values to attend to did not reach the attention function."""
 
@@ -159,6 +163,8 @@ class KeyValues:
         """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns the layer's whole tail."""
         if self._tail is None:
             self._tail = key.new_empty((2, len(self.rotaries), key.shape[0], self.capacity, key.shape[2]))
+        if key.shape[0] != self._tail.shape[2] or key.shape[2] != self._tail.shape[4]:
+            raise UnfitError("layers differ in the number or size of their key heads")
         end = self.length + key.shape[1]
         self._tail[0, layer, :, self.length : end] = key
         self._tail[1, layer, :, self.length : end] = value
@@ -206,6 +212,9 @@ class KeyValues:
         Raises:
             EnoughError: the layer is the one that ends the pass.
         """
+        check_states(layer, len(self.rotaries), len(self._rows), key, value)
+        if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
+            raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
         self.windows[layer] = rules.window
         tail_keys, tail_values = self.append(layer, key, value)
         heads, rows, head_dim = query.shape
@@ -342,6 +351,23 @@ class _Span:
         columns.view(shape).masked_fill_(forbidden[:, None], -torch.inf)
 
 
+def check_states(layer: int, layers: int, rows: int, key: Tensor, value: Tensor) -> None:
+    """Checks keys and values [..., kv_heads, tokens, head_dim] that a model hands over.
+
+    Raises:
+        UnfitError: they are none that a segment can hold.
+    """
+    if layer >= layers:
+        raise UnfitError(f"layer {layer} asks for attention, and the configuration names {layers} layers")
+    if key.shape != value.shape:
+        raise UnfitError(
+            f"keys are {key.shape[-1]} channels wide and values {value.shape[-1]} "
+            "(as in multi-head latent attention); a segment holds both in one width"
+        )
+    if key.shape[-2] != rows:
+        raise UnfitError(f"a pass over {rows} tokens gives keys of {key.shape[-2]}")
+
+
 def _kept(placement: Placement) -> list[int]:
     hidden = set(placement.hidden)
     return [place for place in range(placement.lo, placement.hi) if place not in hidden]
@@ -361,7 +387,7 @@ def _attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    _mask: Tensor | None,
+    attention_mask: Tensor | None,
     scaling: float | None = None,
     sliding_window: int | None = None,
     softcap: float | None = None,
@@ -374,10 +400,14 @@ def _attention(
         kv = getattr(module, CARRIED, None)
     if kv is None:
         raise DroppedError("the layers of this model drop the keyword arguments of its call")
+    if attention_mask is not None:  # transformers makes none for `ATTENTION`
+        raise UnfitError("its layers mask their attention by a rule of their own")
+    layer: Any = getattr(module, "layer_idx", None)
+    if layer is None or len(query) != 1:
+        raise UnfitError("its attention layers are not numbered, or take several sequences for one")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    layer: Any = module.layer_idx
     out = kv.attend(layer, query[0], key[0], value[0], Rules(scale, sliding_window, softcap, s_aux))
-    return out.transpose(0, 1)[None], None
+    return out.transpose(0, 1)[None].contiguous(), None
 
 
 def register() -> None:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from engine.attention import EnoughError
+from engine.attention import EnoughError, UnfitError, check_states
 from engine.rotary import Rotaries
 from engine.segment import Placement
 
@@ -61,7 +61,8 @@ class DenseKeyValues:
         """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim]."""
         index = self._index(self._at)
         states = [buffer for buffer in self._buffer if buffer is not None]
-        assert len(states) == len(self.rotaries), "no forward pass has run"
+        if len(states) != len(self.rotaries):
+            raise UnfitError(f"{len(states)} of {len(self.rotaries)} layers keep their keys in the cache")
         keys = torch.stack([keys[0, :, index] for keys, _ in states])
         values = torch.stack([values[0, :, index] for _, values in states])
         return keys, values
@@ -98,6 +99,7 @@ class DenseKeyValues:
 
     def update(self, key: Tensor, value: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Adds this pass's keys and values [1, kv_heads, rows, head_dim]; returns those of all positions."""
+        check_states(layer_idx, len(self.rotaries), len(self._rows), key, value)
         held = self._buffer[layer_idx]
         if held is None:
             held = self._buffer[layer_idx] = self._assembled(layer_idx, key, value)
@@ -169,7 +171,7 @@ def _mask(
 
 
 def _no_attention(*_: Any, **__: Any) -> tuple[Tensor, None]:
-    raise TypeError("the model takes its attention from transformers, and not from the dense cache")
+    raise UnfitError("the model takes its attention from transformers, and not from the dense cache")
 
 
 def register() -> None:

@@ -1,4 +1,4 @@
-"""What a dozen tokens show about a model: which path reproduces it, and whether its segments can move.
+"""What a dozen tokens show about a model: which path reproduces it, whether its segments can move, how far.
 
 Nothing is taken from a list of families. Both paths are compared with the model's own logits, and the
 rotary embedding of every layer is the one that maps its keys at one place onto those at another.
@@ -6,16 +6,25 @@ rotary embedding of every layer is the one that maps its keys at one place onto 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from engine.attention import DroppedError, KeyValues
+from engine.attention import DroppedError, KeyValues, UnfitError
 from engine.errors import ModelError
+from engine.reach import (
+    COARSE,
+    LOGIT_TOLERANCE,
+    SHORTEST,
+    Ruler,
+    declared_length,
+    long_reach,
+    network_code,
+    own_logits,
+    unapplied,
+)
 from engine.rotary import Rotaries, Rotary
 from engine.segment import Placement, Segment
 
@@ -27,9 +36,9 @@ PATHS: tuple[Path, ...] = ("segments", "dense")
 TOKENS = 12
 SHIFT = 5
 CUT = 7
-LOGIT_TOLERANCE = {torch.float32: 2e-3}  # of the spread of the logits
+FEW = 8  # rows that tables of positions have beyond the context
 KEY_TOLERANCE = {torch.float32: 2e-3}  # of the spread of a layer's keys
-COARSE = 0.15  # for both, in bf16 and fp16
+MOVABLE = 1024  # tokens; segments that can move within less are rather kept in their places
 
 
 @dataclass(frozen=True)
@@ -42,7 +51,8 @@ class Probe:
         relocatable: a segment encoded at one place is read correctly at another.
         positions: how the model knows positions, in words.
         checks: name → greatest difference to the model's own logits, in units of their spread.
-        exact_up_to: more tokens than this would leave a window that cannot be applied; None for no limit.
+        exact_up_to: how many tokens are reproduced, where that is less than the context; else None.
+        limit: what comes into effect beyond, in words.
     """
 
     path: Path
@@ -50,6 +60,7 @@ class Probe:
     positions: str
     checks: dict[str, float] = field(default_factory=dict)
     exact_up_to: int | None = None
+    limit: str = ""
 
     @property
     def summary(self) -> str:
@@ -66,7 +77,7 @@ class Probe:
             else "segments cannot be moved, so prompts are laid out at the schema's own positions"
         )
         limit = (
-            f" It is exact up to {self.exact_up_to} tokens, the window of some of its layers."
+            f" It is exact up to {self.exact_up_to} tokens, which bounds its context: {self.limit}."
             if self.exact_up_to
             else ""
         )
@@ -80,26 +91,10 @@ class Probe:
         return {**asdict(self), "summary": self.summary}
 
 
-class _UnfitError(Exception):
-    """A path does not reproduce the model; the message says what was found."""
-
-
 def context_length(config: Any, found: Probe) -> int:
-    """Returns how many tokens a prompt and its answer may have together.
-
-    Where a rotary embedding changes its frequencies with the length, the length ends before that.
-    """
-    names = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-    lengths = [next((int(v) for name in names if (v := getattr(config, name, None))), 1 << 20)]
-    if found.exact_up_to:
-        lengths.append(found.exact_up_to)
-    rope = getattr(config, "rope_parameters", None) or {}
-    if rope.get("rope_type") in ("dynamic", "longrope"):
-        original = rope.get("original_max_position_embeddings") or getattr(
-            config, "original_max_position_embeddings", None
-        )
-        lengths.append(int(original or lengths[0]))
-    return min(lengths)
+    """Returns how many tokens a prompt and its answer may have together: the declared, as far as exact."""
+    declared = declared_length(config)
+    return min(declared, found.exact_up_to or declared)
 
 
 def probe(model: Model) -> Probe:
@@ -110,41 +105,32 @@ def probe(model: Model) -> Probe:
     """
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, int(model.config.vocab_size), (TOKENS,), generator=generator).tolist()
-    own = _own_logits(model, tokens)
     found = []
     for path in PATHS:
         try:
+            own = own_logits(model, tokens)
             if path == "segments" and not model.network._can_set_attn_implementation():
-                raise _UnfitError("the model has attention code of its own")
+                raise UnfitError("the model has attention code of its own")
             model.take_path(path)
-            try:
-                return _try(model, tokens, own)
-            except DroppedError:
-                model.carry()
-                return _try(model, tokens, own)
-        except _UnfitError as error:
+            with network_code():
+                try:
+                    return _try(model, tokens, own)
+                except DroppedError:
+                    model.carry()
+                    return _try(model, tokens, own)
+        except UnfitError as error:
             found.append(f"{path}: {error}")
-        except (TypeError, ValueError, AttributeError, RuntimeError, IndexError, AssertionError) as error:
-            found.append(f"{path}: {str(error).splitlines()[0] if str(error) else type(error).__name__}")
     raise ModelError(
         f"model {model.name!r} ({model.family}) is reproduced neither by attention over segments nor by a "
         f"dense cache ({'; '.join(found)}). Use a model of another family."
     )
 
 
-def _own_logits(model: Model, tokens: list[int]) -> Tensor:
-    network = model.network
-    inputs: dict[str, Any] = {"input_ids": torch.tensor([tokens], device=network.device)}
-    with torch.inference_mode(), _own_attention(network):
-        logits: Tensor = network(**inputs, use_cache=False).logits[0]
-    return logits
-
-
 def _try(model: Model, tokens: list[int], own: Tensor) -> Probe:
     """Measures one path.
 
     Raises:
-        _UnfitError: it does not reproduce the model.
+        UnfitError: it does not reproduce the model.
     """
     spread = float(own.float().std()) or 1.0
     tolerance = LOGIT_TOLERANCE.get(model.torch_dtype, COARSE)
@@ -152,7 +138,7 @@ def _try(model: Model, tokens: list[int], own: Tensor) -> Probe:
     def check(name: str, logits: Tensor, reference: Tensor) -> None:
         checks[name] = float((logits.float() - reference.float()).abs().max()) / spread
         if not checks[name] <= tolerance:
-            raise _UnfitError(f"check {name!r} differs by {checks[name]:.2g} of the spread of the logits")
+            raise UnfitError(f"check {name!r} differs by {checks[name]:.2g} of the spread of the logits")
 
     n, checks = len(tokens), dict[str, float]()
     model.rotaries = (None,) * model.layers
@@ -160,7 +146,7 @@ def _try(model: Model, tokens: list[int], own: Tensor) -> Probe:
     logits = model.forward(tokens, range(n), whole, keep=n)
     windows = whole.windows if isinstance(whole, KeyValues) else {}
     if isinstance(whole, KeyValues) and len(windows) != model.layers:
-        raise _UnfitError(f"{model.layers - len(windows)} of {model.layers} layers do not ask for attention")
+        raise UnfitError(f"{model.layers - len(windows)} of {model.layers} layers do not ask for attention")
     check("one pass", logits, own)
     keys, _ = whole.tail
     model.kv_shape = (keys.shape[1], keys.shape[3])
@@ -172,8 +158,44 @@ def _try(model: Model, tokens: list[int], own: Tensor) -> Probe:
     check("segment between new tokens", *_between(model, tokens, own))
     if relocatable:
         check("moved segment", *_moved(model, tokens, own))
-    positions = _in_words(model.rotaries) if relocatable else "absolute (learned)"
-    return Probe(model.path, relocatable, positions, checks, _limit(model.config, windows, model.layers))
+    positions = _in_words(model.rotaries) if relocatable else _unmoved_in_words(model)
+    length, limit = _bound(model, tokens, windows)
+    seen = {window for window in windows.values() if window}
+    names = [name for name, value in vars(model.config).items() if type(value) is int and value in seen]
+    apart = model.path == "segments" and len({getattr(model.config, name) for name in names}) == len(seen)
+    ruler = Ruler(model, tuple(tokens), spread, apart, tuple(names), relocatable)
+    reach = ruler.reach(length)
+    if reach < min(length, MOVABLE) and relocatable and apart:
+        movable, model.rotaries = model.rotaries, (None,) * model.layers
+        kept = replace(ruler, relocatable=False)
+        farther = kept.reach(length)
+        if farther > reach:
+            ruler, reach, relocatable = kept, farther, False
+            positions += ", and the attention of a token depends on where it stands"
+        else:
+            model.rotaries = movable
+    if reach < min(length, SHORTEST):
+        raise UnfitError(f"segments are exact for fewer than {SHORTEST} tokens")
+    if reach < length:
+        limit = "beyond, positions or the length of the prompt change how it attends"
+    checks["at the end of the context"] = ruler.miss(reach)
+    bound = reach if reach < declared_length(model.config) else None
+    return Probe(model.path, relocatable, positions, checks, bound, limit if bound else "")
+
+
+def _bound(model: Model, tokens: list[int], windows: dict[int, int | None]) -> tuple[int, str]:
+    """How many tokens there may be before a rule begins that the path does not apply, and which."""
+    length = declared_length(model.config)
+    bounds = [(length, "")]
+    window = _limit(model.config, windows, model.layers)
+    if window:
+        bounds.append((window, "the window of some of its layers"))
+    for name, value in unapplied(model, tokens, length).items():
+        bounds.append((value, f"beyond, its attention follows another rule ({name} in its configuration)"))
+    long = long_reach(model, min(bounds)[0])
+    if long is not None:
+        bounds.append((long, "beyond, the number of tokens changes how it attends"))
+    return min(bounds, key=lambda bound: bound[0])
 
 
 def _between(model: Model, tokens: list[int], own: Tensor) -> tuple[Tensor, Tensor]:
@@ -228,7 +250,7 @@ def _candidates(model: Model) -> list[Rotary | None]:
     for name, buffer in model.network.named_buffers():
         last = name.rsplit(".", 1)[-1]
         if last.endswith("inv_freq") and "original" not in last:
-            frequencies.append(buffer.detach().float().flatten())
+            frequencies.append(buffer.detach().float().flatten().clone())  # some models rewrite theirs
     if not frequencies:  # tables of sines, as in GPT-J
         base = float(getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None) or 1e4)
         device = model.network.device
@@ -240,8 +262,17 @@ def _candidates(model: Model) -> list[Rotary | None]:
         if 2 * frequency.numel() > size or any(torch.equal(frequency, other) for other in kept):
             continue
         kept.append(frequency)
-        found += [Rotary(frequency, False), Rotary(frequency, True)]
+        found += [Rotary(turn, style) for turn in (frequency, -frequency) for style in (False, True)]
     return found
+
+
+def _unmoved_in_words(model: Model) -> str:
+    """How a model knows positions whose keys no rotation maps on one another."""
+    length, inputs = declared_length(model.config), model.network.get_input_embeddings()
+    tables = [m for m in model.network.modules() if isinstance(m, nn.Embedding) and m is not inputs]
+    if any(length <= table.num_embeddings <= length + FEW for table in tables):
+        return "absolute (learned)"
+    return "absolute (in a form of the model's own)"
 
 
 def _in_words(rotaries: Rotaries) -> str:
@@ -271,16 +302,3 @@ def _limit(config: Any, applied: dict[int, int | None], layers: int) -> int | No
         if declared and applied.get(layer) != declared:
             limits.append(int(declared))
     return min(limits, default=None)
-
-
-@contextlib.contextmanager
-def _own_attention(network: Any) -> Iterator[None]:
-    if not network._can_set_attn_implementation():
-        yield
-        return
-    before = network.config._attn_implementation
-    network.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        network.set_attn_implementation(before)

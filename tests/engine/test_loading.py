@@ -10,7 +10,6 @@ import transformers as t
 
 from engine.errors import ModelError
 from engine.loading import load
-from engine.probe import context_length
 from engine.random_models import byte_tokenizer
 from tests.engine.tiny import FAMILIES, tiny_model, tiny_network
 
@@ -111,16 +110,3 @@ def test_gpt_neo_is_exact_up_to_its_window() -> None:
 
     model = Model("neo", t.GPTNeoForCausalLM(config).eval(), byte_tokenizer(), "f")
     assert (model.path, model.relocatable, model.context_length) == ("dense", False, 30)
-
-
-@pytest.mark.parametrize(
-    ("rope", "length"),
-    [
-        ({"rope_type": "dynamic", "original_max_position_embeddings": 64}, 64),
-        ({"rope_type": "default"}, 2048),
-    ],
-)
-def test_frequencies_that_change_with_the_length_bound_the_context(rope: dict, length: int) -> None:
-    model = tiny_model()
-    model.config.rope_parameters = rope
-    assert context_length(model.config, model.probe) == length

@@ -139,12 +139,17 @@ def tiny_network(family: str = "llama-gqa", seed: int = 0) -> Any:
     config = FAMILIES[family]()
     config._attn_implementation = "eager"
     torch.manual_seed(seed)
-    network = t.AutoModelForCausalLM.from_config(config).eval()
+    network = sharpened(t.AutoModelForCausalLM.from_config(config).eval())
+    network.generation_config.eos_token_id = 1
+    return network
+
+
+def sharpened(network: Any) -> Any:
+    """Makes random weights so large that attention is far from uniform; returns the network."""
     with torch.no_grad():
         for name, parameter in network.named_parameters():
             if parameter.dim() == 2 and not any(word in name for word in ("emb", "wte", "wpe")):
                 parameter.mul_(4.0)
-    network.generation_config.eos_token_id = 1
     return network
 
 
