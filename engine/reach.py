@@ -12,11 +12,9 @@ import traceback
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-import transformers
 from torch import Tensor
 
 from engine.attention import DroppedError, EnoughError, UnfitError
@@ -37,8 +35,6 @@ SIZES = re.compile(  # names of what is no threshold: dimensions, counts of part
 )
 DECLARED = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 UNDECLARED = 1 << 20
-_OWN_CODE = Path(__file__).parent
-_THEIR_CODE = Path(transformers.__file__).parent
 
 
 def declared_length(config: Any) -> int:
@@ -66,11 +62,12 @@ def network_code() -> Iterator[None]:
 
 def _is_our_own(error: Exception) -> bool:
     """Whether the engine was called last, and not transformers; arguments that do not fit are the model's."""
-    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
-    if files[-1] == Path(torch.nn.modules.module.__file__):
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
+    if modules[-1] == torch.nn.modules.module.__name__:
         return False
-    deepest = [file for file in files if any(file.is_relative_to(code) for code in (_OWN_CODE, _THEIR_CODE))]
-    return deepest[-1].is_relative_to(_OWN_CODE)
+    packages = [name.partition(".")[0] for name in modules]
+    return [name for name in packages if name in ("engine", "transformers")][-1] == "engine"
 
 
 def own_logits(model: Model, tokens: Sequence[int], positions: Sequence[int] | None = None) -> Tensor:
