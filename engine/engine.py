@@ -422,9 +422,9 @@ class Engine:
     def _lay_out(self, schema: Schema) -> SchemaLayout:
         with self._layouts_lock:
             held = self._layouts.get(id(schema))
-            if held is None:
+            if held is None or held.day != self.model.chat.today():
                 model = self.model
-                held = self._layouts[id(schema)] = lay_out(schema, model.tokenize, model.chat, model.stand_in)
+                held = self._layouts[id(schema)] = lay_out(schema, model.chat, model.stand_in)
                 while len(self._layouts) > _LAYOUTS_HELD:
                     self._layouts.popitem(last=False)
             return held
@@ -438,7 +438,7 @@ class Engine:
         try:
             layout = self._lay_out(schema)
             model = self.model
-            plan = make_plan(layout, bound, model.tokenize, model.chat, prompt, self.placement(placement))
+            plan = make_plan(layout, bound, model.chat, prompt, self.placement(placement))
         except ChatError as error:
             raise PromptError((make("E505", str(error), prompt.span, prompt.lines),)) from error
         self._require_room(prompt, plan, ())

@@ -8,17 +8,17 @@ it; for `isolated`, only earlier text of the same module.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import datetime
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from engine.chat import ChatFormat
+from engine.chat import ChatFormat, Turns
 from engine.pml import Module, Param, Role, Schema, Text, Union
+from engine.tokenizer import Fragment
 
 Scope = Literal["isolated", "anchored", "scaffold"]
 SCOPES: tuple[Scope, ...] = ("isolated", "anchored", "scaffold")
 Mark = Literal["open", "close", "text"]
-Tokenize = Callable[[str], list[int]]
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ class SchemaLayout:
         modules: in document order.
         total_positions: of the whole schema.
         roles: of the schema's turns, in order.
-        where: place of every node, by its identity.
+        day: the date that the chat template may write.
+        where: place of every node, by its identity; what begins the text stands at the schema's own place.
         recipes: of segments that do not depend on a prompt, as far as they were asked for. One model's.
     """
 
@@ -91,6 +92,7 @@ class SchemaLayout:
     modules: tuple[ModuleExtent, ...]
     total_positions: int
     roles: tuple[str, ...]
+    day: datetime.date
     where: dict[tuple[int, Mark], Extent] = field(repr=False)
     recipes: dict[tuple[int, str, bool], Any] = field(default_factory=dict, repr=False)
 
@@ -115,50 +117,47 @@ def ancestors(path: str) -> set[str]:
     return {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
 
 
-def lay_out(schema: Schema, tokenize: Tokenize, chat: ChatFormat, stand_in: int) -> SchemaLayout:
-    """Tokenizes a schema, each of its texts by itself, and gives every node its place.
+def lay_out(schema: Schema, chat: ChatFormat, stand_in: int) -> SchemaLayout:
+    """Tokenizes a schema and gives every node its place.
+
+    What always stands together is tokenized as one: the text of a module up to a parameter or to where
+    another module may stand, and the text around turns with the anonymous text beside it.
 
     Args:
         schema: a tree without errors.
-        tokenize: text → token ids, special tokens' spellings taken as plain text.
-        chat: what stands around turns.
+        chat: what stands around turns, and the tokenizer.
         stand_in: the token that fills a parameter's slot.
 
     Raises:
         ChatError: the chat template refuses the schema's roles.
     """
-    return _Builder(schema, tokenize, chat, stand_in).build()
+    return _Builder(schema, chat, stand_in).build()
 
 
 class _Builder:
-    def __init__(self, schema: Schema, tokenize: Tokenize, chat: ChatFormat, stand_in: int) -> None:
-        self.schema, self.tokenize, self.chat, self.stand_in = schema, tokenize, chat, stand_in
+    def __init__(self, schema: Schema, chat: ChatFormat, stand_in: int) -> None:
+        self.schema, self.chat, self.stand_in = schema, chat, stand_in
         self.roles = tuple(c.role for c in schema.children if isinstance(c, Role))
+        self.day = chat.today()
         self.runs: list[Run] = []
         self.where: dict[tuple[int, Mark], Extent] = {}
         self.modules: dict[str, ModuleExtent] = {}
+        self.texts: list[tuple[object, Mark, Fragment]] = []  # side by side, not yet tokenized
         self.pending: list[int] = []
         self.owner: tuple[str, bool] = ("", True)
-        self.position = 0
+        self.position = self.beginning = 0
 
     def build(self) -> SchemaLayout:
-        if self.chat.bos is not None:
-            self.pending.append(self.chat.bos)
-            self.position = 1
-        turns = self.chat.turns(self.roles) if self.roles else None
+        turns = self.chat.opening(self.roles, self.day) if self.roles else None
+        if turns is not None:
+            self._say(self.schema, "open", Fragment(turns.begin, template=True))
+        elif self.chat.bos is not None:
+            self._add(self.schema, [self.chat.bos], "open")
+            self.beginning = 1
         turn = 0
         for child in self.schema.children:
             if isinstance(child, Role) and turns is not None:
-                last = turn == len(self.roles) - 1
-                self._add(child, self.chat.token_ids(turns.opens[turn]), "open")
-                for inner in child.children:
-                    self._place(inner)
-                if last:  # what ends the last turn depends on what the prompt adds
-                    self._flush()
-                    self._enter("", cacheable=False)
-                self._add(child, self.chat.token_ids(turns.closes[turn]), "close")
-                if last:
-                    self._enter("")
+                self._place_turn(child, turns, turn)
                 turn += 1
             elif not isinstance(child, Role):
                 self._place(child)
@@ -170,21 +169,41 @@ class _Builder:
             tuple(self.modules[path] for path in order),
             self.position,
             self.roles,
+            self.day,
             self.where,
         )
+
+    def _place_turn(self, role: Role, turns: Turns, turn: int) -> None:
+        self._say(role, "open", Fragment(turns.opens[turn], template=True))
+        for place, child in enumerate(role.children):
+            sides = (place == 0, place == len(role.children) - 1)
+            apart = isinstance(child, Text) and _stripped(child.text, role.role, sides, turns.trims[turn])
+            if apart:
+                self._settle()
+            self._place(child)
+            if apart:
+                self._settle()
+        last = turn == len(self.roles) - 1
+        if last:  # what ends the last turn depends on what the prompt adds
+            self._enter("", cacheable=False)
+        self._say(role, "close", Fragment(turns.closes[turn], template=True))
+        if last:
+            self._enter("")
 
     def _place(self, node: Text | Param | Module | Union) -> None:
         """Places one node and all below it (the parser bounds how deeply documents nest)."""
         if isinstance(node, Text):
-            self._add(node, self.tokenize(node.text), "text")
+            self._say(node, "text", Fragment(node.text))
         elif isinstance(node, Param):
-            self._add(node, slot_ids(node, self.tokenize, self.stand_in), "text")
+            self._settle()
+            self._add(node, slot_ids(node, self.chat, self.stand_in), "text")
         elif isinstance(node, Union):
             self._place_union(node)
         else:
             self._place_module(node)
 
     def _place_union(self, union: Union) -> None:
+        self._settle()
         start = longest = self.position
         for member in union.members:
             self.position = start
@@ -208,6 +227,19 @@ class _Builder:
         self._flush()
         self.owner = (path, cacheable)
 
+    def _say(self, node: object, mark: Mark, fragment: Fragment) -> None:
+        self.texts.append((node, mark, fragment))
+
+    def _settle(self) -> None:
+        """Tokenizes the texts that stand side by side; what comes next is tokenized apart from them."""
+        texts, self.texts = self.texts, []
+        if not texts:
+            return
+        begins = self.position == self.beginning
+        found = self.chat.tokens.encode([fragment for _, _, fragment in texts], begins=begins)
+        for (node, mark, _), ids in zip(texts, found, strict=True):
+            self._add(node, ids, mark)
+
     def _add(self, node: object, ids: list[int], mark: Mark) -> None:
         lo = len(self.pending)
         self.pending.extend(ids)
@@ -215,6 +247,7 @@ class _Builder:
         self.position += len(ids)
 
     def _flush(self) -> None:
+        self._settle()
         if self.pending:
             path, cacheable = self.owner
             start = self.position - len(self.pending)
@@ -222,7 +255,14 @@ class _Builder:
             self.pending = []
 
 
-def slot_ids(param: Param, tokenize: Tokenize, stand_in: int) -> list[int]:
+def slot_ids(param: Param, chat: ChatFormat, stand_in: int) -> list[int]:
     """The `length` tokens that stand for an argument while its module is encoded."""
-    ids = tokenize(param.scaffold)[: param.length] if param.scaffold else []
+    ids = chat.tokens.plain(param.scaffold)[: param.length] if param.scaffold else []
     return ids + [stand_in] * (param.length - len(ids))
+
+
+def _stripped(text: str, role: str, sides: tuple[bool, bool], trims: tuple[bool, bool]) -> bool:
+    """Whether the chat template may strip a part of this text, at the sides where it ends a turn."""
+    starts, ends = (at_side and trim for at_side, trim in zip(sides, trims, strict=True))
+    thought = role == "assistant" and "</think>" in text
+    return thought or (starts and text[:1].isspace()) or (ends and text[-1:].isspace())

@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from engine.chat import ChatFormat
+from engine.chat import ChatFormat, Turns
 from engine.errors import PromptError
-from engine.layout import Run, SchemaLayout, Tokenize
+from engine.layout import Run, SchemaLayout
 from engine.pml import (
     ArgumentText,
     Bound,
@@ -28,6 +28,7 @@ from engine.pml import (
     make,
 )
 from engine.pml.conversation import part_text
+from engine.tokenizer import Fragment
 
 Kind = Literal["anonymous", "module", "argument", "text"]
 Placing = Literal["compact", "schema"]
@@ -121,7 +122,6 @@ class PromptPlan:
 def make_plan(
     layout: SchemaLayout,
     bound: Bound,
-    tokenize: Tokenize,
     chat: ChatFormat,
     prompt: Prompt,
     placement: Placing = "compact",
@@ -131,8 +131,7 @@ def make_plan(
     Args:
         layout: of the schema that the prompt is bound to.
         bound: without errors.
-        tokenize: text → token ids.
-        chat: what stands around turns.
+        chat: what stands around turns, and the tokenizer.
         prompt: what was bound, for the places of diagnostics.
         placement: of the pieces.
 
@@ -142,16 +141,15 @@ def make_plan(
             the order of its imports or for its text.
         ChatError: the chat template refuses the sequence of roles.
     """
-    return _Planner(layout, tokenize, chat, prompt, placement).plan(bound)
+    return _Planner(layout, chat, prompt, placement).plan(bound)
 
 
 class _Planner:
-    def __init__(
-        self, layout: SchemaLayout, tokenize: Tokenize, chat: ChatFormat, prompt: Prompt, placement: Placing
-    ) -> None:
-        self.layout, self.tokenize, self.chat = layout, tokenize, chat
+    def __init__(self, layout: SchemaLayout, chat: ChatFormat, prompt: Prompt, placement: Placing) -> None:
+        self.layout, self.chat = layout, chat
         self.prompt, self.placement = prompt, placement
         self.pieces: list[Piece] = []
+        self.texts: list[tuple[Kind, bool, Fragment]] = []  # side by side, not yet tokenized
         self.faults: list[Diagnostic] = []
         self.position = 0
         self.reached = 0  # behind the last text of the schema
@@ -162,21 +160,13 @@ class _Planner:
 
     def plan(self, bound: Bound) -> PromptPlan:
         roles = [part.role for part in bound.parts if isinstance(part, RoleOpen)]
-        turns = self.chat.turns(roles) if roles else None
-        if turns is not None and self.layout.roles:
-            alone, kept = self.chat.turns(self.layout.roles), len(self.layout.roles)
-            if (alone.opens, alone.closes[:-1]) != (turns.opens[:kept], turns.closes[: kept - 1]):
-                self._fault(
-                    "E504",
-                    "the model's chat template writes the schema's turns differently before the prompt's",
-                    None,
-                    "write the question as text inside the schema's last turn, or use another model",
-                )
-        if self.chat.bos is not None and not self._begins_with_bos():
-            self._new("text", "", [self.chat.bos])
+        turns = self.chat.turns(roles, self.layout.day) if roles else None
+        if turns is not None:
+            self._agree(turns)
+            contents = turn_texts(bound.parts)
+            self.cuts = _cuts(bound.parts, self.chat.strips(roles, contents, self.layout.day))
         opened = -1
-        self._lead_in()
-        self.cuts = _cuts(bound.parts, turns.trims) if turns else {}
+        self._lead_in(turns)
         last_turn = max(
             (i for i, p in enumerate(bound.parts) if isinstance(p, RoleOpen) and p.new), default=0
         )
@@ -187,43 +177,81 @@ class _Planner:
                 self._trimmed(part, *self.cuts[place])
             elif isinstance(part, RoleOpen):
                 opened += 1
-                self.new_turn = part.new
-                text = turns.opens[opened] if turns else ""
-                self._mark(part, "open", text)
+                if part.new:  # later prompts find each turn tokenized by itself
+                    self._settle()
+                    self.new_turn = True
+                self._mark(part, "open", turns.opens[opened] if turns else "")
             elif isinstance(part, RoleClose):
-                self._mark(part, "close", turns.closes[opened] if turns else "")
+                last = opened == len(self.layout.roles) - 1
+                self._mark(part, "close", turns.closes[opened] if turns else "", last=last)
             elif isinstance(part, SchemaText):
                 self._schema_text(part)
             elif isinstance(part, ArgumentText):
                 self._argument(part)
             else:
-                self._new("text", "", self.tokenize(part.text))
+                self._write("text", Fragment(part.text))
         self.turn = False
         if turns is not None:
-            self._new("text", "", self.chat.token_ids(turns.generation))
+            self._write("text", Fragment(turns.generation, template=True))
+        self._settle()
         self._recompute_last()
         if self.faults:
             raise PromptError(tuple(self.faults))
         return PromptPlan(tuple(self.pieces), frozenset(bound.imports), self.placement)
 
-    def _begins_with_bos(self) -> bool:
-        first = self.layout.runs[:1]
-        return bool(first) and first[0].path == "" and first[0].token_ids[:1] == (self.chat.bos,)
+    def _agree(self, turns: Turns) -> None:
+        """The schema's turns must be the ones that were laid out, whatever follows them."""
+        roles = self.layout.roles
+        if not roles:
+            return
+        alone, kept = self.chat.opening(roles, self.layout.day), len(roles)
+        if (alone.begin, alone.opens, alone.closes[:-1]) != (
+            turns.begin,
+            turns.opens[:kept],
+            turns.closes[: kept - 1],
+        ):
+            self._fault(
+                "E504",
+                "the model's chat template writes the schema's turns differently before the prompt's",
+                None,
+                "write the question as text inside the schema's last turn, or use another model",
+            )
 
-    def _lead_in(self) -> None:
-        """Emits the token that begins a text, which belongs to the schema's first run but to no node."""
-        if self.chat.bos is not None and self._begins_with_bos():
-            self._cached_slice(self.layout.runs[0], 0, 1)
+    def _lead_in(self, turns: Turns | None) -> None:
+        """Emits what begins a text, which belongs to the schema's first run but to no node of its text."""
+        extent = self.layout.extent(self.layout.schema, "open")
+        if extent is not None and extent.hi > extent.lo:
+            self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+        elif turns is not None and not self.layout.roles and not self.layout.runs:
+            self._write("text", Fragment(turns.begin, template=True))
 
-    def _mark(self, part: RoleOpen | RoleClose, mark: Literal["open", "close"], text: str) -> None:
+    def _mark(
+        self, part: RoleOpen | RoleClose, mark: Literal["open", "close"], text: str, *, last: bool = False
+    ) -> None:
+        """The text before or after a turn; how the schema's last turn ends is not its own."""
         extent = None if part.new else self.layout.extent(part.node, mark)
-        run = self.layout.runs[extent.run] if extent and extent.hi > extent.lo else None
-        if run is not None and extent is not None and run.cacheable:
-            self._cached_slice(run, extent.lo, extent.hi)
-        else:
-            if run is not None and extent is not None and self.placement == "schema":
-                self.position = max(self.position, run.start + extent.lo)
-            self._new("text" if part.new else "anonymous", "", self.chat.token_ids(text))
+        if extent is not None and not last:
+            if extent.hi > extent.lo:
+                self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+            return
+        if extent is not None and extent.hi > extent.lo and self.placement == "schema":
+            self._settle()
+            self.position = max(self.position, self.layout.runs[extent.run].start + extent.lo)
+        self._write("text" if part.new else "anonymous", Fragment(text, template=True))
+
+    def _write(self, kind: Kind, fragment: Fragment) -> None:
+        """New text, tokenized with the new text beside it."""
+        if fragment.text:
+            self.texts.append((kind, self.turn and kind == "text", fragment))
+
+    def _settle(self) -> None:
+        """Tokenizes the new texts that stand side by side."""
+        texts, self.texts = self.texts, []
+        if not texts:
+            return
+        found = self.chat.tokens.encode([fragment for _, _, fragment in texts], begins=not self.pieces)
+        for (kind, turn, _), ids in zip(texts, found, strict=True):
+            self._new(kind, "", ids, turn=turn)
 
     def _schema_text(self, part: SchemaText) -> None:
         extent = self.layout.extent(part.node)
@@ -232,7 +260,8 @@ class _Planner:
         self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
 
     def _argument(self, part: ArgumentText) -> None:
-        ids = self.tokenize(part.text)
+        self._settle()
+        ids = self.chat.tokens.plain(part.text)
         name, length = part.param.name, part.param.length
         if len(ids) > length:
             what = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
@@ -254,17 +283,19 @@ class _Planner:
         What is left is tokenized by itself. The tokens that it shares with the whole text are still read from
         the segment; those at a stripped end, where white space and a word may share one, are computed.
         """
+        self._settle()
+        tokenize = self.chat.tokens.plain
         text = part_text(part)
         kept = text[left : len(text) - right]
         if isinstance(part, ArgumentText):
             self._argument(replace(part, text=kept))
         elif isinstance(part, NewText):
-            self._new("text", "", self.tokenize(kept))
+            self._write("text", Fragment(kept))
         elif isinstance(part, SchemaText) and (extent := self.layout.extent(part.node)) is not None:
-            run, wanted = self.layout.runs[extent.run], self.tokenize(kept)
+            run, wanted = self.layout.runs[extent.run], tokenize(kept)
             self._reach(run.start + extent.lo)
             whole = list(run.token_ids[extent.lo : extent.hi])
-            ends = self.tokenize(text[left:]) if left else whole
+            ends = tokenize(text[left:]) if left else whole
             tail = _common([*reversed(ends)], [*reversed(whole)])
             start, stop = len(ends) - tail, _common(wanted, ends)
             kind: Kind = "module" if run.path else "anonymous"
@@ -300,6 +331,7 @@ class _Planner:
         self.position = max(self.position, position)
 
     def _cached_slice(self, run: Run, lo: int, hi: int) -> None:
+        self._settle()
         self._reach(run.start + lo)
         last = self.pieces[-1] if self.pieces else None
         ids = run.token_ids[lo:hi]
@@ -312,11 +344,10 @@ class _Planner:
         self.position += len(ids)
         self.reached = self.position
 
-    def _new(self, kind: Kind, path: str, ids: list[int]) -> None:
+    def _new(self, kind: Kind, path: str, ids: list[int], *, turn: bool = False) -> None:
         if not ids:
             return
         last = self.pieces[-1] if self.pieces else None
-        turn = self.turn and kind == "text"
         same = last is not None and last.run is None and (last.kind, last.path) == (kind, path)
         if (
             last is not None
@@ -363,7 +394,20 @@ def _tail(parts: tuple[Part, ...]) -> int:
     return place
 
 
-def _cuts(parts: tuple[Part, ...], trims: tuple[tuple[bool, bool], ...]) -> dict[int, tuple[int, int]]:
+def turn_texts(parts: tuple[Part, ...]) -> list[str]:
+    """The content of each turn of a bound prompt."""
+    contents: list[str] = []
+    inside = False
+    for part in parts:
+        if isinstance(part, RoleOpen):
+            contents.append("")
+        inside = isinstance(part, RoleOpen) or (inside and not isinstance(part, RoleClose))
+        if inside:
+            contents[-1] += part_text(part)
+    return contents
+
+
+def _cuts(parts: tuple[Part, ...], strips: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, int]]:
     """How many characters of which parts are stripped, at the start and at the end."""
     cuts: dict[int, tuple[int, int]] = {}
     turn, inside = -1, False
@@ -373,26 +417,25 @@ def _cuts(parts: tuple[Part, ...], trims: tuple[tuple[bool, bool], ...]) -> dict
             turn, inside, texts = turn + 1, True, []
         elif isinstance(part, RoleClose):
             inside = False
-            for side, strips in enumerate(trims[turn]):
-                if strips:
-                    _strip(parts, texts[::-1] if side else texts, side, cuts)
+            for side, count in enumerate(strips[turn]):
+                _strip(parts, texts[::-1] if side else texts, side, count, cuts)
         elif inside:
             texts.append(place)
     return cuts
 
 
-def _strip(parts: tuple[Part, ...], places: list[int], side: int, cuts: dict[int, tuple[int, int]]) -> None:
-    """Strips one side of a turn: whole parts of white space, and that of the first part with words."""
+def _strip(
+    parts: tuple[Part, ...], places: list[int], side: int, count: int, cuts: dict[int, tuple[int, int]]
+) -> None:
+    """Strips characters off one side of a turn: whole parts, and the part in which the count ends."""
     for place in places:
+        if not count:
+            return
         left, right = cuts.get(place, (0, 0))
-        text = part_text(parts[place])
-        text = text[left : len(text) - right]
-        words = text.rstrip() if side else text.lstrip()
-        gone = len(text) - len(words)
+        gone = min(count, len(part_text(parts[place])) - left - right)
         if gone:
             cuts[place] = (left, right + gone) if side else (left + gone, right)
-        if words:
-            return
+        count -= gone
 
 
 def _common(first: list[int], second: list[int]) -> int:

@@ -59,6 +59,11 @@ TEMPLATES = {
         "{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endfor %}"
         "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
     ),
+    "phi-3": (
+        "{% for m in messages %}{% if m.role == 'assistant' %}<|assistant|>\n{{ m.content }}<|end|>\n"
+        "{% else %}<|{{ m.role }}|>\n{{ m.content }}<|end|>\n{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|assistant|>\n{% else %}{{ eos_token }}{% endif %}"
+    ),
     "tiny": CHATML,
 }
 WITHOUT_SYSTEM = ("mistral", "gemma")
@@ -79,7 +84,7 @@ def tokenizer(template: str | None):
 def assembled(chat: ChatFormat, made, roles, contents) -> str:
     turns = chat.turns(roles)
     middle = "".join(a + c + b for a, c, b in zip(turns.opens, contents, turns.closes, strict=True))
-    return (made.bos_token if chat.bos is not None else "") + middle + turns.generation
+    return turns.begin + middle + turns.generation
 
 
 def rendered(made, roles, contents, folded: bool) -> str:

@@ -24,7 +24,7 @@ def layout(source: str = SCHEMA) -> tuple[SchemaLayout, dict[str, int]]:
     model.chat.bos = None
     parsed = parse_schema(source)
     assert parsed.ok
-    made = lay_out(parsed.tree, model.tokenize, model.chat, model.stand_in)
+    made = lay_out(parsed.tree, model.chat, model.stand_in)
     return made, {model.tokenizer.decode(run.token_ids).strip(): run.index for run in made.runs}
 
 
