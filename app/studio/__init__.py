@@ -121,7 +121,7 @@ def options(assets: Path) -> dict[str, Any]:
     path = assets_path(assets)
     return {
         "routes": [Mount(path, StaticFiles(directory=assets))],
-        "middleware": [Middleware(Guard, hosts=HOST_NAMES)],
+        "middleware": [Middleware(Guard, hosts=HOST_NAMES, assets=path)],
     }
 
 

@@ -1,14 +1,16 @@
-"""Refuses requests that another web page sends to the studio, and tells the browser what the page may load.
+"""Lets through what the studio's own page needs, and nothing else; tells the browser what the page may load.
 
 A page on another site, or on another port of this machine, can make a browser send requests to 127.0.0.1.
 Three headers that a page cannot forge tell them apart: Host (a foreign one means DNS rebinding), Origin, and
-Sec-Fetch-Site.
+Sec-Fetch-Site. A link on another site may open the page, for it cannot see what it opened. Of gradio's many
+routes only those of the list below are served.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
 from typing import Any
 
 logger = logging.getLogger(__name__)
@@ -42,10 +44,36 @@ PROTECTION = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
     (b"x-dns-prefetch-control", b"off"),
 )
 
-REFUSAL = b"Refused: this request was not sent by the studio's own page.\n"
+READ = frozenset({"GET", "HEAD"})
+PAGES = frozenset({"/", "/theme.css"})
+FOLDERS = ("/assets/", "/static/")
+QUESTIONS = frozenset({"/gradio_api/queue/data", "/gradio_api/app_id", "/gradio_api/startup-events"})
+CALLS = frozenset({"/gradio_api/component_server", "/gradio_api/queue/join", "/gradio_api/cancel"})
+
+LARGEST_BODY = 32 * 1024 * 1024
+"""Bytes of one request: three documents of 5 MB, written as JSON, and their settings."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a request is not answered."""
+
+    status: int
+    words: str
+
+
+FOREIGN = Refusal(403, "Refused: this request was not sent by the studio's own page.")
+UNKNOWN = Refusal(404, "The studio has nothing here.")
+NOT_JSON = Refusal(415, "Refused: the studio takes JSON only.")
+TOO_LARGE = Refusal(413, f"Refused: a request may have {LARGEST_BODY // 1024 // 1024} MB at most.")
+
+
+class _TooLargeError(Exception):
+    """The body went on beyond the limit."""
 
 
 class Guard:
@@ -54,53 +82,119 @@ class Guard:
     Args:
         app: the application to protect.
         hosts: the host names the studio answers to, with or without a port in the request.
+        assets: the path of the page's own files.
     """
 
-    def __init__(self, app: Application, hosts: frozenset[str]) -> None:
+    def __init__(self, app: Application, hosts: frozenset[str], assets: str) -> None:
         self._app = app
         self._hosts = hosts
+        self._folders = (*FOLDERS, assets + "/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 403 to a foreign request, and add the protective headers to every other answer."""
+        """Answer what is refused in words, and add the protective headers to every other answer."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
-        if not self.is_ours(headers):
+        fault = self.fault(scope, headers)
+        if fault is not None:
             logger.warning(
-                "Refused a foreign request to %s (Origin %r)", scope.get("path"), headers.get("origin")
+                "Refused (%d) a request to %r (Origin %r)",
+                fault.status,
+                scope.get("path"),
+                headers.get("origin"),
             )
-            await _refuse(scope, send)
+            await _refuse(fault, scope, send)
             return
+        await self._pass_on(scope, receive, send)
 
-        async def protected(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *PROTECTION]
-            await send(message)
+    def fault(self, scope: Scope, headers: dict[str, str]) -> Refusal | None:
+        """Why a request is refused, if it is."""
+        method, path = str(scope.get("method", "")), str(scope.get("path", ""))
+        if not self._is_ours(headers) and not self._is_link(method, path, headers):
+            return FOREIGN
+        if scope["type"] == "websocket" or not self._is_served(method, path):
+            return UNKNOWN
+        if method in READ:
+            return None
+        if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            return NOT_JSON
+        length = headers.get("content-length", "0")
+        return TOO_LARGE if not length.isdecimal() or int(length[:20]) > LARGEST_BODY else None
 
-        await self._app(scope, receive, protected)
+    def _is_served(self, method: str, path: str) -> bool:
+        if method in READ:
+            return path in PAGES | QUESTIONS or (
+                path.startswith(self._folders) and ".." not in path.split("/")
+            )
+        return method == "POST" and path.removesuffix("/") in CALLS
 
-    def is_ours(self, headers: dict[str, str]) -> bool:
+    def _is_ours(self, headers: dict[str, str]) -> bool:
         """Whether these headers can only come from the studio's own page or from outside any browser."""
-        host = headers.get("host", "")
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        origin = headers.get("origin")
+        host, origin = headers.get("host", ""), headers.get("origin")
         return (
-            name.lower() in self._hosts
+            self._is_our_host(host)
             and (origin is None or origin.lower() == f"http://{host.lower()}")
             and headers.get("sec-fetch-site", "none") in ("none", "same-origin")
         )
 
+    def _is_link(self, method: str, path: str, headers: dict[str, str]) -> bool:
+        """Whether somebody follows a link to the page: it opens in a window of its own."""
+        return (
+            (method, path) == ("GET", "/")
+            and self._is_our_host(headers.get("host", ""))
+            and "origin" not in headers
+            and headers.get("sec-fetch-mode") == "navigate"
+            and headers.get("sec-fetch-dest") == "document"
+        )
 
-async def _refuse(scope: Scope, send: Send) -> None:
+    def _is_our_host(self, host: str) -> bool:
+        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
+        return name.lower() in self._hosts
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let the application answer, and count the body while it is read, whatever length was announced."""
+        taken, started, over = 0, False, False
+
+        async def counted() -> Message:
+            nonlocal taken, over
+            message = await receive()
+            taken += len(message.get("body", b""))
+            if taken > LARGEST_BODY:
+                over = True
+                raise _TooLargeError
+            return message
+
+        async def protected(message: Message) -> None:
+            nonlocal started
+            if over and not started:
+                return  # what the application makes of the broken body is of no use
+            if message["type"] == "http.response.start":
+                started = True
+                message["headers"] = [*message.get("headers", ()), *PROTECTION]
+            await send(message)
+
+        try:
+            await self._app(scope, counted, protected)
+        except Exception:
+            if not over:
+                raise
+        if over and not started:
+            await _refuse(TOO_LARGE, scope, send)
+
+
+async def _refuse(fault: Refusal, scope: Scope, send: Send) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return
+    body = f"{fault.words}\n".encode()
     headers = [
         (b"content-type", b"text/plain; charset=utf-8"),
-        (b"content-length", str(len(REFUSAL)).encode()),
+        (b"content-length", str(len(body)).encode()),
+        (b"connection", b"close"),  # the rest of a body is not read
+        *PROTECTION,
     ]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": REFUSAL})
+    await send({"type": "http.response.start", "status": fault.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body if scope.get("method") != "HEAD" else b""})
