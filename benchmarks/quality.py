@@ -1,32 +1,33 @@
 """What reuse costs in quality: the same prompts answered uncached and under several scopes and repairs.
 
-Every prompt is answered greedily by each. Scores are means over the prompts with a 95% interval from 2,000
-bootstrap draws; `ratio` divides by the uncached score. Agreement and KL compare the first token's
-distribution with the uncached one; `same answer` is the share of prompts whose whole answers are equal.
+Every prompt is answered greedily by each. Both sides answer the same prompts, so scores are compared in pairs
+(`benchmarks.paired`). KL and flips are over the whole answer: each side reads the uncached answer, and their
+distributions are compared before each of its tokens. `same answer` is the share of prompts whose own answers
+are equal to the last token.
 """
 
 from __future__ import annotations
 
-import random
-import statistics
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.figures import Sample, figures, grouped
 from benchmarks.machine import machine
 from benchmarks.metrics import score
+from benchmarks.shortening import fits, shortened
 from benchmarks.tasks import Task
 from engine.engine import Engine
 from engine.errors import PromptError, StudioError
-from engine.events import Answer, Finished
+from engine.events import Answer, Finished, Side
 from engine.generate import compare
 from engine.loading import load
+from engine.reading import Reading
 from engine.settings import RunSettings
 from engine.store import Store
 
-DRAWS = 2000
 UNCACHED = "uncached"
 PLAIN = ("isolated", "anchored", "scaffold")
 REPAIRS = ("link:2", "link:8", "blend:0.05", "blend:0.15", "query:0.05", "query:0.15")
@@ -52,18 +53,6 @@ def variants(scopes: Sequence[str] = (), repairs: Sequence[str] = ()) -> list[Va
     return [Variant(s, r) for s in scopes or ("anchored",) for r in repairs or ("none",)]
 
 
-@dataclass
-class _Samples:
-    """One variant's figures, one entry per prompt."""
-
-    scores: list[float] = field(default_factory=list)
-    agrees: list[float] = field(default_factory=list)
-    divergences: list[float] = field(default_factory=list)
-    same: list[float] = field(default_factory=list)
-    computed: list[float] = field(default_factory=list)
-    tasks: list[Task] = field(default_factory=list)
-
-
 def run(
     model: str,
     tasks: Sequence[Task],
@@ -78,7 +67,8 @@ def run(
 
     Args:
         model: name of the model.
-        tasks: at least one. Those that do not fit the context window are left out and counted.
+        tasks: at least one. Where one does not fit the context window its context loses its middle; what
+            cannot be shortened is left out. Both are named.
         wanted: the variants.
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
@@ -86,9 +76,8 @@ def run(
         progress: called with (done, total, what).
 
     Returns:
-        `results` (name, params, score with its interval, ratio, first_token_agreement, kl_first_token,
-        same_answer, computed_share, by_documents, by_kind and by_position (in which third of the modules the
-        answer stands), samples), `prompts`, `left_out`, `machine`.
+        `results` (name, params, what `figures.figures` and `figures.grouped` give, samples), `prompts`,
+        `left_out`, `shortened` (names), `machine`.
 
     Raises:
         StudioError: no task fits the model, or the model cannot be used.
@@ -96,13 +85,16 @@ def run(
     say = progress or (lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="pml-quality-") as folder:
         engine = Engine(load(model, device=device, dtype=dtype), Store.open(Path(folder)))
-        samples = {name: _Samples() for name in (UNCACHED, *(variant.name for variant in wanted))}
-        left_out = []
+        samples: dict[str, list[Sample]] = {name: [] for name in (UNCACHED, *(v.name for v in wanted))}
+        left_out, short = [], []
         try:
             for done, task in enumerate(tasks):
                 say(done, len(tasks), task.name)
                 try:
-                    _sample(engine, task, wanted, placement, samples)
+                    asked = _fitted(engine, task, _settings(task, placement))
+                    _sample(engine, asked, wanted, placement, samples)
+                    if asked is not task:
+                        short.append(task.name)
                 except PromptError as error:
                     left_out.append({"task": task.name, "why": str(error)})
                 engine.residency.clear()
@@ -111,103 +103,77 @@ def run(
             where = machine(engine.model)
         finally:
             engine.close()
-    if not samples[UNCACHED].computed:
+    if not samples[UNCACHED]:
         raise StudioError(f"none of the {len(tasks)} prompts could be run: {left_out[0]['why']}")
     params = {"model": model, "dtype": engine.model.dtype, "placement": placement}
     return {
-        "results": _results(samples, tasks, params),
-        "prompts": len(samples[UNCACHED].computed),
+        "results": _results(samples, params),
+        "prompts": len(samples[UNCACHED]),
         "left_out": left_out,
+        "shortened": short,
         "machine": where,
     }
 
 
 def _sample(
-    engine: Engine, task: Task, wanted: Sequence[Variant], placement: Any, samples: dict[str, _Samples]
+    engine: Engine, task: Task, wanted: Sequence[Variant], placement: Any, samples: dict[str, list[Sample]]
 ) -> None:
-    settings = RunSettings(max_new_tokens=task.new_tokens, placement=placement)
-    plain = _answer(engine, task, settings, cached=False)
-    _take(samples[UNCACHED], task, plain, plain)
+    settings = _settings(task, placement)
+    plain = _answer(engine, task, settings, "uncached")
+    full = engine.reading(task.schema, task.prompt, plain.token_ids, settings, "uncached")
+    samples[UNCACHED].append(_taken(task, plain, plain, full, full))
     for variant in wanted:
         chosen = replace(settings, scope=variant.scope, repair=variant.repair)
-        _take(samples[variant.name], task, _answer(engine, task, chosen, cached=True), plain)
+        answer = _answer(engine, task, chosen, "cached")
+        reading = engine.reading(task.schema, task.prompt, plain.token_ids, chosen, "cached")
+        samples[variant.name].append(_taken(task, answer, plain, reading, full))
 
 
-def _answer(engine: Engine, task: Task, settings: RunSettings, *, cached: bool) -> Answer:
-    events = engine.run(task.schema, task.prompt, settings, "cached" if cached else "uncached")
+def _fitted(engine: Engine, task: Task, settings: RunSettings) -> Task:
+    """The task, with a shorter context where it has one that is too long."""
+    if task.question is None or fits(engine, task, settings):
+        return task
+    return shortened(engine, task, settings) or task
+
+
+def _settings(task: Task, placement: Any) -> RunSettings:
+    return RunSettings(max_new_tokens=task.new_tokens, placement=placement)
+
+
+def _answer(engine: Engine, task: Task, settings: RunSettings, side: Side) -> Answer:
+    events = list(engine.run(task.schema, task.prompt, settings, side))
     return next(event.answer for event in events if isinstance(event, Finished))
 
 
-def _take(samples: _Samples, task: Task, answer: Answer, plain: Answer) -> None:
-    compared = compare(answer, plain)
-    samples.agrees.append(float(compared.first_token_agrees))
-    samples.divergences.append(compared.kl_first_token)
-    samples.tasks.append(task)
-    samples.same.append(float(compared.same_text))
-    samples.computed.append(answer.tokens["computed"] / answer.tokens["prompt"])
+def _taken(task: Task, answer: Answer, plain: Answer, reading: Reading, full: Reading) -> Sample:
+    """One prompt's figures; `figures.figures` says what they mean."""
+    compared, apart = compare(answer, plain), reading.divergence(full)
+    counts, given = answer.tokens, None
     if task.metric:
-        given = score(
-            task.metric, answer.text.strip(), task.answers, classes=task.classes, dataset=task.dataset
-        )
-        samples.scores.append(given)
+        text = answer.text.strip()
+        given = score(task.metric, text, task.answers, classes=task.classes, dataset=task.dataset)
+    return {
+        "task": task.name,
+        "documents": task.documents,
+        "kind": task.kind,
+        "position": task.position,
+        "chosen_on": task.chosen_on,
+        "score": given,
+        "answer_tokens": len(apart),
+        "kl_answer": float(apart.mean()),
+        "kl_worst": float(apart.max()),
+        "flips": int((~reading.agreement(full)).sum()),
+        "same_answer": compared.same_text,
+        "first_token_agrees": compared.first_token_agrees,
+        "kl_first_token": compared.kl_first_token,
+        "computed_share": (counts["computed"] + counts["choosing"]) / counts["prompt"],
+        "text": answer.text,
+    }
 
 
-def _results(
-    samples: dict[str, _Samples], tasks: Sequence[Task], params: dict[str, Any]
-) -> list[dict[str, Any]]:
-    plain = samples[UNCACHED].scores
-    metrics = sorted({task.metric for task in tasks if task.metric})
-    results: list[dict[str, Any]] = []
-    for name, found in samples.items():
-        row: dict[str, Any] = {"name": name, "params": {**params, "metrics": metrics}}
-        if found.scores:
-            low, high = interval(found.scores)
-            mean = statistics.fmean(found.scores)
-            whole = statistics.fmean(plain)
-            row |= {"score": mean, "score_low": low, "score_high": high}
-            row["ratio"] = mean / whole if whole else None
-        row |= {
-            "first_token_agreement": statistics.fmean(found.agrees),
-            "kl_first_token": statistics.fmean(found.divergences),
-            "same_answer": statistics.fmean(found.same),
-            "computed_share": statistics.fmean(found.computed),
-            "by_documents": _by(found, [str(task.documents or "") for task in found.tasks]),
-            "by_kind": _by(found, [task.kind for task in found.tasks]),
-            "by_position": _by(found, [_third(task.position) for task in found.tasks]),
-            "samples": found.scores,
-        }
-        results.append(row)
-    return results
-
-
-def _by(found: _Samples, keys: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The figures apart by a key of each prompt; prompts whose key is "" are left out."""
-    groups: dict[str, dict[str, float]] = {}
-    for key in sorted({k for k in keys if k}, key=lambda k: (int(k) if k.isdigit() else 0, keys.index(k))):
-        which = [i for i, k in enumerate(keys) if k == key]
-        row = {"prompts": float(len(which))}
-        lists = {
-            "score": found.scores,
-            "first_token_agreement": found.agrees,
-            "kl_first_token": found.divergences,
-            "same_answer": found.same,
-        }
-        for name, values in lists.items():
-            if len(values) == len(keys):
-                row[name] = statistics.fmean(values[i] for i in which)
-        if "score" in row:
-            row["score_low"], row["score_high"] = interval([found.scores[i] for i in which])
-        groups[key] = row
-    return groups
-
-
-def _third(position: float | None) -> str:
-    """In which third of the modules an answer stands."""
-    return "" if position is None else ("first", "middle", "last")[min(2, int(position * 3))]
-
-
-def interval(values: Sequence[float], seed: int = 0) -> tuple[float, float]:
-    """The 95% interval of a mean, by bootstrap."""
-    draw = random.Random(seed)
-    means = sorted(statistics.fmean(draw.choices(values, k=len(values))) for _ in range(DRAWS))
-    return means[int(0.025 * DRAWS)], means[int(0.975 * DRAWS) - 1]
+def _results(samples: dict[str, list[Sample]], params: dict[str, Any]) -> list[dict[str, Any]]:
+    plain = samples[UNCACHED]
+    return [
+        {"name": name, "params": params, **figures(found, plain), **grouped(found, plain), "samples": found}
+        for name, found in samples.items()
+    ]

@@ -1,8 +1,8 @@
 """What `pml bench quality` runs over: a file of questions, or a folder of schemas and prompts, as PML.
 
 A file holds one JSON object per line, as LongBench's files do: `input` (the question), `context` or
-`documents` (a list of texts, one module each), `answers`, and where they are known `dataset`, `all_classes`,
-`metric`, `system`. A long `context` is cut where its passages begin, else between paragraphs. In place of a
+`documents` (a list of texts, one module each), `answers`, `dataset` or `metric`, and where they are known
+`all_classes`, `system`. A `context` is cut where its passages begin, else between paragraphs. In place of a
 question and its context a line may hold a `schema` and a `prompt` in PML.
 """
 
@@ -12,7 +12,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from xml.sax.saxutils import escape
@@ -33,7 +33,30 @@ ASK = {
     "edit-similarity": "Write the next line of code and nothing else.",
 }
 NEW_TOKENS = {"rouge-l": 512, "edit-similarity": 64, "exact": 160, "mentions": 320}
+# as LongBench bounds its answers (config/dataset2maxlen.json)
+DATASET_TOKENS = {
+    **dict.fromkeys(("narrativeqa", "qasper", "samsum"), 128),
+    **dict.fromkeys(("multifieldqa_en", "trec", "lcc", "repobench-p"), 64),
+    **dict.fromkeys(("hotpotqa", "2wikimqa", "musique", "triviaqa"), 32),
+    **dict.fromkeys(("passage_count", "passage_retrieval_en"), 32),
+    **dict.fromkeys(("gov_report", "qmsum", "multi_news"), 512),
+}
 SUITES = {"demo": ("documents", "travel", "learning", "code")}
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a context.
+
+    Attributes:
+        context: a long text.
+        text: the question.
+        system: what the model is told first.
+    """
+
+    context: str
+    text: str
+    system: str
 
 
 @dataclass(frozen=True)
@@ -51,6 +74,8 @@ class Task:
         documents: how many modules the prompt imports.
         kind: what kind of question it is; "" where the file does not say.
         position: of the module that holds the answer, 0 (first) to 1; None where it is not known.
+        question: what schema and prompt were made of, where that is a context; such a one can be shortened.
+        chosen_on: the bundled weights were chosen by their score on this one among others; None elsewhere.
     """
 
     name: str
@@ -63,11 +88,20 @@ class Task:
     documents: int = 0
     kind: str = ""
     position: float | None = None
+    chosen_on: bool | None = None
+    question: Question | None = None
 
     @property
     def new_tokens(self) -> int:
         """How long an answer may be."""
-        return NEW_TOKENS.get(self.metric, 64)
+        return DATASET_TOKENS.get(self.dataset) or NEW_TOKENS.get(self.metric, 64)
+
+    def about(self, context: str) -> Task:
+        """The same question to another context."""
+        assert self.question is not None
+        pieces = cut(context)
+        schema, prompt = _as_pml(pieces, self.question.text, self.question.system)
+        return replace(self, schema=schema, prompt=prompt, documents=len(pieces))
 
 
 def own_questions() -> Path:
@@ -142,18 +176,32 @@ def _question(record: dict[str, Any], metric: str, name: str) -> Task:
     if not isinstance(record, dict):
         raise ValueError("a line must be one JSON object")
     dataset = str(record.get("dataset") or "").removesuffix("_e")
-    chosen = metric or record.get("metric") or DATASETS.get(dataset, "f1")
+    chosen = metric or record.get("metric") or DATASETS.get(dataset)
+    if chosen is None:
+        what = f"how the data set {dataset!r} is scored is not known" if dataset else "it names no data set"
+        raise ValueError(f"{what}; give a 'metric' or --metric. Known: {', '.join(sorted(DATASETS))}")
     if chosen not in METRICS:
         raise ValueError(f"the metric {chosen!r} is not known; use one of {', '.join(METRICS)}")
     if "schema" in record:
         return _pml(record, chosen, name)
     answers = _answers(record)
-    documents = record.get("documents") or cut(str(record["context"]))
-    question = " ".join(part for part in (str(record.get("input") or ""), ASK[chosen]) if part)
-    schema, prompt = _as_pml([str(d) for d in documents], question, str(record.get("system") or SYSTEM))
-    classes = tuple(record.get("all_classes") or ())
+    question = " ".join(part for part in (str(record.get("input") or ""), ASK.get(chosen, "")) if part)
+    system = str(record.get("system") or SYSTEM)
+    documents, source = [str(d) for d in record.get("documents") or ()], None
+    if not documents:
+        source = Question(str(record["context"]), question, system)
+        documents = cut(source.context)
+    schema, prompt = _as_pml(documents, question, system)
     return Task(
-        str(record.get("_id") or name), schema, prompt, chosen, answers, classes, dataset, len(documents)
+        str(record.get("_id") or name),
+        schema,
+        prompt,
+        chosen,
+        answers,
+        tuple(record.get("all_classes") or ()),
+        dataset,
+        len(documents),
+        question=source,
     )
 
 
@@ -165,7 +213,7 @@ def _pml(record: dict[str, Any], metric: str, name: str) -> Task:
             raise ValueError(f"its {what}, line {fault.line}: {fault.code}: {fault.message}")
     assert schema.tree is not None
     assert prompt.tree is not None
-    position = record.get("position")
+    position, chosen_on = record.get("position"), record.get("chosen_on")
     return Task(
         str(record.get("_id") or name),
         schema.tree,
@@ -176,6 +224,7 @@ def _pml(record: dict[str, Any], metric: str, name: str) -> Task:
         documents=int(record.get("documents") or 0),
         kind=str(record.get("kind") or ""),
         position=None if position is None else float(position),
+        chosen_on=None if chosen_on is None else bool(chosen_on),
     )
 
 

@@ -28,7 +28,7 @@ from engine.overview import Layout, Plan, layout_overview, plan_overview
 from engine.plan import Placing, PromptPlan, make_plan
 from engine.pml import Diagnostic, Parsed, Prompt, Schema, bind, make, parse_prompt, parse_schema
 from engine.reading import Reading, read
-from engine.repair import chosen, rows, with_hidden
+from engine.repair import choosing, chosen, rows, with_hidden
 from engine.residency import Residency
 from engine.segment import Placement
 from engine.settings import Repair, RunSettings
@@ -199,7 +199,9 @@ class Engine:
             return Prefill(placements, plan.new_tokens, plan.new_positions, plan.token_ids, plan.end)
         clock.restart()
         again = chosen(repair, self.model, plan, uses, placements)
-        prefill = Prefill(with_hidden(placements, again), *rows(plan, again), plan.token_ids, plan.end)
+        cost = choosing(repair, self.model, plan, uses)
+        placed = with_hidden(placements, again)
+        prefill = Prefill(placed, *rows(plan, again), plan.token_ids, plan.end, cost)
         clock.lap("repair")
         return prefill
 

@@ -40,7 +40,8 @@ class Answer:
         ttft_ms: from the prompt's text to the first token id, in milliseconds.
         tpot_ms: mean time of each further token, in milliseconds.
         timeline_ms: the parts of ttft_ms, in order.
-        tokens: prompt, from_cache, computed, generated.
+        tokens: prompt, from_cache, computed, generated, and choosing: what it took a repair to choose its
+            tokens, in tokens that pass through the whole network.
         stopped: what ended it: "eos", "length", or "stop" for a stop string.
         waited_ms: how long its steps waited for those of other answers, in milliseconds; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.

@@ -37,6 +37,7 @@ class Prefill:
         positions: of those, ascending.
         prompt: all tokens of the prompt.
         end: the position behind the last of them.
+        choosing: what it took to choose the repaired tokens, in tokens that pass through the whole network.
     """
 
     placements: Sequence[Placement]
@@ -44,6 +45,7 @@ class Prefill:
     positions: Sequence[int]
     prompt: Sequence[int]
     end: int
+    choosing: int = 0
 
 
 def respond(
@@ -86,6 +88,7 @@ def respond(
         "prompt": len(prefill.prompt),
         "from_cache": len(prefill.prompt) - len(prefill.token_ids),
         "computed": len(prefill.token_ids),
+        "choosing": prefill.choosing,
     }
     yield FirstToken(side, clock.total, dict(clock.parts), counts)
     times: list[float] = []

@@ -73,6 +73,22 @@ def chosen(
     return frozenset(able[:count])
 
 
+def choosing(repair: Repair, model: Model, plan: PromptPlan, uses: Sequence[Seen | None]) -> int:
+    """Returns what choosing alone costs, in tokens that pass through the whole network, rounded up.
+
+    Args:
+        repair: how to choose.
+        model: computes what the choice needs.
+        plan: of the prompt.
+        uses: what each of its pieces reads.
+    """
+    if repair.kind in ("none", "link") or not repair.share or not any(inexact(plan, uses)):
+        return 0
+    if repair.kind == "query":
+        return len(plan.new_tokens)
+    return math.ceil(plan.total_tokens * min(CHECK_LAYER, model.layers - 1) / model.layers)
+
+
 def inexact(plan: PromptPlan, uses: Sequence[Seen | None]) -> list[Seen | None]:
     """The uses, without those whose segments saw all that stands before them just as it stands."""
     found: list[Seen | None] = []

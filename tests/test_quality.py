@@ -6,14 +6,22 @@ import json
 from pathlib import Path
 
 import pytest
+from transformers import AutoConfig
 
 from benchmarks import quality
+from benchmarks.figures import figures, grouped, pooled
 from benchmarks.metrics import DATASETS, METRICS, score
-from benchmarks.quality import Variant, interval, variants
+from benchmarks.paired import interval, paired, sign_test
+from benchmarks.quality import Variant, variants
+from benchmarks.shortening import fits, shortened
 from benchmarks.tasks import cut, own_questions, read_tasks, suite
+from engine.engine import Engine
 from engine.errors import StudioError
+from engine.loading import load
 from engine.pml import bind
 from engine.pml.conversation import conversation
+from engine.settings import RunSettings
+from engine.store import Store
 from tests.engine.tiny import save_tiny
 
 WORLDS = (
@@ -95,6 +103,23 @@ def test_questions_in_longbenchs_format_become_prompts(tmp_path: Path) -> None:
     assert turns[-1].text.startswith("Who & what <is> it?")
     assert len(read_tasks(file, limit=1)) == 1
     assert read_tasks(file, metric="rouge-l")[0].metric == "rouge-l"
+    assert first.new_tokens == 32  # LongBench's bound for this set
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({"dataset": "dureader"}, "data set 'dureader' is scored is not known"), ({}, "names no data set")],
+)
+def test_a_data_set_whose_metric_is_not_known_is_refused(
+    given: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    """It used to be scored by F1 without a word."""
+    file = tmp_path / "q.jsonl"
+    file.write_text(json.dumps({"input": "x", "context": "y", "answers": "z", **given}), encoding="utf-8")
+    with pytest.raises(StudioError, match=words) as refused:
+        read_tasks(file)
+    assert "--metric" in str(refused.value)
+    assert read_tasks(file, metric="f1")[0].metric == "f1"
 
 
 @pytest.mark.parametrize(
@@ -102,20 +127,28 @@ def test_questions_in_longbenchs_format_become_prompts(tmp_path: Path) -> None:
     [
         ("{", "line 2: "),
         ("[]", "line 2: a line must be one JSON object"),
-        ('{"input": "x", "context": "y"}', "line 2: the field 'answers' is missing"),
-        ('{"input": "x", "answers": ["y"]}', "line 2: the field 'context' is missing"),
-        ('{"input": "x", "context": "y", "answers": []}', "line 2: the field 'answers' is empty"),
-        ('{"context": "y", "answers": ["z"], "metric": "luck"}', "line 2: the metric 'luck' is not known"),
-        ('{"schema": "<schema name=\'s\'/>", "answers": ["z"]}', "line 2: the field 'prompt' is missing"),
+        ('{"input": "x", "context": "y", "metric": "f1"}', "line 2: the field 'answers' is missing"),
+        ('{"input": "x", "answers": ["y"], "metric": "f1"}', "line 2: the field 'context' is missing"),
         (
-            '{"schema": "<schema name=\'s\'>", "prompt": "<prompt schema=\'s\'/>", "answers": ["z"]}',
+            '{"input": "x", "context": "y", "answers": [], "metric": "f1"}',
+            "line 2: the field 'answers' is empty",
+        ),
+        ('{"context": "y", "answers": ["z"], "metric": "luck"}', "line 2: the metric 'luck' is not known"),
+        (
+            '{"schema": "<schema name=\'s\'/>", "answers": ["z"], "metric": "f1"}',
+            "line 2: the field 'prompt' is missing",
+        ),
+        (
+            '{"schema": "<schema>", "prompt": "<prompt schema=\'s\'/>", "answers": ["z"], "metric": "f1"}',
             "line 2: its schema, line 1: E1",
         ),
     ],
 )
 def test_a_line_that_is_no_question_is_named(line: str, words: str, tmp_path: Path) -> None:
     file = tmp_path / "q.jsonl"
-    file.write_text('{"input": "x", "context": "y", "answers": "z"}\n' + line + "\n", encoding="utf-8")
+    file.write_text(
+        '{"input": "x", "context": "y", "answers": "z", "metric": "f1"}\n' + line + "\n", encoding="utf-8"
+    )
     with pytest.raises(StudioError) as refused:
         read_tasks(file)
     assert words in str(refused.value)
@@ -168,9 +201,10 @@ def test_figures_on_a_tiny_model(tmp_path: Path) -> None:
     folder = save_tiny(tmp_path / "model")
     file = tmp_path / "q.jsonl"
     records = [
-        {"input": f"Is it {n}?", "documents": ["one thing", "and another"], "answers": ["x"]} for n in "abc"
+        {"input": f"Is it {n}?", "documents": ["one thing", "and another"], "answers": ["x"], "metric": "f1"}
+        for n in "abc"
     ]
-    records.append({"input": "Long?", "context": "long " * 2000, "answers": ["x"]})
+    records.append({"input": "Long?", "documents": ["long " * 2000], "answers": ["x"], "metric": "f1"})
     file.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
     report = quality.run(
         str(folder), read_tasks(file), variants(["scaffold", "isolated"], ["none", "link:99"])
@@ -188,7 +222,139 @@ def test_figures_on_a_tiny_model(tmp_path: Path) -> None:
     assert by_name["scaffold"]["computed_share"] < by_name["isolated link:99"]["computed_share"] < 1
     assert by_name["isolated"]["by_documents"]["2"]["prompts"] == 3
     assert by_name["isolated"]["by_position"] == by_name["isolated"]["by_kind"] == {}
-    assert len(by_name["isolated"]["samples"]) == 3
+    assert [sample["task"] for sample in by_name["isolated"]["samples"]] == ["q:1", "q:2", "q:3"]
+    for exact in ("scaffold", "isolated link:99"):
+        assert by_name[exact]["kl_worst"] < 1e-6
+        assert by_name[exact]["flipped"] == 0
+        assert by_name[exact]["paired"]["ties"] == 3
+    apart = by_name["isolated"]
+    assert apart["kl_worst"] > apart["kl_answer"] > 1e-6
+    assert by_name["uncached"]["kl_worst"] == 0
+
+
+def test_what_choosing_a_repair_takes_is_counted(tmp_path: Path) -> None:
+    """Blend runs a layer over the whole prompt and query reads the new tokens twice, link neither."""
+    folder = save_tiny(tmp_path / "model")
+    file = tmp_path / "q.jsonl"
+    record = {"input": "Is it?", "documents": ["one thing", "and another"], "answers": ["x"], "metric": "f1"}
+    file.write_text(json.dumps(record), encoding="utf-8")
+    repairs = ["none", "link:1", "blend:0.00001", "query:0.00001"]
+    report = quality.run(str(folder), read_tasks(file), variants(["isolated"], repairs))
+    share = {r["name"].removeprefix("isolated").strip(): r["computed_share"] for r in report["results"]}
+    layers = AutoConfig.from_pretrained(folder).num_hidden_layers
+    one = share["blend:0.00001"] - share[""] - 1 / layers  # one token more, and a layer of all
+    assert 0 < one < 0.05
+    assert share["query:0.00001"] == pytest.approx(2 * share[""] + one, abs=0.02)
+    assert share[""] < share["link:1"] < share["blend:0.00001"]
+
+
+def test_a_context_that_is_too_long_loses_its_middle(tmp_path: Path) -> None:
+    folder = save_tiny(tmp_path / "model")
+    file = tmp_path / "q.jsonl"
+    lines = "".join(f"Line {n} of a very long text.\n" for n in range(2000))
+    record = {"input": "Which?", "context": lines, "answers": ["x"], "dataset": "hotpotqa", "_id": "long"}
+    file.write_text(json.dumps(record), encoding="utf-8")
+    engine = Engine(load(str(folder)), Store.open(tmp_path / "store"))
+    (task,) = read_tasks(file)
+    settings = RunSettings(max_new_tokens=task.new_tokens)
+    short = shortened(engine, task, settings)
+    assert short is not None
+    assert fits(engine, short, settings)
+    assert not fits(engine, task, settings)
+    text = "".join(turn.text for turn in conversation(bind(short.schema, short.prompt).parts))
+    assert "Line 0 of" in text
+    assert "Line 1999 of" in text
+    assert "Line 1000 of" not in text
+    assert "Which?" in text
+    plan = engine.plan(short.schema, short.prompt, settings)
+    window = engine.model.context_length - settings.max_new_tokens
+    assert plan.total_tokens > 0.9 * window
+    engine.close()
+    report = quality.run(str(folder), [task], variants(["anchored"]))
+    assert (report["shortened"], report["left_out"], report["prompts"]) == (["long"], [], 1)
+
+
+def test_pairs_show_what_intervals_of_means_hide() -> None:
+    """280 prompts, 8 lost and 1 won: the reviewer's case, by hand."""
+    other = [1.0] * 230 + [0.0] * 50
+    side = [*other]
+    side[:8] = [0.0] * 8
+    side[-1] = 1.0
+    found = paired(side, other, seed=3)
+    assert (found.wins, found.losses, found.ties) == (1, 8, 271)
+    assert found.difference == pytest.approx(-2.5)
+    assert found.difference_low < -2.5 < found.difference_high < 0
+    assert found.p == pytest.approx(2 * (1 + 9) / 2**9)
+    assert found.ratio == pytest.approx(223 / 230)
+    assert found.ratio_high is not None
+    assert found.ratio_low is not None
+    assert found.ratio_low < 223 / 230 < found.ratio_high < 1
+    alone, against = interval(side), interval(other)
+    assert alone[1] > against[0]  # the means' own intervals overlap
+    assert paired(side, other, seed=3) == found
+    assert paired(side, other, seed=4) != found
+
+
+def test_the_sign_test_is_exact_and_has_two_sides() -> None:
+    assert sign_test(0, 0) == sign_test(5, 5) == 1
+    assert sign_test(0, 10) == sign_test(10, 0) == pytest.approx(2 / 1024)
+    assert sign_test(2, 5) == pytest.approx(2 * (1 + 7 + 21) / 128)
+
+
+def test_nothing_is_divided_by_a_side_without_points() -> None:
+    found = paired([0.0, 1.0], [0.0, 0.0])
+    assert (found.ratio, found.ratio_low, found.ratio_high) == (None, None, None)
+    assert found.wins == 1
+    with pytest.raises(StudioError, match="each prompt needs both"):
+        paired([1.0], [1.0, 1.0])
+
+
+def sample(name: str, score: float | None, kl: float, tokens: int, flips: int = 0) -> dict[str, object]:
+    return {
+        "task": name,
+        "documents": 8 if name < "c" else 2,
+        "kind": "stated",
+        "position": None,
+        "chosen_on": name < "c",
+        "score": score,
+        "answer_tokens": tokens,
+        "kl_answer": kl,
+        "kl_worst": 2 * kl,
+        "flips": flips,
+        "same_answer": not flips,
+        "first_token_agrees": True,
+        "kl_first_token": 0.0,
+        "computed_share": 0.1,
+    }
+
+
+def test_kl_is_of_answer_tokens_and_the_worst_of_all() -> None:
+    plain = [sample("a", 1.0, 0.0, 10), sample("b", 1.0, 0.0, 30), sample("c", 0.0, 0.0, 10)]
+    other = [sample("a", 1.0, 0.4, 10), sample("b", 0.0, 0.0, 30, flips=3), sample("c", 1.0, 0.1, 10)]
+    found = figures(other, plain)
+    assert found["kl_answer"] == pytest.approx((0.4 * 10 + 0.1 * 10) / 50)
+    assert found["kl_worst"] == pytest.approx(0.8)
+    assert found["answer_agreement"] == pytest.approx(47 / 50)
+    assert found["flipped"] == found["paired"]["losses"] / 3 == pytest.approx(1 / 3)
+    assert "score" not in figures([sample("a", None, 0.1, 4)], [sample("a", None, 0.0, 4)])
+
+
+def test_groups_and_several_files_together() -> None:
+    plain = [sample("a", 1.0, 0.0, 10), sample("c", 1.0, 0.0, 10)]
+    other = [sample("a", 0.0, 0.0, 10), sample("c", 1.0, 0.1, 10)]
+    by_choice = grouped(other, plain)["by_choice"]
+    assert {k: v["score"] for k, v in by_choice.items()} == {"weights chosen on these": 0, "the others": 1}
+    report = {"results": [{"name": "uncached", "samples": plain}, {"name": "anchored", "samples": other}]}
+    uncached, anchored = pooled([report, report])
+    assert (uncached["name"], anchored["name"]) == ("uncached", "anchored")
+    assert anchored["paired"]["losses"] == 2
+    assert anchored["prompts"] == 4
+
+
+def test_the_questions_by_which_weights_were_chosen_are_marked() -> None:
+    marked = [task for task in read_tasks(own_questions()) if task.chosen_on]
+    assert len(marked) == 60
+    assert {task.documents for task in marked} == {8}
 
 
 def test_lines_of_pml_are_run_and_grouped(tmp_path: Path) -> None:

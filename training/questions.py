@@ -22,6 +22,7 @@ from training.worlds.words import HeldOut
 SEED = 24_680_135
 # documents in a prompt → questions; eight is what the goals speak of
 DOCUMENTS = {1: 20, 2: 20, 4: 30, 8: 60, 16: 30}
+CHOSEN_ON = 8  # documents in the questions by which the bundled weights were chosen among others
 OTHERS = 40  # prompts of each other world
 SLOT = 24  # tokens that an argument may have
 ROLE = re.compile(re.escape(OPEN).replace(r"\{\}", "(system|user|assistant)"))
@@ -101,7 +102,8 @@ def documents(r: HeldOut) -> Iterator[Record]:
                 continue
             kept += 1
             turn = example.turns[0]
-            yield record(example, turn, f"documents-{count}-{kept}", "exact", turn.answer, count)
+            made = record(example, turn, f"documents-{count}-{kept}", "exact", turn.answer, count)
+            yield made | {"chosen_on": count == CHOSEN_ON}
 
 
 def plans(r: HeldOut, world: str) -> Iterator[Record]:

@@ -122,6 +122,7 @@ def quality(
         raise click.UsageError("--suite has files of its own: leave out PATH, or --suite.")
     options = ModelOptions(cache_dir=None, **model_choice)
     from benchmarks import quality as measurement
+    from benchmarks.figures import pooled
     from benchmarks.tasks import own_questions, read_tasks
     from benchmarks.tasks import suite as files_of
 
@@ -139,37 +140,61 @@ def quality(
                 placement=placement,
                 progress=progress,
             )
+    together = pooled(list(reports.values())) if suite else []
     if as_json:
-        print_json({"suite": suite, "worlds": reports} if suite else reports[""])
+        print_json({"suite": suite, "worlds": reports, "all": together} if suite else reports[""])
         return
     for name, report in reports.items():
         if name:
-            say(f"{name}\n")
-        say(_quality_table(report))
+            click.echo(f"{name}\n")
+        click.echo(f"{_quality_table(report['results'])}\n\n{_quality_notes(report)}")
         if suite:
-            say(f"\n{_groups_table(report)}\n")
+            click.echo(f"\n{_groups_table(report)}\n")
+    if suite:
+        click.echo(f"all worlds, {together[0]['prompts']} prompts\n\n{_quality_table(together)}")
+    click.echo(f"\n{_READING}")
 
 
-def _quality_table(report: dict[str, Any]) -> str:
+def _quality_table(results: list[dict[str, Any]]) -> str:
+    """Every way to answer beside the uncached one, prompt by prompt."""
     rows = []
-    for result in report["results"]:
-        scored = "score" in result
-        interval = f"{result['score_low']:.3f} to {result['score_high']:.3f}" if scored else "-"
-        ratio = result.get("ratio")
+    for result in results:
+        cells = ["-"] * 5
+        if "score" in result:
+            pair = result["paired"]
+            cells = [
+                f"{result['score']:.3f} ({result['score_low']:.3f} to {result['score_high']:.3f})",
+                "{difference:+.1f} ({difference_low:+.1f} to {difference_high:+.1f})".format(**pair),
+                f"{pair['wins']} / {pair['losses']} / {pair['ties']}",
+                f"{pair['p']:.3g}",
+                _ratio(pair),
+            ]
         rows.append(
             [
                 result["name"],
-                f"{result['score']:.3f}" if scored else "-",
-                interval,
-                f"{ratio:.3f}" if ratio is not None else "-",
-                f"{result['first_token_agreement']:.3f}",
-                f"{result['kl_first_token']:.4f}",
+                *cells,
+                f"{result['kl_answer']:.2g}",
+                f"{result['kl_worst']:.2g}",
+                f"{result['flipped']:.2f}",
                 f"{result['same_answer']:.2f}",
                 f"{result['computed_share']:.1%}",
             ]
         )
-    head = ["", "SCORE", "95%", "÷ UNCACHED", "1ST TOKEN AGREES", "KL", "SAME ANSWER", "COMPUTED"]
-    lines = [table(head, rows), "", f"{report['prompts']} prompts"]
+    head = ["", "SCORE (95%)", "POINTS (95%)", "WON/LOST/TIED", "P", "÷ UNCACHED (95%)"]
+    return table([*head, "KL", "KL WORST", "FLIPS", "SAME ANSWER", "COMPUTED"], rows)
+
+
+def _ratio(pair: dict[str, Any]) -> str:
+    if pair["ratio"] is None:
+        return "-"
+    return f"{pair['ratio']:.3f} ({pair['ratio_low']:.3f} to {pair['ratio_high']:.3f})"
+
+
+def _quality_notes(report: dict[str, Any]) -> str:
+    """How many prompts there are, what was left out or shortened, and where it was measured."""
+    lines = [f"{report['prompts']} prompts"]
+    if report["shortened"]:
+        lines.append(f"{len(report['shortened'])} shortened in the middle, as LongBench does, to fit")
     if report["left_out"]:
         first = report["left_out"][0]
         lines.append(f"{len(report['left_out'])} left out; {first['task']}: {first['why']}")
@@ -177,18 +202,29 @@ def _quality_table(report: dict[str, Any]) -> str:
     return "\n".join([*lines, machine])
 
 
+_READING = """Points, wins and losses are against the uncached side on the same prompts (95% by bootstrap in
+pairs, P of the exact sign test). KL is in nats per token of the whole uncached answer, which both sides
+read, mean and worst; FLIPS is the share of prompts in which another token becomes the likeliest at least
+once. COMPUTED has in it what a repair takes to choose its tokens."""
+
+
 def _groups_table(report: dict[str, Any]) -> str:
     """Scores by how many modules there are, by where the answer stands, and by kind of question."""
     results = {result["name"]: result for result in report["results"]}
     rows = []
-    titles = {"by_documents": "modules: {}", "by_position": "answer in {} third", "by_kind": "{}"}
+    titles = {
+        "by_choice": "{}",
+        "by_documents": "modules: {}",
+        "by_position": "answer in {} third",
+        "by_kind": "{}",
+    }
     for group, title in titles.items():
         for key in results["uncached"][group]:
             cells = [results[name][group][key] for name in results]
             rows.append(
                 [
                     title.format(key),
-                    f"{cells[0]['prompts']:.0f}",
+                    str(cells[0]["prompts"]),
                     *(f"{cell['score']:.2f}" if "score" in cell else "-" for cell in cells),
                 ]
             )

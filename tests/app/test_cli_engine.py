@@ -403,13 +403,17 @@ def test_quality_over_a_folder_and_a_file(run_pml: Callable[..., SimpleNamespace
     assert names["scaffold"]["same_answer"] == 1
     assert "score" not in names["scaffold"]
     file = tmp_path / "q.jsonl"
-    file.write_text('{"input": "What?", "context": "Some text.", "answers": ["x"]}\n', encoding="utf-8")
+    file.write_text(
+        '{"input": "What?", "context": "Some text.", "answers": ["x"], "metric": "f1"}\n', encoding="utf-8"
+    )
     table = run_pml(
         "bench", "quality", str(file), "--scope", "isolated", "--repair", "none", "--repair", "link:2"
     )
     assert table.status == 0, table.err
     assert "isolated link:2" in table.out
     assert "1 prompts" in table.out
+    assert "WON/LOST/TIED" in table.out
+    assert "0 / 0 / 1" in table.out
     assert run_pml("bench", "quality", str(tmp_path / "none")).status == 1
 
 
@@ -430,6 +434,9 @@ def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
     assert shown.status == 0, shown.err
     assert "learning\n" in shown.out
     assert "modules: 1 " in shown.out
+    assert "weights chosen on these" in shown.out or "the others" in shown.out
+    assert "all worlds, 4 prompts" in shown.out
+    assert [result["prompts"] for result in report["all"]] == [4, 4]
     both = run_pml("bench", "quality", "some.jsonl", "--suite", "demo")
     assert both.status == 2
     assert "leave out PATH" in both.err

@@ -2,51 +2,100 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from training.card import BEGIN, CARD, END, RESULTS, figures, written
+from benchmarks.figures import figures as summed
+from benchmarks.figures import grouped, pooled
+from benchmarks.markdown import between, written
+from training import card
+from training.card import CARD, GALLERY, RESULTS, SUITE, figures
+
+NAMES = ("uncached", "anchored", "anchored blend:0.15", "anchored query:0.15")
 
 
-def result(name: str, score: float) -> dict[str, object]:
-    cell = {
-        "score": score,
-        "score_low": score - 0.05,
-        "score_high": score + 0.05,
-        "first_token_agreement": 0.99,
-        "kl_first_token": 0.001,
-        "prompts": 60.0,
-    }
-    groups = {"by_documents": {"8": cell}, "by_position": {"first": cell}, "by_kind": {"stated": cell}}
-    return {"name": name, "ratio": score / 0.8, "same_answer": 0.9, "computed_share": 0.05, **cell, **groups}
+def samples(lost: int) -> list[dict[str, object]]:
+    """Sixty questions, 48 of them right but for the first few."""
+    return [
+        {
+            "task": str(n),
+            "documents": 8,
+            "kind": "stated",
+            "position": 0.0,
+            "chosen_on": n % 2 == 0,
+            "score": float(lost <= n < 48),
+            "answer_tokens": 10,
+            "kl_answer": 0.002 * lost,
+            "kl_worst": 0.5 * lost,
+            "flips": int(n < lost),
+            "same_answer": n >= lost,
+            "first_token_agrees": True,
+            "kl_first_token": 0.0,
+            "computed_share": 0.05,
+        }
+        for n in range(60)
+    ]
 
 
 def suite() -> dict[str, object]:
-    results = [result("uncached", 0.8), result("anchored", 0.78), result("anchored query:0.15", 0.8)]
+    plain = samples(0)
+    results = []
+    for name, lost in zip(NAMES, (0, 3, 0, 1), strict=True):
+        found = samples(lost)
+        results.append({"name": name, **summed(found, plain), **grouped(found, plain), "samples": found})
     report = {"results": results, "prompts": 60}
-    return {"worlds": dict.fromkeys(("documents", "travel", "learning", "code"), report)}
+    worlds = dict.fromkeys(("documents", "travel", "learning", "code"), report)
+    return {"worlds": worlds, "all": pooled(list(worlds.values()))}
 
 
-def test_figures_stand_between_the_marks_and_nothing_else_changes() -> None:
-    text = figures(suite(), {"travel sample: names the picked destination": 0.97})
-    card = written(f"before\n{BEGIN}\nold\n{END}\nafter\n", text)
-    assert card.startswith("before\n")
-    assert card.endswith("after\n")
-    assert "old" not in card
-    assert "| uncached, exact answer | 0.90 | 0.80 (0.75 to 0.85) |" in card
-    assert "| anchored ÷ uncached | 0.98 | 0.975 |" in card
-    assert "1.000 (`anchored query:0.15`)" in card
-    assert "| answer in the first third | 60 | 0.80 (0.75 to 0.85) | 0.78 |" in card
-    assert "| travel sample: names the picked destination | 97% |" in card
+def test_figures_say_what_the_samples_give() -> None:
+    text = figures(suite())
+    assert "| uncached, exact answer | 0.90 | 0.80 (0.70 to 0.90) |" in text
+    assert "| anchored ÷ uncached | 0.98 | 0.938 (" in text
+    assert "| anchored blend:0.15 ÷ uncached | 0.995 | 1.000 (1.000 to 1.000) |" in text
+    assert "| anchored query:0.15 ÷ uncached | 0.995 | 0.979 (" in text  # no repair is picked by its score
+    assert "| KL per answer token, anchored, nats | 0.05 | 0.006 |" in text
+    assert "first token" not in text
+    assert "| anchored | -5.0 (" in text
+    assert "| anchored | 0.006 | 1.5 | 99.50% | 5.0% | 95.0% | 5.0% |" in text
+    assert "| weights chosen on these | 30 | " in text
+    assert "| the others | 30 | " in text
 
 
-def test_a_card_without_marks_is_refused() -> None:
+def test_figures_stand_between_their_marks_and_nothing_else_changes() -> None:
+    document = "before\n<!-- figures -->\nold\n<!-- end of figures -->\nafter\n"
+    done = written(document, SUITE, "new")
+    assert done == "before\n<!-- figures -->\n\nnew\n\n<!-- end of figures -->\nafter\n"
+    assert between(done, SUITE) == "new"
     with pytest.raises(ValueError, match="needs the marks"):
-        written("no marks", "text")
+        written("no marks", SUITE, "text")
+
+
+def test_both_documents_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gallery's figures only where there are marks for them, and only if they are given."""
+    paths = []
+    for original in (CARD, RESULTS):
+        paths.append(tmp_path / f"{original.parent.name}.md")
+        paths[-1].write_text(original.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(card, "CARD", paths[0])
+    monkeypatch.setattr(card, "RESULTS", paths[1])
+    measured = tmp_path / "suite.json"
+    measured.write_text(json.dumps(suite()))
+    before = between(paths[0].read_text(encoding="utf-8"), GALLERY)
+    card.main([str(measured)])
+    assert between(paths[0].read_text(encoding="utf-8"), GALLERY) == before
+    shares = tmp_path / "samples.json"
+    shares.write_text(json.dumps({"travel sample: names the picked destination": 0.97}))
+    card.main([str(measured), str(shares)])
+    texts = [path.read_text(encoding="utf-8") for path in paths]
+    assert "| travel sample: names the picked destination | 97% |" in texts[0]
+    assert "gallery" not in texts[1]
+    assert all(between(text, SUITE) == figures(suite()) for text in texts)
 
 
 @pytest.mark.parametrize("path", [CARD, RESULTS])
 def test_the_documents_have_their_marks(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    assert text.count(BEGIN) == text.count(END) == 1
+    assert text.count("<!-- figures -->") == text.count("<!-- end of figures -->") == 1
