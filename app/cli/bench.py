@@ -146,13 +146,13 @@ def quality(
         return
     for name, report in reports.items():
         if name:
-            click.echo(f"{name}\n")
-        click.echo(f"{_quality_table(report['results'])}\n\n{_quality_notes(report)}")
+            say(f"{name}\n")
+        say(f"{_quality_table(report['results'])}\n\n{_quality_notes(report)}")
         if suite:
-            click.echo(f"\n{_groups_table(report)}\n")
+            say(f"\n{_groups_table(report)}\n")
     if suite:
-        click.echo(f"all worlds, {together[0]['prompts']} prompts\n\n{_quality_table(together)}")
-    click.echo(f"\n{_READING}")
+        say(f"all worlds, {together[0]['prompts']} prompts\n\n{_quality_table(together)}")
+    say(f"\n{_READING}")
 
 
 def _quality_table(results: list[dict[str, Any]]) -> str:
