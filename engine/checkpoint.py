@@ -73,10 +73,11 @@ class Checkpoint:
             folder: that holds it.
 
         Raises:
-            ModelError: There are no safetensors, a shard is missing, or the index names files elsewhere.
+            ModelError: There are no safetensors, a shard is missing, or its files name files elsewhere.
         """
         try:
             texts = sorted(_texts(folder))
+            _check_tokenizer(name, folder)
             sharded = not (folder / WEIGHTS).is_file() and INDEX in texts
             weights = _shards(name, folder) if sharded else (WEIGHTS,)
             missing = [one for one in weights if not (folder / one).is_file()]
@@ -140,6 +141,25 @@ def _texts(folder: Path) -> Iterator[str]:
     templates = folder / TEMPLATES
     if templates.is_dir():
         yield from (f"{TEMPLATES}/{path.name}" for path in templates.glob("*.jinja") if path.is_file())
+
+
+def _check_tokenizer(name: str, folder: Path) -> None:
+    """Refuses a tokenizer whose configuration names files elsewhere.
+
+    Raises:
+        ModelError: It does.
+    """
+    try:
+        given: Any = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        files = list(given.get("fast_tokenizer_files") or ())
+    except (FileNotFoundError, ValueError, TypeError, AttributeError, RecursionError):
+        return  # the tokenizer itself says what is wrong with it
+    for one in files:
+        if not isinstance(one, str) or "/" in one or "\\" in one:
+            raise ModelError(
+                f"model {name!r}: tokenizer_config.json names {one!r}, which is no file beside it and is not "
+                "opened. Save the tokenizer with save_pretrained."
+            )
 
 
 def _shards(name: str, folder: Path) -> tuple[str, ...]:

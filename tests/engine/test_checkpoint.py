@@ -26,6 +26,7 @@ from engine.fingerprint import fingerprint
 from engine.loading import load
 from engine.pml import parse_schema
 from engine.random_models import byte_tokenizer
+from tests.engine.tiny import FAMILIES, tiny_network
 
 SIZES = {
     "hidden_size": 32,
@@ -184,6 +185,34 @@ def test_an_index_that_names_files_elsewhere_is_refused(name: object, tmp_path: 
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
     with pytest.raises(ModelError, match="is not opened"):
         load(str(folder))
+
+
+@pytest.mark.parametrize(
+    "name", ["../tokenizer.1.0.0.json", "/tokenizer.1.0.0.json", "a\\tokenizer.1.json", 7]
+)
+def test_a_tokenizer_that_names_files_elsewhere_is_refused(name: object, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "m")
+    shutil.copy(folder / "tokenizer.json", tmp_path / "tokenizer.1.0.0.json")
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"fast_tokenizer_files": [name]}))
+    with pytest.raises(ModelError, match="is no file beside it"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_is_loaded_as_transformers_loads_it(family: str, tmp_path: Path) -> None:
+    """From shards, with weights that are renamed, fused and tied on the way."""
+    tiny_network(family).save_pretrained(tmp_path, max_shard_size=60_000)
+    byte_tokenizer().save_pretrained(tmp_path)
+    loaded = load(str(tmp_path)).network
+    own: Any = t.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+    assert type(loaded) is type(own)
+    assert loaded.generation_config.eos_token_id == own.generation_config.eos_token_id
+    assert loaded.state_dict().keys() == own.state_dict().keys()
+    for name, tensor in own.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+    for name, buffer in own.named_buffers():
+        assert torch.equal(dict(loaded.named_buffers())[name], buffer), name
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"weight_map": {}}', '{"weight_map": []}', "{" * 100])
