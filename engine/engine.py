@@ -35,7 +35,7 @@ from engine.settings import Repair, RunSettings
 from engine.sight import Seen, Sights
 from engine.stopwatch import Stopwatch
 from engine.store import Store, Verify
-from engine.supply import Supplied, Supply, wanted
+from engine.supply import ELSEWHERE, Supplied, Supply, wanted
 from engine.window import Window
 
 log = logging.getLogger(__name__)
@@ -52,6 +52,10 @@ class EncodeReport:
     Attributes:
         encoded: segments that were computed.
         reused: segments that were there.
+        elsewhere: segments that another process computed meanwhile.
+        kept: of the schema's segments, how many the store holds at the end.
+        total: how many segments the schema has.
+        budget: bytes of a budget that has room for all of them.
         tokens: that were computed.
         seconds: of computing and writing.
         bytes: of keys and values that were computed.
@@ -60,6 +64,10 @@ class EncodeReport:
 
     encoded: int
     reused: int
+    elsewhere: int
+    kept: int
+    total: int
+    budget: int
     tokens: int
     seconds: float
     bytes: int
@@ -158,13 +166,16 @@ class Engine:
         if side == "uncached":
             whole = Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
             return (yield from respond(self.model, whole, settings, side, clock))
-        supplied = yield from self.supply.segments(wanted(uses), schema.name, settings.scope, clock)
+        supplied = yield from self.supply.segments(
+            wanted(uses), schema.name, settings.scope, clock, store_turns=settings.store_conversation
+        )
         try:
             with self.store.using(supplied.segments):
                 new = self._repaired(plan, uses, supplied.place(uses), settings, clock)
                 return (
                     yield from respond(
-                        self.model, new, settings, side, clock, supplied.uses, supplied.warnings
+                        *(self.model, new, settings, side, clock, supplied.uses),
+                        [f"The answer is complete, but {warning}" for warning in supplied.warnings],
                     )
                 )
         finally:
@@ -281,7 +292,7 @@ class Engine:
         started, clock = time.perf_counter(), Stopwatch()
         layout = self._lay_out(schema)
         recipes = self._sights(layout, scope, self.placement()).of_schema(self.model.context_length)
-        encoding = self.supply.segments(recipes, schema.name, scope, Stopwatch())
+        encoding = self.supply.segments(recipes, schema.name, scope, Stopwatch(), hold=False)
         steps = self._computing.steps(encoding, "cached", clock)
         while True:
             try:
@@ -294,14 +305,19 @@ class Engine:
             elif step.what == WAITING:
                 log.warning("encoding %r: %s", schema.name, WAITING)
         seconds = time.perf_counter() - started - clock.waited / 1000
-        made = supplied.encoded
+        self.store.label(supplied.served)
+        made = list(supplied.encoded.values())
         return EncodeReport(
-            len(made),
-            sum(use.outcome == "hit" for use in supplied.uses),
-            sum(segment.tokens for segment in made),
-            seconds,
-            sum(segment.nbytes for segment in made),
-            tuple(supplied.warnings),
+            encoded=len(made),
+            reused=sum(use.outcome == "hit" for use in supplied.uses),
+            elsewhere=sum(use.reason == ELSEWHERE for use in supplied.uses),
+            kept=len(self.store.contains(recipe.key for recipe in recipes)),
+            total=len(recipes),
+            budget=self.supply.budget_for(recipes),
+            tokens=sum(one.tokens for one in made),
+            seconds=seconds,
+            bytes=sum(one.nbytes for one in made),
+            warnings=tuple(supplied.warnings),
         )
 
     def fidelity(

@@ -47,7 +47,10 @@ class Residency:
             return segment
 
     def add(self, segment: Segment) -> Segment:
-        """Brings a segment to the device, keeps it, and returns what is kept."""
+        """Brings a segment to the device, holds it where the budget has room, and returns it.
+
+        Who uses a segment keeps it alive; the budget bounds what is held for later.
+        """
         if segment.keys.device != self.device:
             keys, values = segment.keys.to(self.device), segment.values.to(self.device)
             segment = Segment(segment.key, segment.token_ids, keys, values)
@@ -55,7 +58,7 @@ class Residency:
             old = self._held.pop(segment.key, None)
             self._bytes += segment.nbytes - (old.nbytes if old else 0)
             self._held[segment.key] = segment
-            while self._bytes > self.budget and len(self._held) > 1:
+            while self._bytes > self.budget:
                 _, dropped = self._held.popitem(last=False)
                 self._bytes -= dropped.nbytes
         return segment

@@ -60,6 +60,8 @@ class RunSettings:
         scope: what modules see while they are encoded.
         repair: which cached tokens are computed again: "none", "link:K", "blend:R" or "query:R".
         placement: "compact", or "schema" for the schema's own positions.
+        store_conversation: earlier turns of the conversation are written to the disk too; else their
+            segments are held in memory only.
 
     Raises:
         SettingsError: a value is out of its range.
@@ -75,6 +77,7 @@ class RunSettings:
     scope: Scope = "anchored"
     repair: str = "none"
     placement: Placing = "compact"
+    store_conversation: bool = False
 
     def __post_init__(self) -> None:
         _require(self.max_new_tokens >= 1, "max_new_tokens", self.max_new_tokens, "at least 1")

@@ -29,6 +29,7 @@ from engine.plan import Piece, PromptPlan
 from engine.segment import segment_key
 
 FixedScope = Literal["isolated", "anchored"]
+TURN = "earlier turn"  # no module can be called so
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +39,11 @@ class Recipe:
     Attributes:
         key: names the segment.
         token_ids: its tokens.
-        path: of the module, "" for anonymous text, an argument or a turn.
+        path: of the module, "" for anonymous text or an argument, `TURN` for an earlier turn.
         context: what stands before it while it is encoded.
         start: position of its first token then; 0 unless the model cannot relocate.
         kept: False for what is needed in passing only: arguments, new text, uncached modules.
+        turn: an earlier turn of the conversation.
     """
 
     key: str
@@ -50,6 +52,7 @@ class Recipe:
     context: tuple[Seen, ...] = ()
     start: int = 0
     kept: bool = True
+    turn: bool = False
 
     @property
     def tokens(self) -> int:
@@ -205,14 +208,15 @@ class Sights:
         start = 0 if self.identity.relocatable else piece.start
         away = start - piece.start
         context = tuple(Seen(one.recipe, one.lo, one.hi, one.start + away) for one in before)
-        return self._recipe(piece.token_ids, piece.path, context, start, kept=piece.cached)
+        path = TURN if piece.turn else piece.path
+        return self._recipe(piece.token_ids, path, context, start, kept=piece.cached)
 
     def _recipe(
         self, token_ids: tuple[int, ...], path: str, context: tuple[Seen, ...], start: int, kept: bool = True
     ) -> Recipe:
         seen = [(one.recipe.key, one.lo, one.hi, one.start) for one in context]
         key = segment_key(self.identity.fingerprint, self.identity.dtype, token_ids, seen, start)
-        return Recipe(key, token_ids, path, context, start, kept)
+        return Recipe(key, token_ids, path, context, start, kept, turn=path == TURN)
 
 
 def _closure(paths: Iterable[str]) -> frozenset[str]:

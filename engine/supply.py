@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from engine.encoder import encode
 from engine.errors import StoreError
@@ -16,10 +18,42 @@ from engine.residency import Residency
 from engine.segment import Form, Placement, Segment
 from engine.sight import Identity, Recipe, Seen
 from engine.stopwatch import Stopwatch
-from engine.store import Origin, Served, Store
-from engine.store.codec import rounded
+from engine.store import Origin, Served, Sought, Store, pack_ids
+from engine.store.codec import packed_bytes, rounded
 
 log = logging.getLogger(__name__)
+
+ELSEWHERE = "computed elsewhere meanwhile"
+NOT_KEPT = "conversation is not stored"
+_HEADER = 4096  # of a file, at most
+_HEADER_PER_TOKEN = 16
+
+
+@dataclass(frozen=True)
+class Request:
+    """What segments are wanted for.
+
+    Attributes:
+        schema: its name, for the list of the store.
+        scope: likewise.
+        trial: what is encoded is for this one use, and neither stored nor held in memory.
+        store_turns: earlier turns of the conversation are stored too; else they are held in memory only.
+        hold: every segment is wanted at the end; else each only until those that see it are made.
+    """
+
+    schema: str
+    scope: str
+    trial: bool = False
+    store_turns: bool = False
+    hold: bool = True
+
+
+@dataclass(frozen=True)
+class Made:
+    """A segment that was computed: its tokens and bytes."""
+
+    tokens: int
+    nbytes: int
 
 
 @dataclass
@@ -27,20 +61,20 @@ class Supplied:
     """Segments of one prompt or schema.
 
     Attributes:
+        request: what they are for.
         segments: by key.
         uses: where each was found, in the order of asking.
         served: the same for the books of the store.
-        encoded: those that were computed, contexts included.
+        encoded: those that were computed, contexts included, by key.
         warnings: what could not be stored, in words.
-        trial: nothing is kept beyond this use.
     """
 
+    request: Request
     segments: dict[str, Segment] = field(default_factory=dict)
     uses: list[SegmentUse] = field(default_factory=list)
     served: list[Served] = field(default_factory=list)
-    encoded: list[Segment] = field(default_factory=list)
+    encoded: dict[str, Made] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    trial: bool = False
 
     def place(self, uses: Iterable[Seen | None]) -> list[Placement]:
         """Puts the segments where a prompt wants them."""
@@ -78,55 +112,83 @@ class Supply:
         return tier
 
     def segments(
-        self, recipes: Iterable[Recipe], schema: str, scope: str, clock: Stopwatch, *, trial: bool = False
+        self,
+        recipes: Iterable[Recipe],
+        schema: str,
+        scope: str,
+        clock: Stopwatch,
+        *,
+        trial: bool = False,
+        store_turns: bool = False,
+        hold: bool = True,
     ) -> Generator[Working, None, Supplied]:
         """Finds or encodes segments.
 
         Args:
             recipes: of what is wanted; one that comes twice counts once.
-            schema: its name, for the list of the store.
+            schema: see `Request`, as for the others.
             scope: likewise.
             clock: counts "load" and "encode".
-            trial: what is encoded is for this one use, and neither stored nor held in memory.
+            trial: likewise.
+            store_turns: likewise.
+            hold: likewise.
 
         Yields:
             Working, before each one that must be encoded.
         """
-        supplied = Supplied(trial=trial)
+        supplied = Supplied(Request(schema, scope, trial, store_turns, hold))
         missing: list[Recipe] = []
-        recipes = list(recipes)
+        recipes = list({recipe.key: recipe for recipe in recipes}.values())
         self.expect_soon(recipes)
-        for recipe in {recipe.key: recipe for recipe in recipes}.values():
+        for recipe in recipes:
             started = time.perf_counter()
             segment, tier = self._find(recipe)
             if segment is None:
                 missing.append(recipe)
                 continue
-            supplied.segments[recipe.key] = segment
-            supplied.uses.append(SegmentUse(recipe.path, recipe.tokens, tier, "hit"))
-            ms = (time.perf_counter() - started) * 1000
-            supplied.served.append(Served(recipe.key, tier, "hit", "", segment.nbytes, ms))
+            if hold:
+                supplied.segments[recipe.key] = segment
+            self._note(supplied, recipe, segment, tier, started)
         clock.lap("load")
-        with self.store.using([*supplied.segments, *(recipe.key for recipe in missing)]):
-            yield from self._encode(missing, schema, scope, supplied, clock)
+        with self.store.using([recipe.key for recipe in recipes]):
+            yield from self._encode(missing, supplied, clock)
         return supplied
 
-    def _encode(
-        self, missing: Sequence[Recipe], schema: str, scope: str, supplied: Supplied, clock: Stopwatch
-    ) -> Iterator[Working]:
+    def _encode(self, missing: Sequence[Recipe], supplied: Supplied, clock: Stopwatch) -> Iterator[Working]:
+        reasons = [self._reason(recipe, supplied.request) for recipe in missing]  # before any is stored
+        seen = Counter(one.recipe.key for recipe in missing for one in recipe.context)
         for done, recipe in enumerate(missing):
             yield Working("cached", f"encoding {recipe.path or 'anonymous text'}", done, len(missing))
             clock.restart()
             started = time.perf_counter()
-            reason = self.store.reason(recipe.key, self._origin(recipe, schema, scope))
-            segment = supplied.segments.get(recipe.key) or self._make(recipe, schema, scope, supplied)
-            supplied.uses.append(SegmentUse(recipe.path, recipe.tokens, "none", "miss", reason))
-            ms = (time.perf_counter() - started) * 1000
-            supplied.served.append(Served(recipe.key, "none", "miss", reason, segment.nbytes, ms))
-            log.info("encoded %s of %s in %.1f ms (%s)", recipe.path or "text", schema, ms, reason)
+            segment = supplied.segments.get(recipe.key) or self._make(recipe, supplied)
+            computed = recipe.key in supplied.encoded or not recipe.kept or supplied.request.trial
+            reason = reasons[done] if computed else ELSEWHERE
+            self._note(supplied, recipe, segment, "none", started, reason)
+            log.info("encoded %s of %s (%s)", recipe.path or "text", supplied.request.schema, reason)
             clock.lap("encode")
+            if not supplied.request.hold:
+                seen.subtract(one.recipe.key for one in recipe.context)
+                for key in [key for key in supplied.segments if seen[key] <= 0]:
+                    del supplied.segments[key]
         if missing:
             yield Working("cached", "encoded", len(missing), len(missing))
+
+    @staticmethod
+    def _note(
+        supplied: Supplied, recipe: Recipe, segment: Segment, tier: Tier, started: float, reason: str = ""
+    ) -> None:
+        """Writes down where a segment came from."""
+        outcome: Literal["hit", "miss"] = "miss" if reason else "hit"
+        ms = (time.perf_counter() - started) * 1000
+        supplied.uses.append(SegmentUse(recipe.path, recipe.tokens, tier, outcome, reason))
+        supplied.served.append(
+            Served(
+                *(recipe.key, tier, outcome, reason, segment.nbytes, ms),
+                schema=supplied.request.schema,
+                path=recipe.path,
+            )
+        )
 
     def _find(self, recipe: Recipe) -> tuple[Segment | None, Tier]:
         held = self.residency.get(recipe.key)
@@ -135,36 +197,38 @@ class Supply:
         read = self.store.load(recipe.key, recipe.token_ids, self._form) if recipe.kept else None
         return (self.residency.add(read), "disk") if read is not None else (None, "none")
 
-    def _make(self, recipe: Recipe, schema: str, scope: str, supplied: Supplied) -> Segment:
+    def _make(self, recipe: Recipe, supplied: Supplied) -> Segment:
         """Encodes a segment, after those of its context where they are missing too."""
         context = [
-            Placement(self._of_context(seen.recipe, schema, scope, supplied), seen.lo, seen.hi, seen.start)
+            Placement(self._of_context(seen.recipe, supplied), seen.lo, seen.hi, seen.start)
             for seen in recipe.context
         ]
-        if not recipe.kept or supplied.trial:
+        request = supplied.request
+        if not recipe.kept or request.trial:
             segment = self._encoded(recipe, context)
+        elif recipe.turn and not request.store_turns:
+            segment = self.residency.add(self._encoded(recipe, context))
+            supplied.encoded[segment.key] = Made(segment.tokens, segment.nbytes)
         else:
             with self.store.turn(recipe.key) as waited:  # no other lock is held here, so none waits for ever
                 made = waited or recipe.key in self.residency  # another answer may have been at it meanwhile
                 found = self._find(recipe)[0] if made else None
-                segment = found if found is not None else self._kept(recipe, context, schema, scope, supplied)
+                segment = found if found is not None else self._kept(recipe, context, supplied)
         supplied.segments[recipe.key] = segment
         return segment
 
-    def _kept(
-        self, recipe: Recipe, context: Sequence[Placement], schema: str, scope: str, supplied: Supplied
-    ) -> Segment:
+    def _kept(self, recipe: Recipe, context: Sequence[Placement], supplied: Supplied) -> Segment:
         """Encodes a segment and stores it."""
         started = time.perf_counter()
         segment = self.residency.add(self._encoded(recipe, context))
-        supplied.encoded.append(segment)
+        supplied.encoded[segment.key] = Made(segment.tokens, segment.nbytes)
         seconds = time.perf_counter() - started
         try:
-            origin = self._origin(recipe, schema, scope)
+            origin = self._origin(recipe, supplied.request)
             self.store.save(segment, origin, scheme=self.scheme, seconds=seconds)
         except StoreError as error:
             if not supplied.warnings:
-                supplied.warnings.append(f"The answer is complete, but {error}")
+                supplied.warnings.append(str(error))
         return segment
 
     def _encoded(self, recipe: Recipe, context: Sequence[Placement]) -> Segment:
@@ -172,13 +236,35 @@ class Supply:
         made = encode(self.model, recipe.key, recipe.token_ids, context, recipe.start)
         return Segment(made.key, made.token_ids, *rounded(made.keys, made.values, self.scheme))
 
-    def _of_context(self, recipe: Recipe, schema: str, scope: str, supplied: Supplied) -> Segment:
+    def _of_context(self, recipe: Recipe, supplied: Supplied) -> Segment:
         found = supplied.segments.get(recipe.key) or self._find(recipe)[0]
         # What stands before has what stands before it in its own context, so making in order never goes deep.
-        return found if found is not None else self._make(recipe, schema, scope, supplied)
+        segment = found if found is not None else self._make(recipe, supplied)
+        supplied.segments[recipe.key] = segment
+        return segment
 
-    def _origin(self, recipe: Recipe, schema: str, scope: str) -> Origin:
-        return Origin(schema, recipe.path, scope, self.model.name, self.model.fingerprint)
+    def _origin(self, recipe: Recipe, request: Request) -> Origin:
+        return Origin(request.schema, recipe.path, request.scope, self.model.name, self.model.fingerprint)
+
+    def _reason(self, recipe: Recipe, request: Request) -> str:
+        """Why the segment of a recipe is not there."""
+        if recipe.turn and not request.store_turns:
+            return NOT_KEPT
+        dtype = str(self.model.torch_dtype).removeprefix("torch.")
+        sought = Sought(
+            *(recipe.key, pack_ids(recipe.token_ids), request.schema, recipe.path, request.scope),
+            *(self.model.fingerprint, dtype, self.scheme),
+        )
+        return self.store.reason(sought)
+
+    def budget_for(self, recipes: Iterable[Recipe]) -> int:
+        """Bytes of a budget under which the store holds the segments of all these, beside what is pinned."""
+        form, total = self._form, self.store.pinned_bytes
+        dtype = str(form.dtype).removeprefix("torch.")
+        for recipe in recipes:
+            shape = (form.layers, form.heads, recipe.tokens, form.size)
+            total += packed_bytes(self.scheme, shape, dtype) + _HEADER + _HEADER_PER_TOKEN * recipe.tokens
+        return total
 
     def expect_soon(self, recipes: Iterable[Recipe]) -> None:
         """Has the files of these read ahead, where they are stored and not in memory."""

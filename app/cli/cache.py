@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -12,7 +13,7 @@ import click
 
 from app.cli.options import cache_dir_option, debug_option, json_option
 from app.cli.output import counted, inline, milliseconds, print_json, progress_bar, say, size, table
-from app.cli.quantities import Age, Size
+from app.cli.quantities import Age, Size, days
 from engine.errors import StoreError
 
 if TYPE_CHECKING:
@@ -32,8 +33,11 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
     """Show how much is stored, how often it was used, and why something was not there."""
     with _open(cache_dir) as store:
         found, pins, gone = store.stats(), store.pins(), store.evictions(20)
+        warnings = store.warnings
+    for warning in warnings:
+        say(f"pml: {warning}", err=True)
     if as_json:
-        print_json({**found.to_json(), "pins": pins, "evictions": gone})
+        print_json({**found.to_json(), "pins": pins, "evictions": gone, "warnings": list(warnings)})
         return
     asked = found.hits + found.misses
     rate = f" ({found.hits / asked:.0%})" if asked else ""
@@ -44,7 +48,9 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
     say(f"{found.hits} of {counted(asked, 'look-up')} found what they asked for{rate}")
     say(f"{counted(found.corrupt, 'damaged file')} met and computed again, {found.evicted} evicted")
     if pins:
-        say(f"pinned: {inline(', '.join(pins))}")
+        say(f"pinned: {inline(', '.join(pins))}, {size(found.pinned)}")
+    if found.max_age is not None:
+        say(f"what was not used for {days(found.max_age)} goes")
     if found.served:
         rows = [
             [
@@ -75,17 +81,19 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
 
 
 @cache.command()
+@click.option("--pinned", is_flag=True, help="Delete the segments of pinned schemas too.")
 @cache_dir_option
 @json_option
 @debug_option
-def clear(cache_dir: Path | None, as_json: bool) -> None:
-    """Delete all stored segments; what is needed again is computed again."""
+def clear(pinned: bool, cache_dir: Path | None, as_json: bool) -> None:
+    """Delete all stored segments but pinned ones; what is needed again is computed again."""
     with _open(cache_dir) as store:
-        removed = store.clear()
-    if as_json:
-        print_json({"removed": removed})
-    else:
-        say(f"Deleted {counted(removed, 'segment')}.")
+        removed = store.clear(pinned=pinned)
+        kept = store.stats().segments
+    words = f"Deleted {counted(removed, 'segment')}."
+    if kept:
+        words += f" {counted(kept, 'pinned segment')} stayed; --pinned deletes them too."
+    _say({"removed": removed, "kept": kept}, words, as_json)
 
 
 @cache.command()
@@ -141,17 +149,37 @@ def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | Non
     type=click.Choice(["cost", "lru"]),
     help="What goes first: what is cheapest to compute again for its bytes, or the least recently used.",
 )
+@click.option(
+    "--max-age",
+    type=Age(none=True),
+    metavar="AGE",
+    help="Evict what was not used for this long, for example 30d, at openings and writes; none for never.",
+)
 @cache_dir_option
 @json_option
 @debug_option
-def budget(most: int | None, policy: Any, cache_dir: Path | None, as_json: bool) -> None:
-    """Show or set, for good, the most that the store may take, for example 50GB."""
+def budget(
+    most: int | None, policy: Any, max_age: float | None, cache_dir: Path | None, as_json: bool
+) -> None:
+    """Show or set, for good, the most that the store may take, for example 50GB, and for how long.
+
+    With 0 nothing is stored any more.
+    """
     with _open(cache_dir) as store:
-        removed = store.set_budget(store.budget if most is None else most, policy) if most or policy else None
-        found: dict[str, Any] = {"budget": store.budget, "policy": store.policy}
-    if removed is not None:
-        found |= {"evicted": removed.to_json()}
-    _say(found, f"The store may take {size(int(found['budget']))}, {found['policy']}.", as_json)
+        before = store.stats()
+        if max_age is not None:
+            store.set_max_age(max_age if max_age < math.inf else None)
+        if most is not None or policy is not None:
+            store.set_budget(store.budget if most is None else most, policy)
+        after, warnings = store.stats(), store.warnings
+    found: dict[str, Any] = {"budget": after.budget, "policy": after.policy, "max_age": after.max_age}
+    age = "" if after.max_age is None else f"; what was not used for {days(after.max_age)} goes"
+    words = f"The store may take {size(after.budget)}, {after.policy}{age}."
+    if (most, policy, max_age) != (None, None, None):
+        gone, freed = before.segments - after.segments, before.bytes - after.bytes
+        found |= {"evicted": {"segments": gone, "bytes": freed}}
+        words += f" Evicted {counted(gone, 'segment')}, {size(freed)}." if gone else ""
+    _say(found | {"warnings": list(warnings)}, words, as_json, warnings)
 
 
 @cache.command()
@@ -177,8 +205,9 @@ def pin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
     """Keep all segments of the schema with this name from being evicted."""
     with _open(cache_dir) as store:
         store.pin(schema)
-        pins = store.pins()
-    _say({"pins": pins}, f"Pinned: {inline(', '.join(pins))}.", as_json)
+        pins, warnings = store.pins(), store.warnings
+    found = {"pins": pins, "warnings": list(warnings)}
+    _say(found, f"Pinned: {inline(', '.join(pins))}.", as_json, warnings)
 
 
 @cache.command()
@@ -223,11 +252,13 @@ def import_(source: Path, cache_dir: Path | None, as_json: bool) -> None:
     )
 
 
-def _say(found: Mapping[str, object], words: str, as_json: bool) -> None:
+def _say(found: Mapping[str, object], words: str, as_json: bool, warnings: Iterable[str] = ()) -> None:
     if as_json:
         print_json(found)
     else:
         say(words)
+    for warning in warnings:
+        say(f"pml: {warning}", err=True)
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -84,11 +85,11 @@ def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
 @engine_options
 @json_option
 @debug_option
-def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) -> None:
+def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) -> int:
     """Compute and store every segment of SCHEMA.
 
     What is stored already is left alone, so that after an edit only the edited module is computed.
-    Interrupting loses at most the module being computed.
+    Interrupting loses at most the module being computed. The status is 1 where the store kept not all.
     """
     document = read_schema(schema_path)
     engine = ModelOptions(**engine_choice).open()
@@ -96,19 +97,36 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
         report = engine.encode(document.tree, scope=scope, progress=progress)
     for warning in report.warnings:
         say(f"pml: {warning}", err=True)
+    status = 0 if report.kept == report.total else 1
+    if status:
+        budget, needed = engine.store.budget, report.budget
+        advice = (
+            f"the budget of {size(budget)} is too small for this schema; pml cache budget "
+            f"{math.ceil(needed / 1e6)}MB has room for it"
+            if budget < needed
+            else "see the warnings, free some space, and encode again"
+        )
+        say(f"pml: {report.kept} of {counted(report.total, 'segment')} are stored: {advice}.", err=True)
     if as_json:
         print_json(
             {
                 "encoded": report.encoded,
                 "reused": report.reused,
+                "elsewhere": report.elsewhere,
+                "kept": report.kept,
+                "total": report.total,
+                "budget_needed": report.budget,
                 "tokens": report.tokens,
                 "seconds": report.seconds,
                 "bytes": report.bytes,
                 "warnings": list(report.warnings),
             }
         )
-        return
+        return status
+    elsewhere = f", {report.elsewhere} came from another process" if report.elsewhere else ""
     say(
         f"Encoded {counted(report.encoded, 'segment')} ({counted(report.tokens, 'token')}, "
-        f"{size(report.bytes)}) in {milliseconds(report.seconds * 1000)}; {report.reused} were there already."
+        f"{size(report.bytes)}) in {milliseconds(report.seconds * 1000)}; {report.reused} were there already"
+        f"{elsewhere}."
     )
+    return status

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -28,15 +29,33 @@ class Size(click.ParamType[int]):
 
 
 class Age(click.ParamType[float]):
-    """A number of seconds."""
+    """A number of seconds.
+
+    Args:
+        none: whether `none` may stand for no bound, and is infinity.
+    """
 
     name = "age"
+
+    def __init__(self, *, none: bool = False) -> None:
+        self._none = none
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Reads `90s`, `12h`, `30d`, `2w`."""
         if isinstance(value, float):
             return value
+        if self._none and str(value).strip().lower() == "none":
+            return math.inf
         found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([smhdw])", str(value).strip().lower())
         if found is None:
-            self.fail(f"{value!r} is no age; write one like 12h, 30d or 2w.", param, ctx)
+            more = ", or none" if self._none else ""
+            self.fail(f"{value!r} is no age; write one like 12h, 30d or 2w{more}.", param, ctx)
         return float(found[1]) * _AGES[found[2]]
+
+
+def days(seconds: float) -> str:
+    """Returns an age in words: `90 s`, `12 h`, `30 d`."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.3g} s"

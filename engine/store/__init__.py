@@ -12,6 +12,8 @@ from engine.store.claim import INDEX
 from engine.store.codec import SCHEMES, Scheme
 from engine.store.eviction import Policy, Removed
 from engine.store.files import VERIFY, Verify
+from engine.store.reading import pack_ids
+from engine.store.reasons import Sought
 from engine.store.store import Store, default_folder
 from engine.store.transfer import Moved
 
@@ -26,9 +28,11 @@ __all__ = [
     "Removed",
     "Scheme",
     "Served",
+    "Sought",
     "Store",
     "StoreStats",
     "Verified",
     "Verify",
     "default_folder",
+    "pack_ids",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import shutil
 import sqlite3
 import time
@@ -15,6 +16,7 @@ from engine.errors import StoreError
 from engine.store.codec import SCHEMES, Scheme
 from engine.store.eviction import WORTH, Policy, inflation, pinned
 from engine.store.index import FailedIndexError, Index
+from engine.store.reasons import UNREADABLE, Sought, reason
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,8 @@ class StoreStats:
         corrupt: files that were set aside.
         evicted: segments that went for the budget or for their age.
         budget: the most bytes.
+        pinned: bytes that pins keep.
+        max_age: seconds after which a segment that was not used goes; None for never.
         policy: what goes first.
         scheme: how keys and values are stored.
         disk_free: bytes that the disk has left.
@@ -46,6 +50,8 @@ class StoreStats:
     corrupt: int
     evicted: int
     budget: int
+    pinned: int
+    max_age: float | None
     policy: Policy
     scheme: Scheme
     disk_free: int
@@ -86,6 +92,8 @@ class Served:
         reason: of a miss.
         bytes: of its keys and values.
         ms: that finding or computing it took.
+        schema: that it was asked for, "" for none.
+        path: of the module.
     """
 
     key: str
@@ -94,6 +102,8 @@ class Served:
     reason: str = ""
     bytes: int = 0
     ms: float = 0.0
+    schema: str = ""
+    path: str = ""
 
 
 class Books:
@@ -127,6 +137,8 @@ class Books:
             corrupt=counted.get("corrupt", 0),
             evicted=counted.get("evicted", 0),
             budget=self.budget,
+            pinned=self.pinned_bytes,
+            max_age=self.max_age,
             policy=self.policy,
             scheme=self.scheme,
             disk_free=shutil.disk_usage(self.folder).free,
@@ -170,6 +182,7 @@ class Books:
                     f"update segments set hits = hits + 1, last_used = ?, worth = ? + {WORTH} where key = ?",
                     [(now, worth, key) for key in hits],
                 )
+                self._label(connection, served)
                 self.count(connection, "hits", len(hits))
                 self.count(connection, "misses", len(served) - len(hits))
                 connection.executemany(
@@ -182,36 +195,68 @@ class Books:
             level = logging.DEBUG if self._index.read_only else logging.WARNING
             log.log(level, "hits and misses of an answer were not counted: %s", error)
 
-    def reason(self, key: str, origin: Origin) -> str:
+    def label(self, served: Sequence[Served]) -> None:
+        """Enters which schemas use what they have found; so a pin of one keeps what another has stored."""
+        try:
+            with self._index.writing() as connection:
+                self._label(connection, served)
+        except FailedIndexError as error:
+            level = logging.DEBUG if self._index.read_only else logging.WARNING
+            log.log(level, "who uses which segment was not written down: %s", error)
+
+    @staticmethod
+    def _label(connection: sqlite3.Connection, served: Sequence[Served]) -> None:
+        connection.executemany(
+            "insert or ignore into labels (key, schema, path) select key, ?, ? from segments where key = ?",
+            [(one.schema, one.path, one.key) for one in served if one.schema],
+        )
+
+    def reason(self, sought: Sought) -> str:
         """Says why a segment is not there."""
-        with self._index.reading() as connection:
-            gone = connection.execute(
-                "select reason from evictions where key = ? order by id desc limit 1", [key]
-            ).fetchone()
-            others = connection.execute(
-                "select s.fingerprint, s.scope from labels l join segments s on s.key = l.key"
-                " where l.schema = ? and l.path = ?",
-                [origin.schema, origin.path],
-            ).fetchall()
-        if gone is not None:
-            return str(gone[0])
-        if not others:
-            return "new"
-        if all(fingerprint != origin.fingerprint for fingerprint, _ in others):
-            return "other model"
-        scopes = {scope for fingerprint, scope in others if fingerprint == origin.fingerprint}
-        return "text or sight changed" if origin.scope in scopes else "other scope"
+        try:
+            with self._index.reading() as connection:
+                return reason(connection, sought)
+        except FailedIndexError as error:
+            log.warning("%s", error)
+            return UNREADABLE
 
     @property
     def budget(self) -> int:
         """The most bytes of all files together."""
-        return int(self._index.setting("budget") or DEFAULT_BUDGET)
+        found = self._number("budget")
+        return DEFAULT_BUDGET if found is None else int(found)
 
     @property
     def pinned_bytes(self) -> int:
         """The bytes of all files that pins keep."""
         with self._index.reading() as connection:
             return pinned(connection)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the settings does not go together, in sentences."""
+        kept, budget = self.pinned_bytes, self.budget
+        if budget == 0:
+            return ("The budget is 0 bytes: nothing new is stored, and runs compute what they need.",)
+        if kept > budget:
+            return (
+                f"Pinned segments take {kept:,} bytes and the store may take {budget:,}: they stay, and "
+                "nothing else is stored. Raise the budget (pml cache budget) or unpin a schema.",
+            )
+        return ()
+
+    @property
+    def max_age(self) -> float | None:
+        """Seconds after which a segment that was not used goes; None for never."""
+        return self._number("max_age")
+
+    def _number(self, name: str) -> float | None:
+        """A setting that is a number, None where it is none."""
+        try:
+            found = float(self._index.setting(name) or "none")
+        except ValueError:
+            return None
+        return found if 0 <= found < math.inf else None
 
     @property
     def policy(self) -> Policy:
@@ -235,8 +280,18 @@ class Books:
         self._index.set("scheme", scheme)
 
     def pin(self, schema: str) -> None:
-        """Keeps all segments of a schema from being evicted."""
+        """Keeps all segments of a schema from being evicted.
+
+        Raises:
+            StoreError: there are none.
+        """
         with self._index.writing() as connection:
+            there = connection.execute("select 1 from labels where schema = ? limit 1", [schema]).fetchone()
+            if there is None:
+                raise StoreError(
+                    f"no stored segment is of a schema {schema!r}, so there is nothing to pin. Encode it "
+                    "first (pml encode); pml cache list shows the names of what is there."
+                )
             connection.execute(
                 "insert or ignore into pins (schema, since) values (?, ?)", [schema, time.time()]
             )

@@ -18,7 +18,12 @@ POLICIES: tuple[Policy, ...] = ("cost", "lru")
 _KEPT_LINES = 1000  # of what was evicted
 _ORDER = {"lru": "last_used, created", "cost": "worth, last_used"}
 WORTH = "seconds * 1e9 / max(bytes, 1)"  # of computing a segment again, for what it takes
+REFUSED = "not stored: budget"
 _INFLATION = "inflation"  # the worth of what was evicted last: what comes now is worth that much more
+
+
+class NoRoomError(OSError):
+    """The budget has no room for a segment, even after all that may go has gone."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +111,18 @@ def too_old(connection: sqlite3.Connection, before: float, keep: Collection[str]
         f"select key, file, bytes from segments{_UNPINNED} and last_used < :before", {"before": before}
     )
     return [Victim(*row) for row in rows.fetchall() if row[0] not in keep]
+
+
+def refuse(connection: sqlite3.Connection, key: str, label: tuple[str, str], size: int) -> None:
+    """Writes down that a segment was not stored, once in a row; so the next miss knows why."""
+    last = connection.execute(
+        "select reason from evictions where key = ? order by id desc limit 1", [key]
+    ).fetchone()
+    if last is None or last[0] != REFUSED:
+        connection.execute(
+            "insert into evictions (at, key, schema, path, bytes, reason) values (?, ?, ?, ?, ?, ?)",
+            [time.time(), key, *label, size, REFUSED],
+        )
 
 
 def take_out(connection: sqlite3.Connection, victims: Collection[Victim], reason: str) -> None:

@@ -84,7 +84,7 @@ class Reader(Books):
         try:
             with self.disk.opened(entry.file) as descriptor:
                 opened = Opened(descriptor, entry, copied=self.verify_policy == "always")
-                same = blob == pack(token_ids)
+                same = blob == pack_ids(token_ids)
                 wrong = self._fault(opened) if same else "its tokens are not those of its key"
                 if wrong is None:
                     segment = Segment(key, tuple(token_ids), *self._tensors(opened))
@@ -205,6 +205,6 @@ def _damaged(connection: sqlite3.Connection, key: str, file: str) -> Chosen:
     return [([Victim(*row) for row in rows], "damaged")]
 
 
-def pack(token_ids: Sequence[int]) -> bytes:
+def pack_ids(token_ids: Sequence[int]) -> bytes:
     """Tokens as the index keeps them."""
     return array("i", token_ids).tobytes()

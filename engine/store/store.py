@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
+import math
 import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -22,11 +24,11 @@ from engine.store import audit, eviction, files, moving, rebuild
 from engine.store.audit import Fault, Progress, Verified
 from engine.store.books import Origin
 from engine.store.codec import Scheme
-from engine.store.eviction import POLICIES, Policy, Removed, Victim
+from engine.store.eviction import POLICIES, NoRoomError, Policy, Removed, Victim
 from engine.store.files import VERIFY, Entry, Verify
 from engine.store.folder import Folder, NotPlainError
 from engine.store.index import FailedIndexError, Index
-from engine.store.reading import Chosen, Reader, pack
+from engine.store.reading import Chosen, Reader, pack_ids
 from engine.store.transfer import Moved
 
 log = logging.getLogger(__name__)
@@ -86,6 +88,7 @@ class Store(Reader):
             )
         else:
             store._recover()
+            store._expire()
         return store
 
     def close(self) -> None:
@@ -134,8 +137,11 @@ class Store(Reader):
             seconds: that computing it took.
 
         Raises:
-            StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind.
+            StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind. A
+                budget of 0 is no fault: then nothing is to be stored.
         """
+        if self.budget == 0:
+            return
         now = time.time()
         notes = {name: str(value) for name, value in asdict(origin).items()}
         notes |= {"created": f"{now:.6f}", "seconds": f"{seconds:.6e}"}
@@ -146,6 +152,9 @@ class Store(Reader):
                 entry = files.write(self.disk, segment, scheme, notes)
                 self._enter(segment, origin, entry, seconds)
         except (OSError, FailedIndexError) as error:
+            if isinstance(error, NoRoomError):
+                with contextlib.suppress(FailedIndexError), self._index.writing() as connection:
+                    eviction.refuse(connection, segment.key, (origin.schema, origin.path), segment.nbytes)
             raise StoreError(
                 f"a segment of {segment.nbytes:,} bytes could not be written to {str(self.folder)!r}: "
                 f"{error}. Free some space (pml cache prune), make the folder writable, or choose another "
@@ -158,7 +167,7 @@ class Store(Reader):
             **_columns(entry),
             "key": segment.key,
             "tokens": segment.tokens,
-            "token_ids": pack(segment.token_ids),
+            "token_ids": pack_ids(segment.token_ids),
             "fingerprint": origin.fingerprint,
             "model": origin.model,
             "scope": origin.scope,
@@ -199,20 +208,29 @@ class Store(Reader):
                 f"update segments set worth = ? + {eviction.WORTH} where key = ?",
                 [eviction.inflation(connection), key],
             )
-            victims = eviction.over_budget(connection, budget, self.policy, {key, *self._in_use})
+            keep = {key, *self._in_use}
+            old_age = self._old(connection, self.max_age, keep)
+            eviction.take_out(connection, old_age, "evicted: age")
+            victims = eviction.over_budget(connection, budget, self.policy, keep)
             freed = sum(victim.bytes for victim in victims)
             if eviction.used(connection) - freed > budget:
-                raise OSError(
+                raise NoRoomError(
                     f"the store's budget of {budget:,} bytes has no room left beside what is pinned or in use"
                 )
             eviction.raise_inflation(connection, victims)
             eviction.take_out(connection, victims, "evicted: budget")
+            victims = [*old_age, *victims]
             self.count(connection, "evicted", len(victims))
         self._verified.pop(str(row["file"]), None)
         for victim in victims:
-            log.info("evicted segment %s (%d bytes) for the budget", victim.key, victim.bytes)
+            log.info("evicted segment %s (%d bytes)", victim.key, victim.bytes)
         kept = old[0] if old is not None and old[0] != row["file"] else None
         return [victim.file for victim in victims] + ([kept] if kept else [])
+
+    @staticmethod
+    def _old(connection: sqlite3.Connection, age: float | None, keep: Collection[str]) -> list[Victim]:
+        """What was not used for `age` seconds."""
+        return [] if age is None else eviction.too_old(connection, time.time() - age, keep)
 
     # Removing
 
@@ -229,12 +247,33 @@ class Store(Reader):
             self._index.set("policy", policy)
         return self.prune(max_bytes=size)
 
+    def set_max_age(self, seconds: float | None) -> Removed:
+        """Sets, for good, after how many seconds what was not used goes, and evicts it; None for never.
+
+        It goes at every opening of the store and at every write.
+
+        Raises:
+            StoreError: it is none.
+        """
+        if seconds is not None and not 0 < seconds < math.inf:
+            raise StoreError(f"an age of {seconds} seconds cannot be kept; it must be above 0.")
+        self._index.set("max_age", "" if seconds is None else repr(float(seconds)))
+        return self.prune(older_than=seconds)
+
+    def _expire(self) -> None:
+        """Evicts what is older than the age limit."""
+        try:
+            if self.max_age is not None:
+                self.prune(older_than=self.max_age)
+        except FailedIndexError as error:
+            log.warning("what is too old in %s was not evicted: %s", self.folder, error)
+
     def prune(self, *, max_bytes: int | None = None, older_than: float | None = None) -> Removed:
         """Evicts down to a size, or what was not used for some seconds; not what is pinned or in use."""
-        before, keep = time.time() - (older_than or 0), set(self._in_use)
+        keep = set(self._in_use)
 
         def choose(connection: sqlite3.Connection) -> Chosen:
-            old = eviction.too_old(connection, before, keep) if older_than is not None else []
+            old = self._old(connection, older_than, keep)
             more: list[Victim] = []
             if max_bytes is not None:
                 room = max_bytes + sum(victim.bytes for victim in old)
@@ -276,14 +315,22 @@ class Store(Reader):
             log.info("removed segment %s (%d bytes)", victim.key, victim.bytes)
         return Removed(len(victims), sum(victim.bytes for victim in victims))
 
-    def clear(self, schema: str | None = None) -> int:
-        """Removes all segments, or those that only this schema uses; returns how many."""
+    def clear(self, schema: str | None = None, *, pinned: bool = False) -> int:
+        """Removes all segments, or those that only this schema uses; returns how many.
+
+        Args:
+            schema: None for all.
+            pinned: remove those of pinned schemas too.
+        """
         with self._index.reading() as connection:
             keys = {row[0] for row in connection.execute("select key from segments")}
             labels = connection.execute("select key, schema from labels").fetchall()
         if schema is not None:
             keys = {key for key, name in labels if name == schema}
             keys -= {key for key, name in labels if name != schema}
+        if not pinned:
+            pins = set(self.pins())
+            keys -= {key for key, name in labels if name in pins}
         return self.remove(keys, "cleared").segments
 
     # Auditing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 from collections.abc import Callable
 from pathlib import Path
@@ -68,21 +69,81 @@ def test_prune_by_size_and_age(cache: Path, run_pml: Run) -> None:
 
 
 def test_budget_scheme_and_pins_are_kept(cache: Path, run_pml: Run) -> None:
+    kept = {"budget": 5_000_000_000, "policy": "cost", "max_age": None, "warnings": []}
     assert as_json(run_pml, "budget", "5GB", "--policy", "cost") == {
-        "budget": 5_000_000_000,
-        "policy": "cost",
+        **kept,
         "evicted": {"segments": 0, "bytes": 0},
     }
-    assert as_json(run_pml, "budget") == {"budget": 5_000_000_000, "policy": "cost"}
+    assert as_json(run_pml, "budget") == kept
     assert as_json(run_pml, "scheme", "int8") == {"scheme": "int8"}
     assert as_json(run_pml, "scheme") == {"scheme": "int8"}
-    assert as_json(run_pml, "pin", "travel") == {"pins": ["travel"]}
+    assert as_json(run_pml, "pin", "travel") == {"pins": ["travel"], "warnings": []}
     assert as_json(run_pml, "prune", "--max-bytes", "0")["segments"] == 0
     assert as_json(run_pml, "unpin", "travel") == {"pins": []}
     unknown = run_pml("cache", "unpin", "travel")
     assert unknown.status == 1
     assert "is not pinned" in unknown.err
     assert as_json(run_pml, "prune", "--max-bytes", "0")["segments"] == 4
+
+
+def test_pins_that_do_not_fit_and_pins_of_nothing_are_said(cache: Path, run_pml: Run) -> None:
+    unknown = run_pml("cache", "pin", "travle")
+    assert unknown.status == 1
+    assert "no stored segment is of a schema 'travle'" in unknown.err
+    assert run_pml("cache", "pin", "travel").err == ""
+    words = "the store may take 1,000: they stay, and nothing else is stored."
+    assert words in run_pml("cache", "budget", "1000").err
+    assert words in run_pml("cache", "stats").err
+    assert words in run_pml("cache", "pin", "travel").err
+    assert words in as_json(run_pml, "stats")["warnings"][0]
+
+
+def test_a_budget_of_nothing_is_a_budget(cache: Path, run_pml: Run) -> None:
+    found = run_pml("cache", "budget", "0")
+    assert found.status == 0
+    assert found.out.startswith("The store may take 0 B, cost. Evicted 4 segments, ")
+    assert "nothing new is stored" in found.err
+    assert as_json(run_pml, "budget")["budget"] == 0
+
+
+def test_an_age_limit_is_kept_and_taken_back(cache: Path, run_pml: Run) -> None:
+    assert as_json(run_pml, "budget", "--max-age", "30d")["max_age"] == 30 * 86400
+    assert "what was not used for 30 d goes" in run_pml("cache", "budget").out
+    assert "what was not used for 30 d goes" in run_pml("cache", "stats").out
+    with sqlite3.connect(cache / INDEX) as index:
+        index.execute("update segments set last_used = 1 where key like '%1'")
+    assert as_json(run_pml, "stats")["segments"] == 3
+    assert as_json(run_pml, "budget", "--max-age", "none")["max_age"] is None
+    assert run_pml("cache", "budget", "--max-age", "never").status == 2
+    assert run_pml("cache", "prune", "--older-than", "none").status == 2
+
+
+def test_clear_leaves_pinned_segments_and_says_so(cache: Path, run_pml: Run) -> None:
+    run_pml("cache", "pin", "travel")
+    words = run_pml("cache", "clear").out
+    assert words == "Deleted 0 segments. 4 pinned segments stayed; --pinned deletes them too.\n"
+    assert as_json(run_pml, "clear", "--pinned") == {"removed": 4, "kept": 0}
+
+
+def test_encoding_over_the_budget_says_what_is_kept_and_fails(
+    cache: Path, run_pml: Run, tmp_path: Path
+) -> None:
+    many = "".join(f'<module name="m{number}">text of number {number}</module>' for number in range(8))
+    schema = tmp_path / "s.pml"
+    schema.write_text(f'<schema name="s">Read. {many}</schema>')
+    run_pml("cache", "clear")
+    assert run_pml("encode", schema).status == 0
+    run_pml("cache", "clear")
+    run_pml("cache", "budget", "120000")
+    found = run_pml("encode", schema)
+    assert found.status == 1
+    said = re.search(r"pml: (\d) of 9 segments are stored: .* pml cache budget (\d+MB) has room", found.err)
+    assert said is not None, found.err
+    assert 0 < int(said[1]) < 9
+    report = json.loads(run_pml("encode", schema, "--json").out)
+    assert (report["kept"], report["total"]) == (int(said[1]), 9)
+    run_pml("cache", "budget", said[2])
+    assert run_pml("encode", schema).status == 0
 
 
 def test_segments_move_to_another_store(

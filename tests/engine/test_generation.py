@@ -172,7 +172,7 @@ def test_earlier_turns_of_a_conversation_are_reused(engine: Engine, scope) -> No
     again = case(f"{TURNS}<user>Or what?</user>")
     assert not again.supplied.encoded
     longer = case(f"{TURNS}<user>And then?</user><assistant>No.</assistant><user>So?</user>")
-    assert [segment.tokens for segment in longer.supplied.encoded] == [
+    assert [segment.tokens for segment in longer.supplied.encoded.values()] == [
         piece.tokens for piece in longer.plan.pieces if piece.turn
     ][2:]
     other = case("<user>Hi THERE</user><assistant>Hello.</assistant><user>And then?</user>")

@@ -127,7 +127,7 @@ def test_encoding_a_schema_makes_what_prompts_want(engine: Engine) -> None:
         engine.encode(schema, scope=scope)
         for imports in ("<a/><b/>", "<a><x/></a>", '<a><x/></a><c p="q"/>', "<b/>", "<a><y/></a><b/><c/>"):
             case = Case(engine, schema, prompt_of(f"<prompt>{imports} well?</prompt>"), scope)
-            assert case.supplied.encoded == [], imports
+            assert not case.supplied.encoded, imports
     with pytest.raises(SettingsError, match="so there is nothing to encode before"):
         engine.encode(schema, scope="scaffold")
 

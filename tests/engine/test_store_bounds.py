@@ -5,16 +5,22 @@ from __future__ import annotations
 import random
 import sqlite3
 import time
+import weakref
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import torch
 
+from engine import supply
 from engine.engine import Engine
 from engine.errors import StoreError
 from engine.events import Finished
+from engine.residency import Residency
+from engine.segment import Segment
 from engine.settings import RunSettings
-from engine.store import INDEX, Origin, Store
+from engine.store import INDEX, Origin, Sought, Store, pack_ids
+from engine.store.books import DEFAULT_BUDGET
 from tests.engine.cases import model_of, prompt_of, schema_of
 from tests.engine.test_store import ORIGIN, audit, overwrite, segment
 
@@ -52,7 +58,7 @@ def test_the_budget_holds_and_survives_a_restart(tmp_path: Path) -> None:
     assert stats.evicted == 4
     assert [row["key"] for row in again.evictions()] == ["k3", "k2", "k1", "k0"]
     assert {row["reason"] for row in again.evictions()} == {"evicted: budget"}
-    assert again.reason("k0", ORIGIN) == "evicted: budget"
+    assert again.reason(sought("k0")) == "evicted: budget"
     audit(again)
 
 
@@ -91,7 +97,7 @@ def test_age_limits(tmp_path: Path) -> None:
     store, _ = filled(tmp_path)
     assert store.prune(older_than=996.5).segments == 4
     assert keys(store) == {"k4", "k5"}
-    assert store.reason("k0", ORIGIN) == "evicted: age"
+    assert store.reason(sought("k0")) == "evicted: age"
     audit(store)
 
 
@@ -132,19 +138,147 @@ def test_a_budget_that_is_none_is_refused(tmp_path: Path, size: int, policy) -> 
         Store.open(tmp_path).set_budget(size, policy)
 
 
-def test_every_miss_has_its_reason(tmp_path: Path) -> None:
+def sought(key: str = "x", ids: Sequence[int] = range(20), **other: str) -> Sought:
+    """A segment like those of `filled`."""
+    like = {"schema": "travel", "path": "trip/tokyo", "scope": "anchored", "fingerprint": "f"}
+    kind = {"dtype": "float32", "scheme": "plain"}
+    return Sought(key=key, token_ids=pack_ids(ids), **{**like, **kind, **other})
+
+
+@pytest.mark.parametrize(
+    ("looked_for", "why"),
+    [
+        (sought(schema="unknown"), "new"),
+        (sought(path="trip/rome"), "new"),
+        (sought(), "sight changed"),
+        (sought(ids=range(21)), "text changed"),
+        (sought(ids=range(21), scope="isolated"), "text changed"),
+        (sought(scope="isolated"), "other scope"),
+        (sought(scheme="int8"), "other compression"),
+        (sought(scheme="int8", scope="isolated"), "other compression"),
+        (sought(dtype="bfloat16"), "other number format"),
+        (sought(fingerprint="g"), "other model"),
+        (sought(fingerprint="g", ids=range(21), dtype="bfloat16"), "other model"),
+    ],
+)
+def test_a_miss_says_in_what_it_differs(tmp_path: Path, looked_for: Sought, why: str) -> None:
     store, _ = filled(tmp_path, 2)
-    changed = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
-    assert store.reason("x", Origin("unknown", "m", "anchored", "tiny", "f")) == "new"
-    assert store.reason("x", changed) == "text or sight changed"
-    assert store.reason("x", Origin("travel", "trip/tokyo", "isolated", "tiny", "f")) == "other scope"
-    assert store.reason("x", Origin("travel", "trip/tokyo", "anchored", "tiny", "g")) == "other model"
-    (row,) = store.query("select file from segments where key = 'k0'")
+    assert store.reason(looked_for) == why
+
+
+def test_a_miss_says_how_a_segment_went(tmp_path: Path) -> None:
+    store, size = filled(tmp_path, 4)
+    store.prune(max_bytes=3 * size)
+    store.remove(["k1"])
+    (row,) = store.query("select file from segments where key = 'k2'")
     overwrite(store.files / row["file"], b"")
-    assert store.load("k0", range(20)) is None
-    assert store.reason("k0", changed) == "damaged"
+    assert store.load("k2", range(20)) is None
+    assert store.reason(sought("k3")) == "unreadable", "it is listed, and yet it was not found"
     store.clear()
-    assert store.reason("k1", changed) == "cleared"
+    found = [store.reason(sought(f"k{number}")) for number in range(4)]
+    assert found == ["evicted: budget", "deleted", "damaged", "cleared"]
+
+
+def test_a_miss_after_the_budget_refused_a_segment_says_so(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.set_budget(100)
+    for _ in range(3):
+        with pytest.raises(StoreError, match="no room left"):
+            store.save(segment("k0", 20), ORIGIN)
+    assert store.reason(sought("k0")) == "not stored: budget"
+    assert len(store.evictions()) == 1
+
+
+def test_pins_that_do_not_fit_the_budget_are_said(tmp_path: Path) -> None:
+    store, size = filled(tmp_path, 3)
+    store.pin("travel")
+    assert store.warnings == ()
+    store.set_budget(2 * size)
+    assert store.stats().segments == 3
+    (said,) = store.warnings
+    assert f"Pinned segments take {3 * size:,} bytes and the store may take {2 * size:,}" in said
+    assert store.stats().pinned == 3 * size
+
+
+def test_pinning_what_is_not_there_is_an_error(tmp_path: Path) -> None:
+    store, _ = filled(tmp_path, 1)
+    with pytest.raises(StoreError, match="no stored segment is of a schema 'travle'"):
+        store.pin("travle")
+    assert store.pins() == []
+
+
+def test_a_pin_keeps_what_another_schema_has_stored(tmp_path: Path) -> None:
+    engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
+    answered(engine, SCHEMA)
+    other = SCHEMA.replace('name="s"', 'name="t"')
+    assert {use.outcome for use in answered(engine, other).segments} == {"hit"}
+    engine.store.pin("t")
+    engine.store.unpin("s")
+    engine.store.prune(max_bytes=0)
+    assert engine.store.stats().segments == 3
+    engine.encode(schema_of(other.replace('name="t"', 'name="u"')))
+    engine.store.pin("u")
+    engine.close()
+
+
+def test_clearing_leaves_pinned_segments_unless_asked(tmp_path: Path) -> None:
+    store, _ = filled(tmp_path, 2)
+    store.save(segment("other", 20, 9), Origin("other", "m", "anchored", "tiny", "f"))
+    store.pin("travel")
+    assert store.clear() == 1
+    assert keys(store) == {"k0", "k1"}
+    assert store.clear("travel") == 0
+    assert store.clear(pinned=True) == 2
+    assert store.pins() == ["travel"]
+
+
+def test_under_a_budget_of_nothing_nothing_is_stored_and_nothing_is_wrong(tmp_path: Path) -> None:
+    engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
+    want = answered(engine, SCHEMA)
+    engine.store.set_budget(0)
+    assert engine.store.stats().segments == 0
+    engine.residency.clear()
+    found = answered(engine, SCHEMA)
+    assert (found.token_ids, found.warnings) == (want.token_ids, ())
+    assert engine.store.budget == engine.store.stats().segments == 0
+    assert "nothing new is stored" in engine.store.warnings[0]
+    engine.close()
+
+
+def test_an_age_limit_holds_at_writes_and_at_openings(tmp_path: Path) -> None:
+    store, _ = filled(tmp_path, 3)
+    assert store.max_age is None
+    assert store.set_max_age(999.5).segments == 1
+    assert keys(store) == {"k1", "k2"}
+    _age(store, "k1", 2000)
+    store.save(segment("new", 20, 9), ORIGIN)
+    assert keys(store) == {"k2", "new"}
+    _age(store, "k2", 2000)
+    store.close()
+    again = Store.open(tmp_path)
+    assert keys(again) == {"new"}
+    assert again.max_age == again.stats().max_age == 999.5
+    assert {again.reason(sought(key)) for key in ("k0", "k1", "k2")} == {"evicted: age"}
+    again.set_max_age(None)
+    _age(again, "new", 2000)
+    again.close()
+    assert keys(Store.open(tmp_path)) == {"new"}
+    audit(again)
+
+
+@pytest.mark.parametrize("seconds", [0.0, -1.0, float("inf"), float("nan")])
+def test_an_age_that_is_none_is_refused(tmp_path: Path, seconds: float) -> None:
+    with pytest.raises(StoreError, match="an age of"):
+        Store.open(tmp_path).set_max_age(seconds)
+
+
+def test_memory_holds_no_more_than_its_budget(tmp_path: Path) -> None:
+    residency = Residency(1000, torch.device("cpu"))
+    for tokens in (1, 3, 20, 2):
+        made = segment(f"k{tokens}", tokens)
+        assert residency.add(made) is made
+        assert residency.bytes <= 1000, "a segment of more than the budget is used and not held"
+    assert residency.keys() == {"k2"}
 
 
 SCHEMA = """<schema name="s">Read. <module name="a">alpha {}</module><union><module name="b">beta</module>
@@ -163,7 +297,7 @@ def test_runs_say_why_something_was_computed_and_keep_books(tmp_path: Path) -> N
     changed = answered(engine, SCHEMA.format("more"))
     assert {use.path: use.reason for use in changed.segments} == {
         "": "",
-        "a": "text or sight changed",
+        "a": "text changed",
         "b": "",
     }
     served = {(row["tier"], row["outcome"], row["reason"]): row for row in engine.store.stats().served}
@@ -197,3 +331,108 @@ def test_other_members_of_a_union_are_read_ahead(tmp_path: Path, monkeypatch: py
     assert [paths[key] for key in asked][-1] == "c"
     assert {paths[key] for key in asked} == {"", "a", "b", "c"}
     engine.close()
+
+
+LONG = """<schema name="s">Read. <module name="a">alpha{0}</module><module name="b">beta<module name="c">gamma
+</module></module><union><module name="d">delta</module><module name="e">epsilon</module></union></schema>"""
+
+
+def test_each_segment_of_an_empty_store_is_new_however_many_a_module_has(tmp_path: Path) -> None:
+    engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
+    schema = '<schema name="s">One <module name="a">x<module name="b">y</module>z</module> two</schema>'
+    answer = next(
+        event.answer
+        for event in engine.run(
+            schema_of(schema),
+            prompt_of("<prompt><a><b/></a> so?</prompt>"),
+            RunSettings(max_new_tokens=1),
+            "cached",
+        )
+        if isinstance(event, Finished)
+    )
+    assert [use.reason for use in answer.segments] == ["new"] * len(answer.segments)
+    assert len({use.path for use in answer.segments}) < len(answer.segments), "two of one module"
+    engine.close()
+
+
+def test_runs_say_what_has_changed(tmp_path: Path) -> None:
+    model, store = model_of("llama-gqa", chat=False), Store.open(tmp_path)
+    engine = Engine(model, store)
+    answered(engine, SCHEMA)
+    sight = answered(engine, SCHEMA.replace("Read.", "Read this."))
+    assert {use.path: use.reason for use in sight.segments} == {
+        "": "text changed",
+        "a": "sight changed",
+        "b": "sight changed",
+    }
+    isolated = answered(engine, SCHEMA, RunSettings(max_new_tokens=1, scope="isolated"))
+    assert {use.path: use.reason for use in isolated.segments} == {
+        "": "",
+        "a": "other scope",
+        "b": "other scope",
+    }
+    store.set_scheme("int8")
+    packed = Engine(model, store)
+    assert {use.reason for use in answered(packed, SCHEMA).segments} == {"other compression"}
+    packed.close()
+
+
+def test_encoding_over_the_budget_says_what_is_kept_and_what_it_takes(tmp_path: Path) -> None:
+    engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
+    schema = schema_of(LONG.format(""))
+    whole = engine.encode(schema)
+    assert (whole.kept, whole.total, whole.encoded) == (6, 6, 6)
+    size = engine.store.stats().bytes
+    assert size <= whole.budget
+    engine.store.set_budget(size // 2)
+    engine.store.clear()
+    engine.residency.clear()
+    part = engine.encode(schema)
+    assert part.encoded == part.total == 6
+    assert 0 < part.kept < 6
+    assert part.kept == engine.store.stats().segments
+    assert "no room left" in part.warnings[0]
+    assert "answer" not in part.warnings[0]
+    engine.store.set_budget(part.budget)
+    engine.residency.clear()
+    assert engine.encode(schema).kept == 6
+    engine.close()
+
+
+def test_encoding_holds_in_memory_only_what_others_still_see(tmp_path: Path, monkeypatch) -> None:
+    engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path), memory=0)
+    held: list[int] = []
+    made_keys: list[weakref.ref[torch.Tensor]] = []
+    made = supply.encode
+
+    def watched(*given, **named) -> Segment:
+        segment = made(*given, **named)
+        made_keys.append(weakref.ref(segment.keys))
+        held.append(sum(keys() is not None for keys in made_keys))
+        return segment
+
+    monkeypatch.setattr(supply, "encode", watched)
+    many = "".join(f'<module name="m{number}">text {number}</module>' for number in range(20))
+    report = engine.encode(schema_of(f'<schema name="s">Read. {many}</schema>'))
+    assert report.kept == 21
+    assert max(held) <= 4, held
+    engine.close()
+
+
+def test_after_a_prompt_memory_is_within_its_budget(tmp_path: Path) -> None:
+    engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path), memory=1)
+    want = answered(engine, SCHEMA).token_ids
+    assert engine.residency.bytes == 0
+    again = answered(engine, SCHEMA)
+    assert {use.tier for use in again.segments} == {"disk"}
+    assert again.token_ids == want
+    engine.close()
+
+
+@pytest.mark.parametrize("value", ["much", "-5", "nan", "inf", ""])
+def test_a_setting_that_is_no_number_counts_as_none(tmp_path: Path, value: str) -> None:
+    store = Store.open(tmp_path)
+    store._index.set("budget", value)
+    store._index.set("max_age", value)
+    assert (store.budget, store.max_age) == (DEFAULT_BUDGET, None)
+    assert store.stats().budget == DEFAULT_BUDGET

@@ -171,7 +171,8 @@ def test_what_another_process_computes_meanwhile_is_not_computed_again(tmp_path:
         time.sleep(0.1)
         engine.store.save(made, ORIGIN)
     thread.join()
-    assert reports[0].encoded == 2
+    assert (reports[0].encoded, reports[0].reused, reports[0].elsewhere) == (2, 0, 1)
+    assert (reports[0].kept, reports[0].total) == (3, 3)
     assert engine.store.stats().segments == 3
 
 

@@ -1,0 +1,76 @@
+"""Why a segment is not there: what the index knows of it, or of others that were made of the same text."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+NEW = "new"
+UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class Sought:
+    """A segment that was not found, as it would be stored.
+
+    Attributes:
+        key: names it.
+        token_ids: 4 bytes each.
+        schema: that it is of.
+        path: of the module.
+        scope: under which it is encoded.
+        fingerprint: of the model.
+        dtype: of keys and values, a name of torch.
+        scheme: how they are stored.
+    """
+
+    key: str
+    token_ids: bytes
+    schema: str
+    path: str
+    scope: str
+    fingerprint: str
+    dtype: str
+    scheme: str
+
+
+_DIFFERENCES = (
+    ("fingerprint", "other model"),
+    ("dtype", "other number format"),
+    ("scheme", "other compression"),
+    ("scope", "other scope"),
+)
+_COLUMNS = ("token_ids", "fingerprint", "dtype", "scheme", "scope")
+
+
+def reason(connection: sqlite3.Connection, sought: Sought) -> str:
+    """Says why a segment is not there."""
+    if connection.execute("select 1 from segments where key = ?", [sought.key]).fetchone() is not None:
+        return UNREADABLE
+    gone = connection.execute(
+        "select reason from evictions where key = ? order by id desc limit 1", [sought.key]
+    ).fetchone()
+    if gone is not None:
+        return str(gone[0])
+    others = connection.execute(
+        f"select distinct {', '.join(_COLUMNS)} from labels l join segments s on s.key = l.key"
+        " where l.schema = ? and l.path = ?",
+        [sought.schema, sought.path],
+    ).fetchall()
+    return _difference(sought, [dict(zip(_COLUMNS, row, strict=True)) for row in others])
+
+
+def _difference(sought: Sought, others: Sequence[dict[str, object]]) -> str:
+    """In what a segment differs from all those of its module that are there."""
+    if not others:
+        return NEW
+    alike = [one for one in others if one["token_ids"] == sought.token_ids]
+    if not alike:
+        same_model = any(one["fingerprint"] == sought.fingerprint for one in others)
+        return "text changed" if same_model else "other model"
+    for name, words in _DIFFERENCES:
+        alike = [one for one in alike if one[name] == getattr(sought, name)]
+        if not alike:
+            return words
+    return "sight changed"
