@@ -35,16 +35,24 @@ def bench() -> None:
 @click.option(
     "--repeats", type=click.IntRange(1), default=5, show_default=True, help="Measured runs of each kind."
 )
+@click.option(
+    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of texts, tokens and orders."
+)
 @model_options
 @json_option
 @debug_option
-def ttft(cached: int, modules: int, new: int, repeats: int, as_json: bool, **model_choice: Any) -> None:
-    """Time to first token: uncached, from segments in memory and on disk, and the floor.
+def ttft(
+    cached: int, modules: int, new: int, repeats: int, seed: int, as_json: bool, **model_choice: Any
+) -> None:
+    """Time to first token: uncached, from segments in memory and in files, repaired, and the floor.
 
-    The kinds take turns after a warm-up, and the uncached side has the best attention there is. `floor` is
-    the forward pass of the new tokens with nothing before them; `copy` and `concat` bring the modules into
-    one buffer first, a kept one or a fresh one. With --model random:tinyllama-1.1b a model of that shape is
-    timed without a download.
+    From the text of a prompt: parsing, binding, planning, loading and repair are in it. Files are read as
+    later in a process (their digests were checked before), as at its first load (checked now), and cold.
+    Rows that begin with tokens_ begin at token ids with the segments in hand: `floor` is the new tokens with
+    nothing before them; `copy` and `concat` bring the modules into one buffer first, a kept or a fresh one.
+
+    The kinds take turns in orders that favour none, each after a run of its own to warm up. With --model
+    random:tinyllama-1.1b a model of that shape is timed without a download.
     """
     if cached < modules:
         raise click.UsageError(
@@ -61,6 +69,7 @@ def ttft(cached: int, modules: int, new: int, repeats: int, as_json: bool, **mod
         modules=modules,
         new=new,
         repeats=repeats,
+        seed=seed,
         progress=_narrate if sys.stderr.isatty() else None,
     )
     if as_json:
@@ -278,15 +287,19 @@ def _narrate(what: str) -> None:
 def _as_table(report: dict[str, Any]) -> str:
     results = report["results"]
     medians = {result["name"]: result["median_ms"] for result in results}
-    slowest = medians.get("uncached")
-    rows = [
-        [
-            result["name"],
-            milliseconds(result["median_ms"]),
-            f"{milliseconds(min(result['samples_ms']))} to {milliseconds(max(result['samples_ms']))}",
-            f"{slowest / result['median_ms']:.1f}" if slowest else "-",
-        ]
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        level = "tokens_" if result["name"].startswith("tokens_") else ""
+        slowest = medians.get(f"{level}uncached")
+        rows.append(
+            [
+                result["name"],
+                milliseconds(result["median_ms"]),
+                f"{milliseconds(min(result['samples_ms']))} to {milliseconds(max(result['samples_ms']))}",
+                f"{slowest / result['median_ms']:.1f}" if slowest else "-",
+            ]
+        )
+    counts = report["tokens"]
+    about = f"{counts['from_cache']:,} tokens from the cache, {counts['prompt'] - counts['from_cache']} new"
     machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
-    return f"{table(['', 'MEDIAN', 'RANGE', 'UNCACHED ÷'], rows)}\n\n{machine}"
+    return f"{table(['', 'MEDIAN', 'RANGE', 'UNCACHED ÷'], rows)}\n\n{about}\n{machine}"

@@ -317,7 +317,10 @@ REPORT = {
     "results": [
         {"name": "uncached", "params": {}, "samples_ms": [90.0, 110.0], "median_ms": 100.0},
         {"name": "cached", "params": {}, "samples_ms": [1.9, 2.1], "median_ms": 2.0},
+        {"name": "tokens_uncached", "params": {}, "samples_ms": [90.0], "median_ms": 90.0},
+        {"name": "tokens_copy", "params": {}, "samples_ms": [1.0], "median_ms": 1.0},
     ],
+    "tokens": {"prompt": 1056, "from_cache": 1024, "computed": 32},
     "machine": {"cpu": "a processor", "threads": 2},
 }
 
@@ -353,6 +356,7 @@ def test_bench_asks_for_what_was_said(measured: dict[str, Any], run_pml: Pml) ->
         "modules": 4,
         "new": 8,
         "repeats": 2,
+        "seed": 0,
         "progress": None,
     }
 
@@ -361,6 +365,8 @@ def test_bench_shows_medians_against_the_uncached_side(measured: dict[str, Any],
     lines = run_pml("bench", "ttft").out.splitlines()
     assert lines[1].split() == ["uncached", "100", "ms", "90.0", "ms", "to", "110", "ms", "1.0"]
     assert lines[2].split() == ["cached", "2.0", "ms", "1.9", "ms", "to", "2.1", "ms", "50.0"]
+    assert lines[4].split()[-1] == "90.0"  # token ids against token ids
+    assert "1,024 tokens from the cache, 32 new" in lines
     assert lines[-1] == "cpu a processor, threads 2"
 
 

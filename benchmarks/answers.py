@@ -1,0 +1,159 @@
+"""The level of text: from the text of a prompt to its first token, as `pml run` and the studio do it.
+
+Parsing, binding and planning the prompt, finding and reading its segments, repair, prefill and the choice of
+the token are all in here. The schema is parsed and laid out before, as where many prompts follow one schema;
+only `cached_with_schema` begins at the text of both.
+
+- `uncached`: every token computed.
+- `cached`: segments in memory.
+- `files_later`: segments read from their files, whose digests this process has checked before.
+- `files_first`: likewise, with the check: the first load of a process.
+- `files_cold`: likewise, after the operating system was asked to drop the files from its page cache.
+- `cached link:8` and so on: from memory with a repair, the choice of its tokens included.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import string
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.turns import Way
+from engine.engine import Engine
+from engine.errors import SettingsError, StudioError
+from engine.events import Answer, Event, Finished
+from engine.model import Model
+from engine.pml import Prompt, Schema, parse_prompt, parse_schema
+from engine.settings import RunSettings
+from engine.store import Store
+
+REPAIRS = ("link:8", "blend:0.15", "query:0.15")
+
+
+class Answers:
+    """One prompt over stored modules.
+
+    Args:
+        model: that answers.
+        folder: for the store.
+        cached: about how many tokens all modules have together.
+        modules: how many there are.
+        new: about how many tokens the text behind them has.
+        seed: of the texts.
+        say: is told what goes on.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        folder: Path,
+        *,
+        cached: int,
+        modules: int,
+        new: int,
+        seed: int,
+        say: Callable[[str], None],
+    ) -> None:
+        self.model, self.folder = model, folder
+        draw = random.Random(seed)
+        sizes = [cached * (i + 1) // modules - cached * i // modules for i in range(modules)]
+        texts = [text_of(model, size, draw) for size in sizes]
+        written = "".join(f'<module name="m{i}">{text}</module>' for i, text in enumerate(texts))
+        imports = "".join(f"<m{i}/>" for i in range(modules))
+        self.schema_source = f'<schema name="bench">{written}</schema>'
+        self.prompt_source = f'<prompt schema="bench">{imports}{text_of(model, new, draw)}</prompt>'
+        self.schema = _schema(self.schema_source)
+        self.engine = Engine(model, Store.open(folder))
+        self.engine.encode(self.schema, progress=lambda done, total, what: say(f"{what} ({done} of {total})"))
+        self.process_begins()  # from here on what is in memory was read from files, in every round alike
+        self.tokens = self.ask("cached").tokens
+
+    def close(self) -> None:
+        """Closes the store."""
+        self.engine.close()
+
+    def ways(self) -> list[Way]:
+        """Every way. Repairs that the model cannot do are left out."""
+        ways = [
+            Way("uncached", lambda: self.ask("uncached").ttft_ms),
+            Way("cached", lambda: self.ask("cached").ttft_ms),
+            Way("cached_with_schema", self._from_both_texts),
+            Way("files_later", lambda: self.ask("cached").ttft_ms, self.engine_forgets),
+            Way("files_first", lambda: self.ask("cached").ttft_ms, self.process_begins),
+            Way("files_cold", lambda: self.ask("cached").ttft_ms, self.machine_begins),
+        ]
+        for repair in REPAIRS:
+            try:
+                self.ask("cached", repair)
+            except SettingsError:
+                continue
+            ways.append(Way(f"cached {repair}", self._repaired(repair)))
+        return ways
+
+    def ask(self, side: Any, repair: str = "none") -> Answer:
+        """The answer of one token; parsing the prompt counts."""
+        started = time.perf_counter()
+        prompt = _prompt(self.prompt_source)
+        ms = (time.perf_counter() - started) * 1000
+        settings = RunSettings(max_new_tokens=1, repair=repair)
+        return _answer(list(self.engine.run(self.schema, prompt, settings, side, parse_ms=ms)))
+
+    def engine_forgets(self) -> None:
+        """Memory is empty; digests stay checked."""
+        self.engine.residency.clear()
+
+    def process_begins(self) -> None:
+        """Memory is empty, and no digest was checked."""
+        self.engine.close()
+        self.engine = Engine(self.model, Store.open(self.folder))
+
+    def machine_begins(self) -> None:
+        """Likewise, and the files are not in the page cache, if the operating system does as asked."""
+        self.process_begins()
+        os.sync()
+        for path in (self.folder / "files").iterdir():
+            descriptor = os.open(path, os.O_RDONLY)
+            try:
+                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            finally:
+                os.close(descriptor)
+
+    def _repaired(self, repair: str) -> Callable[[], float]:
+        return lambda: self.ask("cached", repair).ttft_ms
+
+    def _from_both_texts(self) -> float:
+        settings = RunSettings(max_new_tokens=1)
+        return _answer(list(self.engine.answer(self.schema_source, self.prompt_source, settings))).ttft_ms
+
+
+def text_of(model: Model, tokens: int, draw: random.Random) -> str:
+    """Words of drawn letters that have so many tokens, or a few less where no text of ours has as many."""
+    words: list[str] = []
+    while (missing := tokens - len(model.tokenize(" ".join(words)))) > 0:
+        sizes = [draw.randint(2, 8) for _ in range(1 + missing // 8)]
+        words += ["".join(draw.choices(string.ascii_lowercase, k=size)) for size in sizes]
+    text = " ".join(words)
+    while len(model.tokenize(text)) > tokens and len(text) > 1:
+        text = text[:-1].rstrip()
+    return text
+
+
+def _answer(events: list[Event]) -> Answer:
+    return next(event.answer for event in events if isinstance(event, Finished))
+
+
+def _schema(source: str) -> Schema:
+    tree = parse_schema(source).tree
+    if tree is None:
+        raise StudioError("the schema that was drawn does not parse; try another --seed.")
+    return tree
+
+
+def _prompt(source: str) -> Prompt:
+    tree = parse_prompt(source).tree
+    assert tree is not None
+    return tree
