@@ -13,19 +13,19 @@ from engine.errors import ModelError, PromptError, SettingsError, StoreError, St
 if TYPE_CHECKING:
     from engine.engine import EncodeReport, Engine
     from engine.events import Answer, Compared, Comparison, Delta, Event, Finished, FirstToken, Working
-    from engine.fidelity import Fidelity
     from engine.model import Model
     from engine.overview import Layout, ModuleLayout, Plan
     from engine.probe import Probe
     from engine.settings import RunSettings
     from engine.store import Store, StoreStats
+    from engine.verdict import Fidelity
 
 _HOMES = {
     "engine.engine": ("EncodeReport", "Engine"),
     "engine.events": (
         *("Answer", "Compared", "Comparison", "Delta", "Event", "Finished", "FirstToken", "Working"),
     ),
-    "engine.fidelity": ("Fidelity",),
+    "engine.verdict": ("Fidelity",),
     "engine.model": ("Model",),
     "engine.overview": ("Layout", "ModuleLayout", "Plan"),
     "engine.probe": ("Probe",),

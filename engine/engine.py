@@ -18,7 +18,7 @@ from engine.chat import ChatError
 from engine.computing import WAITING, Computing
 from engine.errors import PromptError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
-from engine.fidelity import Fidelity, FidelityMeter
+from engine.fidelity import FidelityMeter
 from engine.fingerprint import Progress
 from engine.generate import Prefill, compare, respond
 from engine.layout import SchemaLayout, Scope, lay_out
@@ -36,6 +36,7 @@ from engine.sight import Seen, Sights
 from engine.stopwatch import Stopwatch
 from engine.store import Store, Verify
 from engine.supply import ELSEWHERE, Supplied, Supply, wanted
+from engine.verdict import Fidelity
 from engine.window import Window
 
 log = logging.getLogger(__name__)
@@ -328,7 +329,8 @@ class Engine:
         Args:
             schema: a tree without errors.
             prompt: likewise.
-            settings: scope, repair and placement to measure; `max_new_tokens` bounds the answer that is read.
+            settings: scope, repair and placement to measure; `max_new_tokens` bounds the answer
+                that is read, as it bounds a run's.
 
         Yields:
             Working, before each step. Closing the generator stops it.
@@ -339,7 +341,7 @@ class Engine:
         Raises:
             PromptError: the prompt does not fit the schema, its parameters, or the context window.
         """
-        given = settings or RunSettings(max_new_tokens=32)
+        given = settings or RunSettings()
         layout, plan = self._plan(schema, prompt, given.placement)
         self._uses(layout, prompt, plan, given.scope)
         measuring = FidelityMeter(self.model, self.supply, layout, plan, given).measure()

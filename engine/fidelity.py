@@ -1,15 +1,16 @@
 """What reuse did to an answer: how far it is from the uncached one, through which module, and what mends it.
 
-Everything is measured on the prompt at hand. The uncached side answers greedily; both sides then read that
-same answer, and their distributions are compared token by token. A module's part in the difference is what
-vanishes when its keys and values alone are those of a full pass. Remedies are tried, not guessed.
+Everything is measured on the prompt at hand. The uncached side answers greedily, as far as a run would; both
+sides then read that same answer, and their distributions are compared token by token, so one flipped token is
+found wherever it is. A module's part in the difference is what vanishes when its keys and values alone are
+those of a full pass. Remedies are tried, not guessed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ from engine.settings import Repair, RunSettings
 from engine.sight import Seen, Sights
 from engine.stopwatch import Stopwatch
 from engine.supply import Supplied, wanted
+from engine.verdict import Fidelity, Flip, ModuleFidelity, Remedy, advice
 
 if TYPE_CHECKING:
     from engine.layout import SchemaLayout
@@ -36,80 +38,31 @@ if TYPE_CHECKING:
 
 MOST_PARTNERS = 4  # modules that a scaffold with the worst one is tried with
 REPAIRS = ("link:2", "link:8", "blend:0.15", "query:0.15")
-FAITHFUL = 1e-3  # nats: below this there is nothing to mend
+_BEFORE = 60  # characters that are shown before a flipped token
 
 
 @dataclass(frozen=True)
-class ModuleFidelity:
-    """One module of a prompt, or its anonymous text.
+class _Baseline:
+    """What everything is compared with.
 
     Attributes:
-        path: of the module, "" for anonymous text.
-        tokens: of it that are read from the cache.
-        dependence: KL of the answer from the answer with the module hidden, in nats per token.
-        key_deviation: distance of its keys from those of a full pass ÷ their length, mean over layers.
-        value_deviation: the same of its values.
-        harm: how much of the answer's KL vanishes when this module alone is as in a full pass, in nats per
-            token. Negative where its deviation makes up for another's.
+        answer: tokens of the uncached greedy answer.
+        full: the uncached side's reading of it.
+        states: keys and values of the prompt in a full pass, as a segment.
+        uses: what each piece of the prompt reads.
+        placements: the segments in their places.
     """
 
-    path: str
-    tokens: int
-    dependence: float
-    key_deviation: float
-    value_deviation: float
-    harm: float
+    answer: Sequence[int]
+    full: Reading
+    states: Segment
+    uses: Sequence[Seen | None]
+    placements: list[Placement]
 
-
-@dataclass(frozen=True)
-class Remedy:
-    """Something that was tried.
-
-    Attributes:
-        what: in words.
-        repair: the setting, for a repair; "" for a scaffold.
-        scaffold: paths of the modules, for a scaffold.
-        kl_answer: what is left of the difference, in nats per token.
-        answer_agreement: share of the answer's tokens that both sides find likeliest.
-        computed: tokens that each run computes more than without it.
-    """
-
-    what: str
-    repair: str
-    scaffold: tuple[str, ...]
-    kl_answer: float
-    answer_agreement: float
-    computed: int
-
-
-@dataclass(frozen=True)
-class Fidelity:
-    """How faithful a cached answer is, and why.
-
-    Attributes:
-        kl_first_token: KL of the first token's distribution from the uncached one, in nats.
-        first_token_agrees: both sides find the same token likeliest.
-        answer_agreement: share of the tokens of the uncached greedy answer that the cached side, reading
-            the same answer, finds likeliest as well.
-        kl_answer: mean KL over those tokens, in nats.
-        answer_tokens: how many there are.
-        modules: in the order of the prompt.
-        remedies: what was tried, the best first.
-        advice: one sentence.
-    """
-
-    kl_first_token: float
-    first_token_agrees: bool
-    answer_agreement: float
-    kl_answer: float
-    answer_tokens: int
-    modules: tuple[ModuleFidelity, ...]
-    remedies: tuple[Remedy, ...] = field(default=())
-    advice: str = ""
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the fields by name."""
-        return asdict(self)
+    def flips(self, reading: Reading) -> list[int]:
+        """Where in the answer a reading finds another token likeliest."""
+        agreement = reading.agreement(self.full).tolist()
+        return [place for place, agrees in enumerate(agreement) if not agrees]
 
 
 @dataclass
@@ -147,30 +100,47 @@ class FidelityMeter:
 
         yield step("the uncached answer")
         answer, full, states = self._uncached()
+        base = _Baseline(answer, full, states, uses, placements)
         yield step("the cached answer")
         cached = self._read(self._prefill(uses, placements), answer)
         apart = cached.divergence(full)
-        total = float(apart.mean())
+        flips = base.flips(cached)
+        found = Fidelity(
+            kl_first_token=float(apart[0]),
+            first_token_agrees=0 not in flips,
+            answer_agreement=1 - len(flips) / len(answer),
+            kl_mean=float(apart.mean()),
+            kl_worst=float(apart.max()),
+            worst_position=int(apart.argmax()),
+            tokens_read=len(answer),
+            read_to_end=answer[-1] in self.model.end_tokens,
+            flips=tuple(self._flip(answer, cached, place, float(apart[place])) for place in flips),
+            modules=(),
+        )
+        plain = cached  # without the repair that is measured
+        if self.settings.repair != "none":
+            plain = self._read(self._prefill(uses, placements, "none"), answer)
         modules = []
         for path in names:
             yield step(f"{path or 'anonymous text'}: what the answer owes to it")
-            modules.append(self._module(path, uses, placements, answer, full, cached, total, states))
+            modules.append(self._module(path, base, cached, plain))
             done += 1
-        remedies: list[Remedy] = []
-        if total > FAITHFUL:
+        found = replace(found, modules=tuple(modules))
+        if not found.faithful:
             yield step("what would mend it")
-            remedies = yield from self._remedies(uses, placements, modules, answer, full)
-        agreement = cached.agreement(full)
-        return Fidelity(
-            kl_first_token=float(apart[0]),
-            first_token_agrees=bool(agreement[0]),
-            answer_agreement=float(agreement.float().mean()),
-            kl_answer=total,
-            answer_tokens=len(answer),
-            modules=tuple(modules),
-            remedies=tuple(remedies),
-            advice=_advice(total, modules, remedies),
-        )
+            found = replace(found, remedies=tuple((yield from self._remedies(base, modules))))
+        return replace(found, advice=advice(found, scope=self.settings.scope))
+
+    def _flip(self, answer: Sequence[int], cached: Reading, place: int, kl: float) -> Flip:
+        before = str(self.model.tokenizer.decode(answer[:place]))
+
+        def spelled(token: int) -> str:
+            text = str(self.model.tokenizer.decode([*answer[:place], token]))
+            alone = str(self.model.tokenizer.decode([token]))
+            return text[len(before) :] if text.startswith(before) and len(text) > len(before) else alone
+
+        other = int(cached.likeliest[place])
+        return Flip(place, spelled(answer[place]), spelled(other), before[-_BEFORE:], kl)
 
     def _sights(self, layout: SchemaLayout) -> Sights:
         spread = self.plan.placement == "schema"
@@ -211,38 +181,26 @@ class FidelityMeter:
             answer.append(int(logits[-1].argmax()))
         return answer, Reading.of_logits(torch.stack(logits)), segment
 
-    def _module(
-        self,
-        path: str,
-        uses: Sequence[Seen | None],
-        placements: list[Placement],
-        answer: Sequence[int],
-        full: Reading,
-        cached: Reading,
-        total: float,
-        states: Segment,
-    ) -> ModuleFidelity:
+    def _module(self, path: str, base: _Baseline, cached: Reading, plain: Reading) -> ModuleFidelity:
         own = {
             use.start
-            for piece, use in zip(self.plan.pieces, uses, strict=True)
+            for piece, use in zip(self.plan.pieces, base.uses, strict=True)
             if use is not None and piece.path == path and not piece.turn
         }
-        hidden = [p for p in placements if p.start not in own]
-        mended = [self._as_in_full_pass(p, states) if p.start in own else p for p in placements]
-        mine = [p for p in placements if p.start in own]
-        away = self._read(self._prefill(uses, hidden, "none"), answer)
-        exact = self._read(self._prefill(uses, mended, "none"), answer)
-        keys, values = self._deviations(mine, states)
-        base = total
-        if self.settings.repair != "none":
-            base = float(self._read(self._prefill(uses, placements, "none"), answer).divergence(full).mean())
+        hidden = [p for p in base.placements if p.start not in own]
+        mended = [self._as_in_full_pass(p, base.states) if p.start in own else p for p in base.placements]
+        mine = [p for p in base.placements if p.start in own]
+        away = self._read(self._prefill(base.uses, hidden, "none"), base.answer)
+        exact = self._read(self._prefill(base.uses, mended, "none"), base.answer)
+        keys, values = self._deviations(mine, base.states)
         return ModuleFidelity(
             path,
             sum(p.tokens for p in mine),
             float(away.divergence(cached).mean()),
             keys,
             values,
-            base - float(exact.divergence(full).mean()),
+            float(plain.divergence(base.full).mean() - exact.divergence(base.full).mean()),
+            len(base.flips(plain)) - len(base.flips(exact)),
         )
 
     def _as_in_full_pass(self, placement: Placement, states: Segment) -> Placement:
@@ -276,22 +234,19 @@ class FidelityMeter:
         return found[0], found[1]
 
     def _remedies(
-        self,
-        uses: Sequence[Seen | None],
-        placements: list[Placement],
-        modules: Sequence[ModuleFidelity],
-        answer: Sequence[int],
-        full: Reading,
+        self, base: _Baseline, modules: Sequence[ModuleFidelity]
     ) -> Generator[Working, None, list[Remedy]]:
+        uses, placements = base.uses, base.placements
         plain = len(self._prefill(uses, placements).token_ids)
         found = []
 
         def tried(what: str, prefill: Prefill, repair: str = "", scaffold: tuple[str, ...] = ()) -> Remedy:
-            reading = self._read(prefill, answer)
-            left = float(reading.divergence(full).mean())
-            agreement = float(reading.agreement(full).float().mean())
+            reading = self._read(prefill, base.answer)
+            left, flips = reading.divergence(base.full), len(base.flips(reading))
+            agreement = 1 - flips / len(base.answer)
             more = len(prefill.token_ids) - plain
-            return Remedy(what, repair, scaffold, left, agreement, more)
+            worst, mean = float(left.max()), float(left.mean())
+            return Remedy(what, repair, scaffold, flips, worst, mean, agreement, more)
 
         for repair in REPAIRS:
             try:
@@ -309,7 +264,7 @@ class FidelityMeter:
             supplied = yield from self._supplied(together, trial=True)
             prefill = self._prefill(together, supplied.place(together))
             found.append(tried(f"scaffold {' '.join(scaffold)}", prefill, scaffold=scaffold))
-        return sorted(found, key=lambda remedy: remedy.kl_answer)
+        return sorted(found, key=lambda remedy: (remedy.flips, remedy.kl_worst))
 
     def _partners(
         self, uses: Sequence[Seen | None], modules: Sequence[ModuleFidelity]
@@ -322,38 +277,9 @@ class FidelityMeter:
         suffering = [m for m in modules if m.path in open_to and m.path]
         if len(order) < 2 or not suffering:
             return []
-        worst = max(suffering, key=lambda module: module.harm).path
+        worst = max(suffering, key=lambda module: (module.mends, module.harm)).path
         before = order[: order.index(worst)]
         by_need = {module.path: module.dependence for module in modules}
         near = sorted(before, key=lambda path: -by_need[path])[:MOST_PARTNERS]
         sets = [tuple(path for path in order if path in (worst, other)) for other in near]
         return list(dict.fromkeys([*sets, tuple(order)]))
-
-
-def _advice(total: float, modules: Sequence[ModuleFidelity], remedies: Sequence[Remedy]) -> str:
-    """What to do, in a sentence."""
-    if total <= FAITHFUL:
-        return "The cached answer is as good as the uncached one; there is nothing to mend."
-    worst = max(modules, key=lambda module: module.harm)
-    name = f"Module {worst.path!r}" if worst.path else "The anonymous text"
-    suffers = f"{name} suffers most from reuse"
-    free = [r for r in remedies if r.scaffold and r.kl_answer <= total / 2]
-    cheap = [r for r in remedies if r.repair and r.kl_answer <= total / 2]
-    if free:
-        best = min(free, key=lambda remedy: (len(remedy.scaffold), remedy.kl_answer))
-        return (
-            f"{suffers}. Encoded together, {_listed(best.scaffold)} bring the answer's KL from {total:.2g} "
-            f"to {best.kl_answer:.2g}, and a run computes nothing more for it."
-        )
-    if cheap:
-        best = min(cheap, key=lambda remedy: remedy.computed)
-        return (
-            f"{suffers}. Repair {best.repair} brings the answer's KL from {total:.2g} to "
-            f"{best.kl_answer:.2g}, for {best.computed} more computed tokens."
-        )
-    return f"{suffers}. Nothing that was tried halves the difference; the scope scaffold removes it."
-
-
-def _listed(paths: Sequence[str]) -> str:
-    names = [repr(path) for path in paths]
-    return f"{', '.join(names[:-1])} and {names[-1]}"

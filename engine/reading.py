@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from engine.generate import Prefill
     from engine.model import Model
 
+ROWS_AT_ONCE = 64  # that are compared: a long answer in a large vocabulary takes gigabytes
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -34,12 +36,18 @@ class Reading:
 
     def divergence(self, from_side: Reading) -> Tensor:
         """KL(`from_side` ‖ this side) before each token of the answer, [answer tokens], in nats."""
-        p, q = from_side.log_probabilities, self.log_probabilities
-        return (p.exp() * (p - q)).sum(-1).clamp_min(0)
+        theirs, own = from_side.log_probabilities, self.log_probabilities
+        blocks = zip(torch.split(theirs, ROWS_AT_ONCE), torch.split(own, ROWS_AT_ONCE), strict=True)
+        return torch.cat([(p.exp() * (p - q)).sum(-1) for p, q in blocks]).clamp_min(0)
 
     def agreement(self, other: Reading) -> Tensor:
         """Whether both find the same token likeliest, [answer tokens] of booleans."""
-        return self.log_probabilities.argmax(-1) == other.log_probabilities.argmax(-1)
+        return self.likeliest == other.likeliest
+
+    @property
+    def likeliest(self) -> Tensor:
+        """The likeliest token before each token of the answer, [answer tokens]."""
+        return self.log_probabilities.argmax(-1)
 
 
 def read(model: Model, prefill: Prefill, answer: Sequence[int]) -> Reading:

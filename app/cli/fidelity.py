@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,11 +16,15 @@ from app.cli.options import (
     reuse_options,
     schema_option,
 )
-from app.cli.output import print_json, progress_bar, say, table
+from app.cli.output import counted, print_json, progress_bar, say, table
 from engine.pml import bind
 
 if TYPE_CHECKING:
     from engine import Fidelity
+    from engine.verdict import Flip
+
+MOST_FLIPS = 8
+SHOWN_BEFORE = 30
 
 
 @click.command()
@@ -27,10 +32,10 @@ if TYPE_CHECKING:
 @schema_option
 @click.option(
     "--max-new-tokens",
-    type=click.IntRange(1, 4096),
-    default=32,
+    type=click.IntRange(1, 1_000_000),
+    default=128,
     show_default=True,
-    help="How much of the uncached answer is read, in tokens.",
+    help="Longest answer that is read, in tokens, as in a run.",
 )
 @reuse_options
 @engine_options
@@ -48,10 +53,11 @@ def fidelity(
 ) -> None:
     """Say how faithful the cached answer to PROMPT is, and which module suffers from reuse.
 
-    The uncached side answers greedily; both sides read that answer, and their distributions are compared.
-    For each module: how much the answer depends on it (KL without it), how far its keys and values are from
-    those of a full pass, and how much of the difference is its doing. Repairs and scaffolds are then tried,
-    and the best are listed.
+    The uncached side answers greedily; both sides read that answer to its end, and their distributions are
+    compared token by token. A token that flips, where the cached side finds another one likeliest, is listed
+    wherever it is. For each module: how much the answer depends on it (KL without it), how far its keys and
+    values are from those of a full pass, and how much of the difference is its doing. Repairs and scaffolds
+    are then tried, and the best are listed.
     """
     schema = read_schema(schema_path)
     prompt = read_prompt(prompt_path)
@@ -89,13 +95,19 @@ def fidelity(
 
 def _in_words(found: Fidelity) -> str:
     agrees = "the same" if found.first_token_agrees else "another"
+    end = "to its end" if found.read_to_end else "as far as --max-new-tokens"
     lines = [
-        f"The cached side finds {agrees} first token likeliest (KL {found.kl_first_token:.2g} nats). Over "
-        f"the {found.answer_tokens} tokens of the uncached answer it agrees on {found.answer_agreement:.0%} "
-        f"(KL {found.kl_answer:.2g} per token).",
+        f"The cached side finds {agrees} first token likeliest (KL {found.kl_first_token:.2g} nats). It read "
+        f"the uncached answer {end}, {counted(found.tokens_read, 'token')}, and agrees on "
+        f"{found.answer_agreement:.0%} of them (KL {found.kl_mean:.2g} per token; {found.kl_worst:.2g} at "
+        f"worst, at token {found.worst_position + 1}).",
         "",
+    ]
+    if found.flips:
+        lines += [_flips(found.flips), ""]
+    lines += [
         table(
-            ["module", "tokens", "answer depends", "keys deviate", "values deviate", "harm"],
+            ["module", "tokens", "answer depends", "keys deviate", "values deviate", "harm", "flips"],
             [
                 [
                     m.path or "(anonymous text)",
@@ -104,6 +116,7 @@ def _in_words(found: Fidelity) -> str:
                     f"{m.key_deviation:.1%}",
                     f"{m.value_deviation:.1%}",
                     f"{m.harm:.2g}",
+                    str(m.mends),
                 ]
                 for m in found.modules
             ],
@@ -112,8 +125,26 @@ def _in_words(found: Fidelity) -> str:
     ]
     if found.remedies:
         tried = [
-            [r.what, f"{r.kl_answer:.2g}", f"{r.answer_agreement:.0%}", f"+{r.computed}"]
+            [
+                r.what,
+                str(r.flips),
+                f"{r.kl_worst:.2g}",
+                f"{r.kl_mean:.2g}",
+                f"{r.answer_agreement:.0%}",
+                f"+{r.computed}",
+            ]
             for r in found.remedies
         ]
-        lines += [table(["tried", "KL left", "agrees", "computed"], tried), ""]
+        lines += [table(["tried", "flips left", "worst KL", "mean KL", "agrees", "computed"], tried), ""]
     return "\n".join([*lines, found.advice])
+
+
+def _flips(flips: Sequence[Flip]) -> str:
+    """The first flipped tokens as a table, and how many more there are."""
+    rows = [
+        [str(f.position + 1), repr(f.uncached), repr(f.cached), f"{f.kl:.2g}", f"…{f.before[-SHOWN_BEFORE:]}"]
+        for f in flips[:MOST_FLIPS]
+    ]
+    rows = [[cell.replace("\n", " ") for cell in row] for row in rows]
+    more = f"\n… and {len(flips) - MOST_FLIPS} more (all with --json)" if len(flips) > MOST_FLIPS else ""
+    return table(["token", "uncached", "cached", "KL", "after"], rows) + more

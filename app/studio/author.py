@@ -29,7 +29,6 @@ from engine.pml import Diagnostic, Schema, add_scaffold, document_kind, parse_pr
 logger = logging.getLogger(__name__)
 
 SCOPES = ("anchored", "isolated", "scaffold")
-READ_TOKENS = 32  # of an answer, to measure what reuse changed
 ABOUT_DEMO = (
     "The bundled model is tiny and was made for the gallery's samples: it shows what caching does, reads "
     "prompts of their kind, and knows nothing else. For real answers: pml studio --model OWNER/NAME "
@@ -368,8 +367,7 @@ class Author:
         prompt = parse_prompt(wanted.prompt).tree
         if prompt is None:
             raise StudioError("The prompt cannot be read. Mend the errors that are marked in it.")
-        settings = replace(wanted.settings, max_new_tokens=min(READ_TOKENS, wanted.settings.max_new_tokens))
-        self.explanations.start(wanted.key, wanted.schema, prompt, settings)
+        self.explanations.start(wanted.key, wanted.schema, prompt, wanted.settings)
         return self.explanations.state(wanted.key)
 
     def explained(self, request: Json) -> Json:

@@ -12,7 +12,9 @@ const COLUMNS = [
   ["Keys deviate", "Distance from the keys of a full pass, by their length", m => percent(m.key_deviation)],
   ["Values deviate", "Distance from the values of a full pass, by their length", m => percent(m.value_deviation)],
   ["Harm", "What of the answer's KL is this module's doing, in nats per token", m => nats(m.harm)],
+  ["Flips", "Flipped tokens that are this module's doing", m => count(m.mends)],
 ]
+const MOST_FLIPS = 8
 
 /** Events: "repair" (detail: the setting), "scaffold" (detail: paths of modules). */
 export class Explanation extends EventTarget {
@@ -67,24 +69,36 @@ export class Explanation extends EventTarget {
 
   #show(found) {
     this.say("")
-    const worst = Math.max(...found.modules.map(m => m.harm))
-    const rows = found.modules.map(m => h("tr", { "data-worst": m.harm === worst && found.remedies.length > 0 ? "yes" : null },
+    const [worst] = [...found.modules].sort((a, b) => b.mends - a.mends || b.harm - a.harm)
+    const rows = found.modules.map(m => h("tr", { "data-worst": m === worst && found.remedies.length > 0 ? "yes" : null },
       ...COLUMNS.map(([, , cell], index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, cell(m)))))
     const agrees = found.first_token_agrees ? "the same first token" : "another first token"
     this.#body.replaceChildren(
       h("p", { class: "advice" }, found.advice),
-      h("p", { class: "soft" }, `The cached side finds ${agrees} likeliest (KL ${nats(found.kl_first_token)}). Over the ${plural(found.answer_tokens, "token")} of the uncached answer it agrees on ${percent(found.answer_agreement)} (KL ${nats(found.kl_answer)} per token).`),
+      h("p", { class: "soft" }, `The cached side finds ${agrees} likeliest (KL ${nats(found.kl_first_token)}). It read the uncached answer ${found.read_to_end ? "to its end" : "as far as a run of these settings goes"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).`),
+      found.flips.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Flipped tokens" }, this.#flips(found.flips)) : "",
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fidelity by module" }, h("table", {},
         h("thead", {}, h("tr", {}, ...COLUMNS.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)))), h("tbody", {}, ...rows))),
       found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What was tried" }, this.#remedies(found.remedies)) : "")
   }
 
+  #flips(flips) {
+    const rows = flips.slice(0, MOST_FLIPS).map(f => h("tr", {},
+      h("th", { scope: "row" }, count(f.position + 1)), h("td", {}, JSON.stringify(f.uncached)), h("td", {}, JSON.stringify(f.cached)),
+      h("td", {}, nats(f.kl)), h("td", {}, `…${f.before}`)))
+    const more = flips.length - MOST_FLIPS
+    return [
+      h("table", {}, h("thead", {}, h("tr", {}, ...["Token", "Uncached", "Cached", "KL", "After"].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows)),
+      more > 0 ? h("p", { class: "soft" }, `And ${plural(more, "token")} more.`) : "",
+    ]
+  }
+
   #remedies(remedies) {
     const rows = remedies.map(r => h("tr", {},
       h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
-      h("td", {}, nats(r.kl_answer)), h("td", {}, percent(r.answer_agreement)), h("td", {}, `+${count(r.computed)}`),
+      h("td", {}, count(r.flips)), h("td", {}, nats(r.kl_worst)), h("td", {}, nats(r.kl_mean)), h("td", {}, percent(r.answer_agreement)), h("td", {}, `+${count(r.computed)}`),
       h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.repair ? "Use" : "Add to schema"))))
-    return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "KL left", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
+    return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "Flips left", "Worst KL", "Mean KL", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
   }
 
   #use({ repair, scaffold }) {

@@ -381,7 +381,9 @@ def test_fidelity_in_words_and_as_json(run_pml: Callable[..., SimpleNamespace]) 
     done = run_pml("fidelity", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4", "--json")
     report = json.loads(done.out)
     assert [module["path"] for module in report["modules"]] == ["", "plan", "plan/tokyo"]
-    assert {"kl_first_token", "answer_agreement", "kl_answer", "remedies", "advice"} <= set(report)
+    assert {"kl_first_token", "answer_agreement", "remedies", "advice"} <= set(report)
+    assert {"flips", "kl_worst", "kl_mean", "tokens_read", "read_to_end"} <= set(report)
+    assert report["tokens_read"] == 4 or report["read_to_end"]
     faulty = run_pml(
         "fidelity", "prompt.pml", "--schema", "trip.pml", "--placement", "schema", "--repair", "x"
     )

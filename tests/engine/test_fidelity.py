@@ -79,15 +79,15 @@ def test_the_harm_of_the_only_deviating_module_is_the_whole_difference(engine: E
     )
     found = run_out(engine.fidelity(schema, prompt_of("<prompt><a/><b/> so what?</prompt>"), SETTINGS))
     harm = {module.path: module.harm for module in found.modules}
-    assert found.kl_answer > 1e-4
-    assert harm["b"] == pytest.approx(found.kl_answer, rel=1e-3)
+    assert found.kl_mean > 1e-4
+    assert harm["b"] == pytest.approx(found.kl_mean, rel=1e-3)
     assert abs(harm["a"]) < 1e-6
 
 
 def test_remedies_are_tried_and_do_what_they_say(engine: Engine) -> None:
     found = measured(engine)
     assert found.remedies
-    left = [remedy.kl_answer for remedy in found.remedies]
+    left = [remedy.kl_mean for remedy in found.remedies]
     assert left == sorted(left)
     everything = next(r for r in found.remedies if set(r.scaffold) == {"a", "b", "c"})
     assert everything.computed == 0
@@ -97,7 +97,7 @@ def test_remedies_are_tried_and_do_what_they_say(engine: Engine) -> None:
             used = measured(engine, scaffold=declared)
         else:
             used = measured(engine, RunSettings(max_new_tokens=8, repair=remedy.repair))
-        assert used.kl_answer == pytest.approx(remedy.kl_answer, rel=1e-3, abs=1e-6), remedy.what
+        assert used.kl_mean == pytest.approx(remedy.kl_mean, rel=1e-3, abs=1e-6), remedy.what
         assert used.answer_agreement == remedy.answer_agreement
     assert "suffers most from reuse" in found.advice
 
@@ -115,7 +115,7 @@ def test_where_there_is_nothing_to_mend_it_says_so(engine: Engine) -> None:
         RunSettings(max_new_tokens=8, repair="link:99"),
     ):
         found = measured(engine, settings)
-        assert found.kl_answer < 1e-6
+        assert found.kl_mean < 1e-6
         assert found.remedies == ()
         assert "nothing to mend" in found.advice
     whole = measured(engine, RunSettings(max_new_tokens=8, scope="scaffold"))
@@ -139,4 +139,4 @@ def test_progress_ends_and_the_engine_is_free_after_a_stop(engine: Engine) -> No
     seen = [next(steps) for _ in range(8)]
     assert all(isinstance(step, Working) and step.done < step.total for step in seen[-2:])
     steps.close()
-    assert measured(engine).answer_tokens >= 1
+    assert measured(engine).tokens_read >= 1

@@ -1,0 +1,139 @@
+"""What a measurement says: a flipped token is a finding wherever it is, and runs part exactly there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.tasks import read_tasks, suite
+from engine.engine import Engine
+from engine.events import Finished
+from engine.loading import load
+from engine.settings import RunSettings
+from engine.store import Store
+from engine.verdict import Fidelity, Flip, ModuleFidelity, Remedy, advice
+from tests.engine.cases import model_of, prompt_of, run_out, schema_of
+
+MODULES = (
+    ModuleFidelity("", 9, 0.1, 0.0, 0.0, 0.0, 0),
+    ModuleFidelity("a", 9, 0.1, 0.0, 0.0, 0.2, 0),
+    ModuleFidelity("b", 9, 0.1, 0.1, 0.1, 0.1, 1),
+)
+GOOD = Fidelity(1e-5, True, 1.0, 1e-5, 1e-4, 3, 128, True, (), MODULES)
+FLIP = Flip(99, " Rome", " Oslo", "go to", 0.004)
+LATE = replace(GOOD, flips=(FLIP,), kl_worst=0.004, kl_mean=4e-5, answer_agreement=127 / 128)
+LINK = Remedy("repair link:8", "link:8", (), 0, 1e-3, 1e-5, 1.0, 16)
+BLEND = Remedy("repair blend:0.15", "blend:0.15", (), 1, 1e-4, 1e-6, 0.99, 5)
+PAIR = Remedy("scaffold a b", "", ("a", "b"), 0, 1e-6, 1e-7, 1.0, 0)
+
+
+def answers(engine: Engine, schema: Any, prompt: Any, settings: RunSettings) -> dict[str, tuple[int, ...]]:
+    events = engine.run(schema, prompt, settings)
+    return {e.side: e.answer.token_ids for e in events if isinstance(e, Finished)}
+
+
+def parting(found: dict[str, tuple[int, ...]]) -> int | None:
+    """Where two answers part; None where they are equal."""
+    pairs = zip(found["cached"], found["uncached"], strict=False)
+    first = next((place for place, (one, other) in enumerate(pairs) if one != other), None)
+    assert first is not None or found["cached"] == found["uncached"]
+    return first
+
+
+def test_a_trip_whose_late_token_flips_is_not_called_as_good(tmp_path: Path) -> None:
+    """It differs nowhere in the first hundred tokens, and by little on average."""
+    engine = Engine(load("demo"), Store.open(tmp_path))
+    task = read_tasks(suite("demo")["travel"])[4]
+    found = run_out(engine.fidelity(task.schema, task.prompt))
+    runs = answers(engine, task.schema, task.prompt, RunSettings())
+    first = found.flips[0]
+    assert first.position == parting(runs) > 100
+    assert found.tokens_read == len(runs["uncached"]) == RunSettings().max_new_tokens
+    assert not found.read_to_end
+    decode = engine.model.tokenizer.decode
+    assert first.uncached in decode(runs["uncached"][first.position :])
+    assert decode(runs["cached"][first.position :]).startswith(first.cached)
+    assert first.before
+    assert decode(runs["uncached"][: first.position]).endswith(first.before)
+    assert (found.worst_position, found.kl_worst) == (first.position, pytest.approx(first.kl))
+    assert "nothing to mend" not in found.advice
+    assert f"token {first.position + 1}" in found.advice
+    left = [(remedy.flips, remedy.kl_worst) for remedy in found.remedies]
+    assert left == sorted(left)
+    begun = run_out(engine.fidelity(task.schema, task.prompt, RunSettings(max_new_tokens=32)))
+    assert begun.faithful, "its beginning is as good"
+    engine.close()
+
+
+SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
+<module name="a">alpha and more of it</module><module name="b">beta is about alpha</module>
+<module name="c">gamma</module></user><assistant>Done.</assistant></schema>"""
+
+
+@pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "falcon"])
+@pytest.mark.parametrize("scope", ["isolated", "anchored", "scaffold"])
+def test_the_first_flip_is_where_two_runs_part(family: str, scope: Any, tmp_path: Path) -> None:
+    engine = Engine(model_of(family), Store.open(tmp_path))
+    settings = RunSettings(max_new_tokens=24, scope=scope)
+    for question in ("Which letters?", "x"):
+        schema, prompt = schema_of(SCHEMA), prompt_of(f"<prompt><a/><b/><c/><user>{question}</user></prompt>")
+        runs = answers(engine, schema, prompt, settings)
+        found = run_out(engine.fidelity(schema, prompt, settings))
+        assert parting(runs) == (found.flips[0].position if found.flips else None)
+        assert found.tokens_read == len(runs["uncached"])
+        assert found.read_to_end == (runs["uncached"][-1] in engine.model.end_tokens)
+        assert found.answer_agreement == pytest.approx(1 - len(found.flips) / found.tokens_read)
+        assert found.kl_worst >= found.kl_mean >= 0
+        assert found.first_token_agrees == (0 not in [flip.position for flip in found.flips])
+    engine.close()
+
+
+def test_what_a_module_mends_is_what_flips_without_it(tmp_path: Path) -> None:
+    """The only module that deviates makes every flip."""
+    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
+    source = '<schema name="s">All. <module name="a">alpha</module><module name="b">beta</module></schema>'
+    flipped = 0
+    for question in ("so what?", "why", "zebra!"):
+        prompt = prompt_of(f"<prompt><a/><b/> {question}</prompt>")
+        settings = RunSettings(max_new_tokens=32, scope="isolated")
+        found = run_out(engine.fidelity(schema_of(source), prompt, settings))
+        mends = {module.path: module.mends for module in found.modules}
+        assert mends[""] == 0
+        if found.flips:
+            flipped += 1
+            assert max(mends.values()) > 0
+            assert "flip" in found.advice
+    assert flipped
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (GOOD, ["as good as the uncached one", "nothing to mend", "0.0001 at worst"]),
+        (
+            replace(LATE, remedies=(BLEND,)),
+            ["token 100", "' Oslo' likelier than ' Rome'", "Module 'b' suffers"],
+        ),
+        (replace(LATE, remedies=(BLEND,)), ["Nothing that was tried removes every flip"]),
+        (replace(LATE, remedies=(LINK, BLEND)), ["Repair link:8 leaves no flip", "0.004 to 0.001"]),
+        (replace(LATE, remedies=(PAIR, LINK)), ["Encoded together, 'a' and 'b' leave no flip"]),
+        (replace(LATE, flips=(FLIP, FLIP)), ["2 tokens flip, the first of them token 100"]),
+        (replace(GOOD, kl_worst=0.3), ["No token flips", "0.3 at token 4", "sampled answer may differ"]),
+        (replace(GOOD, kl_mean=0.009, kl_worst=0.01), ["No token flips", "0.009 per token"]),
+        (replace(GOOD, kl_worst=0.3, remedies=(BLEND,)), ["halves the worst KL"]),
+        (replace(LATE, modules=()), ["reads no module"]),
+    ],
+)
+def test_the_verdict_in_words(found: Fidelity, words: list[str]) -> None:
+    said = advice(found, scope="anchored")
+    for part in words:
+        assert part in said, said
+    assert ("nothing to mend" in said) == found.faithful == (found is GOOD)
+
+
+def test_under_the_scope_scaffold_a_flip_is_rounding() -> None:
+    assert "only rounding is left" in advice(LATE, scope="scaffold")
