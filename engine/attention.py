@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 from transformers import AttentionInterface
 
+from engine.banded import Band, banded_attention, bands, block_rows
 from engine.rotary import Rotaries
 from engine.segment import Placement
 
@@ -46,8 +47,8 @@ class Rules:
 
     @property
     def plain(self) -> bool:
-        """Whether there is nothing but the scale and the causal order."""
-        return self.window is None and self.softcap is None and self.sinks is None
+        """Whether there is nothing but the scale, the causal order and a window."""
+        return self.softcap is None and self.sinks is None
 
 
 class UnfitError(Exception):
@@ -112,6 +113,8 @@ class KeyValues:
         self._rows: list[int] = []  # positions of the pass that comes next
         self._first_rows: tuple[int, ...] = ()
         self._masks: dict[tuple[int, int | None], Tensor | None] = {}
+        self._bands: dict[int, tuple[Band, ...]] = {}  # of this pass, by window
+        self._ascending = True  # whether the tail's positions do
         self._angles = self._find_angles()
 
     def _find_angles(self) -> dict[int, tuple[Tensor, Tensor]]:
@@ -152,6 +155,8 @@ class KeyValues:
         self._rows = list(positions)
         self._first_rows = tuple(bisect_left(self._rows, p.start) for p in self.placements)
         self._masks = {}
+        self._bands = {}
+        self._ascending = self._ascending and (not self._at or self._at[-1] < self._rows[0])
 
     def commit(self) -> None:
         """Counts the tokens of the forward pass that has just run."""
@@ -193,6 +198,7 @@ class KeyValues:
         folded[:, :, :, cached : cached + self.length] = old
         self._tail, self.length, self.capacity = folded, cached + self.length, cached + self.capacity
         self._at = positions + self._at
+        self._ascending = False
         self.placements = ()
         self._angles = {}
 
@@ -219,7 +225,7 @@ class KeyValues:
         tail_keys, tail_values = self.append(layer, key, value)
         heads, rows, head_dim = query.shape
         if not self.placements and self.length == 0 and rows > 1 and rules.plain:
-            return causal_attention(query, key, value, rules.scale)
+            return self._fresh(query, key, value, rules)
         kv_heads = key.shape[0]
         group = heads // kv_heads
         # [kv_heads, rows * group, head_dim]: rows outermost, so that what sees a segment is one slice
@@ -231,6 +237,8 @@ class KeyValues:
         )
         row_bytes = heads * (self.cached_tokens + tail_keys.shape[1]) * query.element_size()
         block = max(1, SCORE_BYTES // max(1, row_bytes))
+        if rules.window is not None and rules.window < tail_keys.shape[1]:
+            block = min(block, block_rows(rules.window))
         if rows <= block:
             out = self._attend_rows(layer, packed, tail_keys, tail_values, _Span(0, rows, group), rules)
         else:
@@ -242,34 +250,52 @@ class KeyValues:
             out = torch.cat(parts, 1)
         return out.view(kv_heads, rows, group, head_dim).transpose(1, 2).reshape(heads, rows, head_dim)
 
+    def _fresh(self, query: Tensor, key: Tensor, value: Tensor, rules: Rules) -> Tensor:
+        """Plain attention of the first pass over nothing but itself."""
+        window = rules.window
+        if window is None or self._rows[-1] - self._rows[0] < window:
+            return causal_attention(query, key, value, rules.scale)
+        if window not in self._bands:
+            self._bands[window] = bands(self._rows, window, query)
+        return banded_attention(query, key, value, rules.scale, self._bands[window])
+
     def _attend_rows(
         self, layer: int, packed: Tensor, tail_keys: Tensor, tail_values: Tensor, span: _Span, rules: Rules
     ) -> Tensor:
         """One block of packed rows: [kv_heads, rows * group, head_dim] in and out."""
         kv_heads, count, _ = packed.shape
         visible = min(tail_keys.shape[1], self.length + span.end)  # nothing later is seen by this block
-        cached = self.cached_tokens
-        width = cached + visible + (rules.sinks is not None)
-        scores = self.scratch.take("scores", (kv_heads, count, width), packed)
+        nearest, cached = self._nearest(span, rules.window), self.cached_tokens
+        end = cached + visible - nearest
+        scores = self.scratch.take("scores", (kv_heads, count, end + (rules.sinks is not None)), packed)
         self._score(layer, packed, scores, span)
-        torch.bmm(packed, tail_keys[:, :visible].transpose(1, 2), out=scores[:, :, cached : cached + visible])
+        torch.bmm(packed, tail_keys[:, nearest:visible].transpose(1, 2), out=scores[:, :, cached:end])
         if rules.softcap is not None:
             scores.div_(rules.softcap).tanh_().mul_(rules.softcap)
         if rules.sinks is not None:
             sinks = rules.sinks.to(scores.dtype).view(kv_heads, 1, span.group)
             scores[:, :, -1] = sinks.expand(-1, span.rows, -1).reshape(kv_heads, -1)
-        self._hide(scores, cached, visible, span, rules.window)
+        self._hide(scores, cached, slice(nearest, visible), span, rules.window)
         weights = self.scratch.take("weights", tuple(scores.shape), packed)
         torch.softmax(scores, -1, out=weights)
         if self.attention is not None:
             self.attention += weights[:, :, :cached].sum((0, 1), dtype=torch.float32).cpu()
-        out = torch.bmm(weights[:, :, cached : cached + visible], tail_values[:, :visible])
+        out = torch.bmm(weights[:, :, cached:end], tail_values[:, nearest:visible])
         at = 0
         for placement in self.placements:
             values = placement.segment.values[layer, :, placement.lo : placement.hi]
             out.baddbmm_(weights[:, :, at : at + placement.tokens], values)
             at += placement.tokens
         return out
+
+    def _nearest(self, span: _Span, window: int | None) -> int:
+        """The first key of the tail that a row of a block may see."""
+        if window is None or not self._ascending:
+            return 0
+        first = self._rows[span.first] - window + 1
+        if self._at and first <= self._at[-1]:
+            return bisect_left(self._at, first)
+        return self.length + bisect_left(self._rows, first)
 
     def _score(self, layer: int, packed: Tensor, scores: Tensor, span: _Span) -> None:
         """Scores of the placed keys, by queries that are turned back; what no row may see stays unset."""
@@ -287,7 +313,7 @@ class KeyValues:
                 torch.bmm(turned[index, :, before:], keys.transpose(1, 2), out=columns)
             at += placement.tokens
 
-    def _hide(self, scores: Tensor, cached: int, visible: int, span: _Span, window: int | None) -> None:
+    def _hide(self, scores: Tensor, cached: int, tail: slice, span: _Span, window: int | None) -> None:
         """Takes away what a row may not see: the future, what a window has left behind, what is replaced."""
         at = 0
         for index, placement in enumerate(self.placements):
@@ -297,12 +323,12 @@ class KeyValues:
             if forbidden is not None:
                 span.mask(columns, forbidden[span.first : span.end])
             at += placement.tokens
-        own = scores[:, :, cached : cached + visible]
+        own = scores[:, :, cached : cached + tail.stop - tail.start]
         if span.rows > 1:
-            future = torch.ones(span.rows, visible, dtype=torch.bool, device=own.device)
-            span.mask(own, future.triu_(self.length + span.first + 1))
+            future = torch.ones(span.rows, own.shape[2], dtype=torch.bool, device=own.device)
+            span.mask(own, future.triu_(self.length + span.first + 1 - tail.start))
         if window is not None:
-            at_keys = torch.tensor((self._at + self._rows)[:visible], device=own.device)
+            at_keys = torch.tensor((self._at + self._rows)[tail], device=own.device)
             at_rows = torch.tensor(self._rows[span.first : span.end], device=own.device)
             span.mask(own, at_rows[:, None] - at_keys >= window)
 

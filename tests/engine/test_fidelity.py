@@ -55,7 +55,7 @@ def test_both_sides_read_the_whole_answer_that_one_gave(engine: Engine) -> None:
     apart = cached.divergence(full)
     assert len(apart) == len(plain.token_ids) > 1
     found = measured(engine)
-    assert float(apart.mean()) == pytest.approx(found.kl_answer, rel=1e-3, abs=1e-7)
+    assert float(apart.mean()) == pytest.approx(found.kl_mean, rel=1e-3, abs=1e-7)
     exact = replace(SETTINGS, scope="scaffold")
     assert engine.reading(schema, prompt, plain.token_ids, exact, "cached").divergence(full).max() < 1e-6
     mended = replace(SETTINGS, repair="link:99")
