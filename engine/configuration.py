@@ -5,13 +5,16 @@ Knows neither weights nor tokenizers.
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+from transformers.utils.import_utils import DummyObject
 
 from engine.errors import ModelError
 
@@ -38,7 +41,7 @@ def read_configuration(name: str, folder: Path) -> Any:
 
     Raises:
         ModelError: it needs code of its own, is an encoder-decoder, keeps a recurrent state, is quantized,
-            holds an adapter, or names other weights.
+            holds an adapter, or names other weights or what is no tokenizer.
     """
     try:
         config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -55,6 +58,7 @@ def read_configuration(name: str, folder: Path) -> Any:
             f"the folder of model {name!r} holds an adapter (adapter_config.json), which is not applied. "
             "Merge it into the weights (merge_and_unload of peft), or take the file away."
         )
+    _check_tokenizer(name, folder, config)
     for part in _parts(config):
         _check_weights(name, part)
         _clear(name, part)
@@ -96,6 +100,23 @@ def _keeps_state(config: Any) -> bool:
     return any(getattr(one, "_is_stateful", False) for one in networks) or any(
         "attention" not in layer or "linear" in layer for layer in layers
     )
+
+
+def _check_tokenizer(name: str, folder: Path, config: Any) -> None:
+    """`tokenizer_class` may name whatever transformers has, also a network, and that would be loaded."""
+    try:
+        given: Any = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        given = None  # the tokenizer itself says what is wrong with it
+    asked = given.get("tokenizer_class") if isinstance(given, dict) else None
+    for one in (asked, getattr(config, "tokenizer_class", None)):
+        found: Any = tokenizer_class_from_name(one) if isinstance(one, str) else None
+        known = isinstance(found, type) and issubclass(found, PreTrainedTokenizerBase)
+        if found is not None and not known and not isinstance(found, DummyObject):
+            raise ModelError(
+                f"model {name!r} names {one!r} as its tokenizer_class, which is no tokenizer. Correct "
+                "tokenizer_config.json and config.json, or fetch them again."
+            )
 
 
 def _parts(config: Any) -> Iterator[Any]:

@@ -152,6 +152,27 @@ def test_quantized_weights_are_refused_in_words(
     assert fetched == []
 
 
+@pytest.mark.parametrize("file", ["tokenizer_config.json", "config.json"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("LlamaForCausalLM", "LlamaForCausalLMFast", "AutoModelForCausalLM", "AutoTokenizer", "LlamaConfig"),
+        *("pipeline", "Trainer", "AutoProcessor", "GenerationConfig", "PreTrainedModel", "logging"),
+    ],
+)
+def test_only_a_tokenizer_is_loaded_as_the_tokenizer(
+    name: str, file: str, tmp_path: Path, fetched: list[str]
+) -> None:
+    """`tokenizer_class` may name whatever transformers has, and its `from_pretrained` is called."""
+    folder = made(tmp_path / "m", llama)
+    told(folder, "config.json", {"_attn_implementation": "owner/kernel", "model_type": "llama"})
+    (folder / "tokenizer_config.json").write_text("{}")
+    told(folder, file, {"tokenizer_class": name})
+    with pytest.raises(ModelError, match="is no tokenizer"):
+        load(str(folder))
+    assert fetched == []
+
+
 def test_weights_of_another_name_are_refused_in_words(tmp_path: Path) -> None:
     folder = made(tmp_path / "m", llama)
     told(folder, "config.json", {"transformers_weights": "other.safetensors"})
