@@ -40,6 +40,7 @@ class Turns:
         trims: for each turn, whether the template strips white space at its start, and at its end.
         system: what the template does with system text. Where it does not keep it in its place, it is the
             first paragraph of the user turn that follows.
+        invites: whether the template writes otherwise when it is asked to invite the assistant.
     """
 
     begin: str
@@ -48,6 +49,7 @@ class Turns:
     generation: str
     trims: tuple[tuple[bool, bool], ...]
     system: System = "kept"
+    invites: bool = True
 
     def first(self, count: int) -> Turns:
         """Returns the first turns alone; what invites the assistant is left to who comes after."""
@@ -71,7 +73,7 @@ class ChatFormat:
         tokens: of texts by authors and by the template.
         has_template: False where turns get plain headings.
         bos: the token that begins a text without turns.
-        date: as given.
+        date: as given; may be set to another.
     """
 
     def __init__(self, tokenizer: Any, date: datetime.date | None = None) -> None:
@@ -131,17 +133,6 @@ class ChatFormat:
         one, other = (self.opening(roles, day) for day in _DAYS)
         return one != other
 
-    def invites(self, roles: Sequence[str]) -> bool:
-        """Whether the template ends otherwise when it is asked for what invites the assistant.
-
-        Raises:
-            ChatError: as for `turns`.
-        """
-        today = self.today()
-        return not self.has_template or self._apply(tuple(roles), today) != self._apply(
-            tuple(roles), today, invite=False
-        )
-
     def spelled(
         self, roles: Sequence[str], contents: Sequence[str], today: datetime.date | None = None
     ) -> str:
@@ -160,7 +151,7 @@ class ChatFormat:
         given = list(zip(roles, contents, strict=True))
         if turns.system != "kept":
             (_, system), (role, text), *rest = given
-            given = [(role, f"{system}\n\n{text}"), *rest]
+            given = [(role, system + turns.closes[0] + turns.opens[1] + text), *rest]
         if not self.has_template:
             inner = zip(turns.opens, contents, turns.closes, strict=True)
             return "".join(a + b + c for a, b, c in inner) + turns.generation
@@ -259,16 +250,19 @@ class ChatFormat:
         except ChatError:
             raise refusal from None
         system: System = "refused"
+        border = ("\n\n", "")
         with contextlib.suppress(ChatError):
             system = "moved" if _marker(0) in self._apply(roles, today) else "dropped"
+            alone = self._cut(roles[:2], today)
+            if alone.opens[0] == rest.opens[0]:
+                border = (alone.closes[0], alone.opens[1])
         (start, end), *trims = rest.trims
-        return Turns(
-            rest.begin,
-            (rest.opens[0], "", *rest.opens[1:]),
-            ("\n\n", *rest.closes),
-            rest.generation,
-            ((start, False), (False, end), *trims),
-            system,
+        return replace(
+            rest,
+            opens=(rest.opens[0], border[1], *rest.opens[1:]),
+            closes=(border[0], *rest.closes),
+            trims=((start, False), (False, end), *trims),
+            system=system,
         )
 
     def _cut(self, roles: tuple[str, ...], today: datetime.date) -> Turns:
@@ -283,7 +277,8 @@ class ChatFormat:
             opens.append(between[i].removeprefix(close))
         last = uninvited if tail.startswith(uninvited) else ""  # else the invitation stands in its place
         trims = self._trims(roles, today)
-        return Turns(begin, tuple(opens), (*closes, last), tail.removeprefix(last), trims)
+        generation = tail.removeprefix(last)
+        return Turns(begin, tuple(opens), (*closes, last), generation, trims, invites=tail != uninvited)
 
     def _between(self, roles: tuple[str, ...], text: str) -> tuple[list[str], str]:
         between = []

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import logging
 import threading
 import time
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeVar
 
+from engine import advice
 from engine.chat import ChatError
 from engine.computing import WAITING, Computing
 from engine.errors import PromptError, SettingsError
@@ -102,6 +104,7 @@ class Engine:
         cache_dir: Path | None = None,
         verify: Verify = "first",
         memory: int = MEMORY_BUDGET,
+        date: datetime.date | None = None,
         progress: Progress | None = None,
     ) -> Engine:
         """Opens the store and loads a model.
@@ -113,6 +116,7 @@ class Engine:
             cache_dir: folder of the store; None for the user's cache folder.
             verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".
             memory: the most bytes of segments held in memory, or on the GPU.
+            date: that a chat template may write; None for the day of each prompt.
             progress: called with (bytes done, bytes in all, what) while the files of a model that was not
                 seen before are digested.
 
@@ -122,7 +126,9 @@ class Engine:
         """
         store = Store.open(cache_dir, verify=verify)
         try:
-            return cls(load(model, device=device, dtype=dtype, progress=progress), store, memory)
+            loaded = load(model, device=device, dtype=dtype, progress=progress)
+            loaded.chat.date = date
+            return cls(loaded, store, memory)
         except BaseException:
             store.close()
             raise
@@ -396,7 +402,7 @@ class Engine:
             try:
                 layout = self._lay_out(schema)
                 sights = self._sights(layout, scope, self.placement())
-                return (*self._window.of_schema(layout, sights), *self._stand_ins(schema))
+                return (*self._window.of_schema(layout, sights), *advice.of_schema(self.model, layout))
             except ChatError as error:
                 return (make("E505", str(error), schema.span, schema.lines),)
         bound = bind(schema, prompt)
@@ -407,7 +413,7 @@ class Engine:
             self._uses(layout, prompt, plan, scope)
         except PromptError as error:
             return bound.diagnostics + error.diagnostics
-        return bound.diagnostics
+        return (*bound.diagnostics, *advice.of_prompt(self.model, layout, plan, bound, prompt))
 
     def layout(self, schema: Schema, *, scope: Scope = "anchored") -> Layout:
         """Returns modules with positions, sizes, and where their segments are.
@@ -480,15 +486,6 @@ class Engine:
     @property
     def _window(self) -> Window:
         return Window(self.model.name, self.model.context_length)
-
-    def _stand_ins(self, schema: Schema) -> Iterator[Diagnostic]:
-        tokenizer = self.model.tokenizer
-        first = next((param for module in schema.modules() for param in module.params()), None)
-        if tokenizer.unk_token_id is None and first is not None and first.scaffold is None:
-            token = tokenizer.convert_ids_to_tokens(self.model.stand_in)
-            message = f"{self.model.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
-            hint = 'write scaffold="…", a text of the usual kind, to choose what stands there'
-            yield make("W607", message, first.span, schema.lines, hint)
 
 
 def _tree(parsed: Parsed[T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import sys
 from collections.abc import Callable
@@ -35,6 +36,7 @@ class ModelOptions:
         cache_dir: The store's folder; None is the user's cache folder.
         verify: When a stored file's digest is checked.
         memory: The most bytes of segments held in memory; None is the engine's own bound.
+        date: That a chat template may write; None for this day's.
     """
 
     model: str | None
@@ -43,6 +45,7 @@ class ModelOptions:
     cache_dir: Path | None = None
     verify: Any = "first"
     memory: int | None = None
+    date: datetime.datetime | None = None
 
     @property
     def name(self) -> str:
@@ -80,6 +83,7 @@ class ModelOptions:
             "dtype": self.dtype,
             "cache_dir": self.cache_dir,
             "verify": self.verify,
+            "date": self.date.date() if self.date else None,
         }
         return given if self.memory is None else {**given, "memory": self.memory}
 
@@ -140,6 +144,14 @@ _VERIFY = click.option(
     show_envvar=True,
     show_default=True,
     help="When the digest of a stored file is checked: at every load, at its first one, or never.",
+)
+_DATE = click.option(
+    "--date",
+    type=click.DateTime(["%Y-%m-%d"]),
+    envvar="PML_DATE",
+    show_envvar=True,
+    metavar="YYYY-MM-DD",
+    help="The date that the model's chat template writes, where it writes one. Default: this day's.",
 )
 scope_option = click.option(
     "--scope",
@@ -207,8 +219,8 @@ def model_options(command: Command) -> Command:
 
 
 def stored_model_options(command: Command) -> Command:
-    """Adds `--model`, `--device`, `--dtype` and `--cache-dir`: what decides which segments are there."""
-    return model_options(cache_dir_option(command))
+    """Adds what decides which segments are there: the model, its options, `--date` and `--cache-dir`."""
+    return model_options(cache_dir_option(_DATE(command)))
 
 
 def engine_options(command: Command) -> Command:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -112,6 +113,7 @@ def run(
     cache_dir: Path | None,
     verify: str,
     memory: int | None,
+    date: datetime.datetime | None,
     **given: Any,
 ) -> None:
     """Answer PROMPT, with and without the cache.
@@ -121,7 +123,7 @@ def run(
     shows. PROMPT may be - for standard input.
     """
     schema = read_schema(schema_path)
-    options = ModelOptions(model, device, dtype, cache_dir, verify, memory)
+    options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date)
     from engine import PromptError, RunSettings
 
     settings = RunSettings(**given)

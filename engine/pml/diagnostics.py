@@ -91,6 +91,11 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "W605": ("warning", "A module repeats the text of another."),
     "W606": ("warning", "A scaffold that no prompt can use, or that names one module only."),
     "W607": ("info", "The model has no token for unknown text, so another one fills a parameter's slot."),
+    "W608": ("warning", "The chat template writes the date, so segments are computed again on another day."),
+    "W609": ("info", "The chat template writes nothing that invites the assistant to answer."),
+    "W610": ("warning", "The chat template refuses system text (info), leaves it out or moves it."),
+    "W611": ("info", "Tokens at borders of modules are others than in the text as a whole."),
+    "W612": ("warning", "The chat template rewrites what the turns say, and the prompt does not."),
 }
 
 
