@@ -117,7 +117,8 @@ def test_what_becomes_of_system_text_is_told(tmp_path: Path, system: str, severi
     engine = opened(
         "{% set ns = namespace(system='') %}{% for m in messages %}"
         "{% if m.role == 'system' %}" + system + "{% else %}<|{{ m.role }}|>"
-        "{% if loop.last and ns.system %}{{ ns.system }}\n\n{% endif %}{{ m.content }}</s>{% endif %}{% endfor %}"
+        "{% if loop.last and ns.system %}{{ ns.system }}\n\n{% endif %}"
+        "{{ m.content }}</s>{% endif %}{% endfor %}"
         "{% if add_generation_prompt %}<|assistant|>{% endif %}",
         tmp_path,
     )
