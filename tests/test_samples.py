@@ -95,7 +95,7 @@ def test_first_travel_prompt_is_worth_caching(engine: Engine) -> None:
 @pytest.mark.parametrize("sample", samples(), ids=lambda s: s.name)
 def test_encoded_sample_answers_from_the_cache(engine: Engine, sample: Sample) -> None:
     schema, prompt = schema_of(sample), prompt_of(sample.prompts[0])
-    assert engine.check(schema, prompt) == ()
+    assert {found.code for found in engine.check(schema, prompt)} <= {"W611"}
     assert engine.encode(schema).tokens >= 1500
     plan = engine.plan(schema, prompt, RunSettings())
     assert plan.cached_tokens > 0.9 * plan.total_tokens

@@ -115,7 +115,7 @@ def test_a_prompt_reads_as_its_family_renders_it(family: str, tmp_path: Path) ->
         "<assistant>Fine.</assistant></schema>"
     ).tree
     prompt = parse_prompt('<prompt><a/><m n="2&amp;3"/><user>And now?</user></prompt>').tree
-    assert engine.check(schema) == ()
+    assert [found for found in engine.check(schema) if found.severity != "info"] == []
     _, plan = engine._plan(schema, prompt)
     contents = ["Be verybrief.", "Onetwo 2&3three", "Fine.", "And now?"]
     roles = ("system", "user", "assistant", "user")
