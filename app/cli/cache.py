@@ -97,7 +97,11 @@ def clear(pinned: bool, cache_dir: Path | None, as_json: bool) -> None:
 
 
 @cache.command()
-@click.option("--repair", is_flag=True, help="Set damaged segments aside and remove stray files.")
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Set damage aside, remove stray files of the store, rebuild a damaged index.",
+)
 @cache_dir_option
 @json_option
 @debug_option
@@ -109,15 +113,19 @@ def verify(repair: bool, cache_dir: Path | None, as_json: bool) -> int:
         print_json(found.to_json())
         return 0 if found.clean else 1
     pace = found.bytes / found.seconds if found.seconds else 0
+    if found.index:
+        say(inline(found.index))
     say(f"{counted(found.segments, 'segment')} read, {size(found.bytes)} at {size(int(pace))} a second")
-    for fault in found.faults:
+    for fault in (*found.faults, *found.unread):
         say(f"{inline(fault.key)}: {inline(fault.what)}")
     for name in found.orphans:
         say(f"{inline(name)}: belongs to no segment")
+    for name in found.foreign:
+        say(f"{inline(name)}: is none of the store's, and stays as it is")
     if found.clean:
         say("Index and files agree.")
     elif repair:
-        say("What was wrong is set aside or removed; it is computed again when it is needed.")
+        say("What was wrong is set aside, removed or rebuilt; what is gone is computed when needed.")
     else:
         say("Run it with --repair to set this right.")
     return 0 if found.clean else 1

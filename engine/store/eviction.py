@@ -13,6 +13,8 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Literal
 
+from engine.store.claim import SEGMENT
+
 Policy = Literal["lru", "cost"]
 POLICIES: tuple[Policy, ...] = ("cost", "lru")
 _KEPT_LINES = 1000  # of what was evicted
@@ -45,11 +47,21 @@ class Removed:
 
 @dataclass(frozen=True)
 class Victim:
-    """A segment that goes."""
+    """A segment that goes, as its row says."""
 
     key: str
     file: str
     bytes: int
+
+
+def files_of(victims: Collection[Victim]) -> list[str]:
+    """Names of the victims' own files: a row may lie, and must not take another segment's file along."""
+    return [victim.file for victim in victims if is_own(victim.key, victim.file)]
+
+
+def is_own(key: object, file: object) -> bool:
+    """Whether a file has the name of a segment's file, and of this segment's."""
+    return isinstance(file, str) and SEGMENT.fullmatch(file) is not None and file.rpartition("-")[0] == key
 
 
 def used(connection: sqlite3.Connection) -> int:

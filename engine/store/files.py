@@ -24,6 +24,7 @@ from engine.segment import Segment
 from engine.store import contents
 from engine.store.claim import SEGMENT
 from engine.store.codec import SCHEMES, Scheme, pack, unpack
+from engine.store.eviction import is_own
 from engine.store.folder import Folder
 
 Verify = Literal["always", "first", "never"]
@@ -115,7 +116,7 @@ def entry_of(key: object, row: Sequence[Any]) -> Entry:
         ValueError: it cannot be right, so nothing may be done by it.
     """
     file, size, digest, dtype, scheme, shape = row
-    if not isinstance(file, str) or not SEGMENT.fullmatch(file) or file.rpartition("-")[0] != key:
+    if not is_own(key, file):
         raise ValueError(f"its row names the file {file!r}, which is none of this segment's")
     if not isinstance(size, int) or size < 0 or not isinstance(digest, str):
         raise ValueError("its row has no size or no digest")

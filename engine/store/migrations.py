@@ -77,7 +77,8 @@ def migrate(folder: Path, connection: sqlite3.Connection) -> int:
         for steps in MIGRATIONS[found:]:
             for step in steps:
                 step(connection)
-        connection.execute(f"pragma user_version = {VERSION}")
+        if found < VERSION:
+            connection.execute(f"pragma user_version = {VERSION}")
         connection.execute("commit")
     except BaseException:
         if connection.in_transaction:  # a full disk has rolled it back already

@@ -174,7 +174,8 @@ class Reader(Books):
         except FailedIndexError as error:
             log.info("segment %s stays in the index: %s", key, error)
         try:
-            self.disk.set_aside(file)
+            if eviction.is_own(key, file):
+                self.disk.set_aside(file)
         except FileNotFoundError:
             return
         except OSError as error:
@@ -199,10 +200,8 @@ class Reader(Books):
 
 
 def _damaged(connection: sqlite3.Connection, key: str, file: str) -> Chosen:
-    rows = connection.execute(
-        "select key, file, bytes from segments where key = ? and file = ?", [key, file]
-    ).fetchall()
-    return [([Victim(*row) for row in rows], "damaged")]
+    rows = connection.execute("select key, file, bytes from segments where key = ?", [key]).fetchall()
+    return [([Victim(*row) for row in rows if str(row[1]) == file], "damaged")]
 
 
 def pack_ids(token_ids: Sequence[int]) -> bytes:

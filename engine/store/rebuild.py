@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -22,6 +23,7 @@ from engine.store.index import TABLES, FailedIndexError, Index
 log = logging.getLogger(__name__)
 
 _PATIENCE_SECONDS = 600.0  # for another process that builds the same index
+_NUMBERS = {"budget": re.compile(r"\d{1,18}"), "max_age": re.compile(r"\d{1,18}(\.\d{1,18})?")}
 _TEXTS = ("fingerprint", "model", "scope")
 
 
@@ -177,7 +179,8 @@ def _keep_settings(connection: sqlite3.Connection, known: dict[str, list[dict[st
     for row in known.get("settings", []):
         name, value = row["name"], row["value"]
         choices = {"policy": POLICIES, "scheme": SCHEMES}.get(name, ())
-        if value in choices or (name == "budget" and isinstance(value, str) and value.isdecimal()):
+        number = _NUMBERS.get(name)
+        if value in choices or (number and isinstance(value, str) and number.fullmatch(value)):
             connection.execute("insert or replace into settings (name, value) values (?, ?)", [name, value])
     for row in known.get("pins", []):
         if isinstance(row["schema"], str):

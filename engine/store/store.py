@@ -33,6 +33,7 @@ from engine.store.transfer import Moved
 
 log = logging.getLogger(__name__)
 
+_ODD = "typeof(key) <> 'text' or typeof(bytes) <> 'integer'"  # by which rows could not even be deleted
 PATIENCE_SECONDS = 60.0  # for another process that computes the same segment
 
 
@@ -150,7 +151,7 @@ class Store(Reader):
                 self._index.set("written", f"{now:.6f}")  # says why not, before a file is written in vain
             with self.disk.shared():
                 entry = files.write(self.disk, segment, scheme, notes)
-                self._enter(segment, origin, entry, seconds)
+                self._enter(segment, origin, entry, seconds, now)
         except (OSError, FailedIndexError) as error:
             if isinstance(error, NoRoomError):
                 with contextlib.suppress(FailedIndexError), self._index.writing() as connection:
@@ -161,8 +162,7 @@ class Store(Reader):
                 "one with --cache-dir."
             ) from error
 
-    def _enter(self, segment: Segment, origin: Origin, entry: Entry, seconds: float) -> None:
-        now = time.time()
+    def _enter(self, segment: Segment, origin: Origin, entry: Entry, seconds: float, now: float) -> None:
         row = {
             **_columns(entry),
             "key": segment.key,
@@ -224,8 +224,9 @@ class Store(Reader):
         self._verified.pop(str(row["file"]), None)
         for victim in victims:
             log.info("evicted segment %s (%d bytes)", victim.key, victim.bytes)
-        kept = old[0] if old is not None and old[0] != row["file"] else None
-        return [victim.file for victim in victims] + ([kept] if kept else [])
+        if old is not None and old[0] != row["file"]:
+            victims.append(Victim(key, old[0], 0))
+        return eviction.files_of(victims)
 
     @staticmethod
     def _old(connection: sqlite3.Connection, age: float | None, keep: Collection[str]) -> list[Victim]:
@@ -298,14 +299,14 @@ class Store(Reader):
         try:
             chosen = self.strike(choose, counter)
             victims = [victim for group, _ in chosen for victim in group]
-            self.discard([victim.file for victim in victims])
+            self.discard(eviction.files_of(victims))
         except FailedIndexError as error:
             if not error.refused:
                 raise
             with self._index.reading() as connection:
                 chosen = choose(connection)
             victims = [victim for group, _ in chosen for victim in group]
-            if victims and not self.discard([victim.file for victim in victims]):
+            if victims and not self.discard(eviction.files_of(victims)):
                 raise
             try:
                 self.strike(lambda _: chosen, counter)
@@ -371,6 +372,12 @@ class Store(Reader):
     def _recover(self) -> None:
         """Drops rows that name no file of the store, and files without a row."""
         try:
+            with self._index.reading() as connection:
+                odd = connection.execute(f"select count(*) from segments where {_ODD}").fetchone()[0]
+            if odd:
+                log.warning("%d rows of the index are none of a store's, and are dropped", odd)
+                with self._index.writing() as connection:
+                    connection.execute(f"delete from segments where {_ODD}")
             listed, (entries, faults) = self.disk.ours(), self.entries()
             for key, entry in entries:
                 if entry.file not in listed and self._is_gone(entry.file):

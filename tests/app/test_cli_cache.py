@@ -246,3 +246,27 @@ def test_the_store_benchmark_runs(run_pml: Run) -> None:
     assert (found["processes"]["failed"], found["processes"]["clean"]) == (0, True)
     assert found["verify"]["bytes_by_theory"] < 1.02
     assert found["compression int8"]["bytes_by_bf16"] < 0.53
+
+
+def test_the_home_folder_is_refused_before_anything_is_made(tmp_path: Path, run_pml: Run) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".profile").write_text("export A=1")
+    for words in (["stats"], ["list"], ["clear"], ["verify", "--repair"], ["prune", "--older-than", "0s"]):
+        done = run_pml("cache", *words, "--cache-dir", home)
+        assert done.status == 1
+        assert "neither empty nor a segment store" in done.err
+    assert [path.name for path in home.rglob("*")] == [".profile"]
+
+
+def test_verify_reports_foreign_files_and_mends_the_index(cache: Path, run_pml: Run, caplog) -> None:
+    (cache / "files" / "thesis.docx").write_text("years of work")
+    found = as_json(run_pml, "verify")
+    assert (found["clean"], found["foreign"], found["orphans"]) == (True, ["files/thesis.docx"], [])
+    assert "files/thesis.docx: is none of the store's" in run_pml("cache", "verify", "--repair").out
+    (cache / "index.sqlite").write_bytes(b"this is no database" * 100)
+    done = run_pml("cache", "verify", "--repair")
+    assert done.status == 0, "it is built again when the store is opened"
+    assert "built again from its files" in caplog.text
+    assert as_json(run_pml, "verify")["segments"] == 4
+    assert (cache / "files" / "thesis.docx").read_text() == "years of work"

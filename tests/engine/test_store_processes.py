@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import multiprocessing
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +16,8 @@ import torch
 
 from engine.engine import Engine
 from engine.errors import StoreError
-from engine.events import Finished
-from engine.settings import RunSettings
 from engine.store import Store, locks
-from tests.engine.cases import prompt_of, schema_of
+from tests.engine.cases import schema_of
 from tests.engine.test_store import ORIGIN, audit, overwrite, segment
 from tests.engine.tiny import tiny_model
 
@@ -202,45 +197,6 @@ def test_who_waits_in_vain_goes_on(tmp_path: Path) -> None:
         assert waited
     with locks.turn(lock, 0) as waited:
         assert not waited
-
-
-@contextlib.contextmanager
-def small_disk(place: Path, size: str) -> Iterator[Path]:
-    place.mkdir()
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False
-    )
-    if made.returncode:
-        pytest.skip("mounting a small tmpfs needs root")
-    try:
-        yield place
-    finally:
-        subprocess.run(["umount", "-l", str(place)], check=False)
-
-
-def test_a_full_disk_costs_one_warning_and_no_answer(tmp_path: Path) -> None:
-    """A real one: a tmpfs of 512 KiB, filled up."""
-    with small_disk(tmp_path / "small", "512k") as place:
-        engine = Engine(tiny_model(chat=False), Store.open(place / "cache"))
-        ballast = os.open(place / "ballast", os.O_WRONLY | os.O_CREAT)
-        with contextlib.suppress(OSError):
-            while os.write(ballast, b"x" * 4096):
-                pass
-        os.close(ballast)
-        prompt = prompt_of("<prompt><a/><b/> so?</prompt>")
-        events = list(engine.run(schema_of(SCHEMA), prompt, RunSettings(max_new_tokens=4), "cached"))
-        answer = next(event.answer for event in events if isinstance(event, Finished))
-        assert answer.tokens["generated"] == 4
-        (warning,) = answer.warnings
-        assert "No space left" in warning or "full" in warning
-        assert "pml cache prune" in warning
-        (place / "ballast").unlink()
-        assert not list((place / "cache" / "files").iterdir())
-        again = list(engine.run(schema_of(SCHEMA), prompt, RunSettings(max_new_tokens=4), "cached"))
-        engine.residency.clear()
-        assert next(e.answer for e in again if isinstance(e, Finished)).token_ids == answer.token_ids
-        assert engine.store.verify().clean
-        engine.close()
 
 
 MOUNTS = """/dev/vda / ext4 rw 0 0
