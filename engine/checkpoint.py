@@ -49,6 +49,11 @@ class Signature:
     stamps: tuple[tuple[str, Stamp], ...]
     settled: bool
 
+    @property
+    def contents(self) -> tuple[tuple[str, int, int], ...]:
+        """Name, size and time of the last change of the content."""
+        return tuple((name, found[2], found[3]) for name, found in self.stamps)
+
 
 @dataclass(frozen=True)
 class Checkpoint:

@@ -143,14 +143,14 @@ def _load_folder(
             found = fingerprint(checkpoint, memory, progress)
             network, tokenizer = _guarded(name, lambda: _read(name, checkpoint, config, device, dtype))  # noqa: B023
         except ModelError:
-            if _same(name, checkpoint, before) or attempt + 1 == _ATTEMPTS:
+            if attempt + 1 == _ATTEMPTS or _unchanged(name, checkpoint, before):
                 raise
             continue
         except OSError as error:
             raise ModelError(
                 f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
             ) from error
-        if _same(name, checkpoint, before) and (before.settled or fingerprint(checkpoint) == found):
+        if _unchanged(name, checkpoint, before, found):
             return Model(name, network, tokenizer, found)
         log.info("files of %s changed while they were read", name)
     raise ModelError(
@@ -159,11 +159,21 @@ def _load_folder(
     )
 
 
-def _same(name: str, checkpoint: Checkpoint, before: Signature) -> bool:
+def _unchanged(name: str, checkpoint: Checkpoint, before: Signature, found: str | None = None) -> bool:
+    """Whether the files are still the same: by their stamps, or by their bytes where those say too little.
+
+    A stamp says too little where it is so new that a change may bear it too, and where device, inode and time
+    of entry change by themselves, as on some network folders.
+    """
     try:
         again = Checkpoint.of(name, checkpoint.folder)
-        return again == checkpoint and again.signature(name).stamps == before.stamps
-    except ModelError:
+        after = again.signature(name)
+        if again != checkpoint or after.contents != before.contents:
+            return False
+        if after.stamps == before.stamps and (before.settled or found is None):
+            return True
+        return found is not None and fingerprint(again) == found
+    except (ModelError, OSError):
         return False
 
 

@@ -1,0 +1,234 @@
+"""Folders are loaded as transformers does it, whatever is written to them meanwhile and later."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Iterator
+from itertools import count, cycle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as t
+from safetensors.torch import load_file
+
+from engine import fingerprint as fingerprints
+from engine import loading
+from engine.engine import Engine
+from engine.errors import ModelError
+from engine.loading import load
+from engine.pml import parse_schema
+from engine.random_models import byte_tokenizer
+from tests.engine.test_checkpoint import identity, saved
+from tests.engine.tiny import FAMILIES, tiny_network
+
+SCHEMA = '<schema name="s"><module name="a">The sky is wide and the sea is deep.</module></schema>'
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_family_is_loaded_as_transformers_loads_it(family: str, tmp_path: Path) -> None:
+    """From shards, with weights that are renamed, fused and tied on the way."""
+    tiny_network(family).save_pretrained(tmp_path, max_shard_size=60_000)
+    byte_tokenizer().save_pretrained(tmp_path)
+    loaded = load(str(tmp_path)).network
+    own: Any = t.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+    assert type(loaded) is type(own)
+    assert loaded.generation_config.eos_token_id == own.generation_config.eos_token_id
+    assert loaded.state_dict().keys() == own.state_dict().keys()
+    for name, tensor in own.state_dict().items():
+        assert torch.equal(loaded.state_dict()[name], tensor), name
+    for name, buffer in own.named_buffers():
+        assert torch.equal(dict(loaded.named_buffers())[name], buffer), name
+
+
+@pytest.mark.parametrize("dtype", ["auto", "fp32", "bf16"])
+def test_weights_that_are_overwritten_under_a_running_engine_change_nothing(
+    dtype: str, tmp_path: Path
+) -> None:
+    folder, other = saved(tmp_path / "m"), saved(tmp_path / "other", seed=1)
+    engine = Engine.open(str(folder), cache_dir=tmp_path / "a", dtype=dtype)
+    kept = shutil.copytree(folder, tmp_path / "kept")
+    reference = Engine.open(str(kept), cache_dir=tmp_path / "b", dtype=dtype)
+    with (
+        (other / "model.safetensors").open("rb") as source,
+        (folder / "model.safetensors").open("r+b") as target,
+    ):
+        target.write(source.read())  # in place, as cp does
+    schema = parse_schema(SCHEMA).tree
+    assert schema is not None
+    for one in (engine, reference):
+        assert one.encode(schema).encoded == 1
+    stored, wanted = (next((tmp_path / name / "files").glob("*.safetensors")) for name in "ab")
+    assert stored.name[:40] == wanted.name[:40], "one model, one name"
+    for name, tensor in load_file(wanted).items():
+        assert torch.equal(load_file(stored)[name], tensor)
+    changed = load(str(folder), dtype=dtype)
+    assert changed.fingerprint != engine.model.fingerprint
+    tokens = engine.model.tokenize("Why is the sky blue?")
+    logits = [
+        model.forward(tokens, range(len(tokens)), model.key_values((), len(tokens)))
+        for model in (engine.model, reference.model, changed)
+    ]
+    assert torch.equal(logits[0], logits[1])
+    assert not torch.allclose(logits[0], logits[2], atol=0.01)
+    engine.close()
+    reference.close()
+
+
+@pytest.fixture
+def changing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, list[Any]]]:
+    """A model's folder, and what happens to it, step by step, after its tokenizer was read."""
+    folder = saved(tmp_path / "m")
+    steps: list[Any] = []
+    read = loading._read
+
+    def then(*args: Any) -> Any:
+        found = read(*args)
+        if steps:
+            steps.pop(0)()
+        return found
+
+    monkeypatch.setattr(loading, "_read", then)
+    yield folder, steps
+    assert steps == []
+
+
+def edit(path: Path) -> Any:
+    return lambda: path.write_bytes(path.read_bytes() + b"\n")
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer_config.json", "added_tokens.json"])
+def test_files_that_change_while_they_are_read_are_read_again(name: str, changing: Any) -> None:
+    folder, steps = changing
+    (folder / "added_tokens.json").write_text("{}")
+    before = identity(folder)
+    steps.append(edit(folder / name))
+    assert load(str(folder)).fingerprint == identity(folder) != before
+
+
+def test_a_change_that_bears_the_same_time_is_seen(changing: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a file system whose times are coarse: the stamp of the weights stays as it was."""
+    folder, steps = changing
+    path = folder / "model.safetensors"
+
+    def unseen() -> None:
+        with path.open("r+b") as file:
+            file.seek(-4, os.SEEK_END)
+            file.write(b"\x01\x02\x03\x04")
+
+    def coarse(file: Path) -> tuple[int, ...]:
+        return (1, 1, file.stat().st_size, 2**62, 2**62)
+
+    monkeypatch.setattr("engine.checkpoint.stamp", coarse)
+    monkeypatch.setattr(fingerprints, "stamp", coarse)
+    before = identity(folder)
+    steps.append(unseen)
+    assert load(str(folder)).fingerprint == identity(folder) != before
+
+
+def test_stamps_that_change_by_themselves_are_no_reason_to_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As inodes do on some network folders."""
+    folder, inodes = saved(tmp_path / "m"), count()
+
+    def unsteady(path: Path) -> tuple[int, ...]:
+        return (1, next(inodes), path.stat().st_size, 1, 1)
+
+    monkeypatch.setattr("engine.checkpoint.stamp", unsteady)
+    monkeypatch.setattr(fingerprints, "stamp", unsteady)
+    assert load(str(folder)).fingerprint == identity(folder)
+
+
+@pytest.mark.parametrize("way", ["in place", "renamed"])
+def test_weights_and_fingerprint_belong_together_while_somebody_writes(way: str, tmp_path: Path) -> None:
+    folder = saved(tmp_path / "m")
+    contents = [(saved(tmp_path / str(seed), seed) / "model.safetensors").read_bytes() for seed in (0, 1)]
+    wanted = {}
+    for content in contents:
+        (folder / "model.safetensors").write_bytes(content)
+        wanted[identity(folder)] = load(str(folder)).network.state_dict()
+    assert len(wanted) == 2
+    done = threading.Event()
+
+    def write() -> None:
+        for content in cycle(contents):
+            if done.wait(0.02):
+                return
+            if way == "in place":
+                with (folder / "model.safetensors").open("r+b") as file:
+                    file.write(content)
+            else:
+                (folder / "new").write_bytes(content)
+                (folder / "new").replace(folder / "model.safetensors")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(8):
+            try:
+                model = load(str(folder))
+            except ModelError:
+                continue
+            for name, tensor in wanted[model.fingerprint].items():
+                assert torch.equal(model.network.state_dict()[name], tensor), name
+    finally:
+        done.set()
+        writer.join()
+
+
+@pytest.mark.parametrize("gone", ["model.safetensors", "config.json", "."])
+def test_files_that_vanish_while_they_are_read_are_said(gone: str, changing: Any) -> None:
+    folder, steps = changing
+    steps.append((lambda: shutil.rmtree(folder)) if gone == "." else (folder / gone).unlink)
+    with pytest.raises(ModelError, match="model"):
+        load(str(folder))
+
+
+def test_files_that_never_rest_are_refused_in_words(changing: Any) -> None:
+    folder, steps = changing
+    steps += [edit(folder / "tokenizer_config.json")] * 2
+    with pytest.raises(ModelError, match="change while they are read"):
+        load(str(folder))
+
+
+def test_weights_that_are_cut_short_while_they_are_replaced_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = saved(tmp_path / "m")
+    whole = (folder / "model.safetensors").read_bytes()
+    (folder / "model.safetensors").write_bytes(whole[:-100])
+    read = loading._read
+
+    def written(*args: Any) -> Any:
+        try:
+            return read(*args)
+        finally:
+            if (folder / "model.safetensors").stat().st_size < len(whole):
+                (folder / "model.safetensors").write_bytes(whole)
+
+    monkeypatch.setattr(loading, "_read", written)
+    assert load(str(folder)).fingerprint == identity(folder)
+
+
+def test_weights_that_are_cut_short_are_refused(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "m")
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ModelError, match="cut short must be fetched again"):
+        load(str(folder))
+
+
+@pytest.mark.parametrize("ends", [1, [1, 2]])
+def test_what_ends_an_answer_comes_from_the_configuration_where_no_other_file_says_it(
+    ends: object, tmp_path: Path
+) -> None:
+    folder = saved(tmp_path / "m")
+    (folder / "generation_config.json").unlink()
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"eos_token_id": ends}))
+    assert load(str(folder)).end_tokens >= set(ends if isinstance(ends, list) else [ends])
