@@ -49,7 +49,7 @@ PROTECTION = (
 )
 
 READ = frozenset({"GET", "HEAD"})
-PAGES = frozenset({"/", "/theme.css"})
+PAGES = frozenset({"/", "/theme.css", "/favicon.ico"})
 FOLDERS = ("/assets/", "/static/")
 QUESTIONS = frozenset({"/gradio_api/queue/data", "/gradio_api/app_id", "/gradio_api/startup-events"})
 CALLS = frozenset({"/gradio_api/component_server", "/gradio_api/queue/join", "/gradio_api/cancel"})

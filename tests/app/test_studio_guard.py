@@ -153,7 +153,7 @@ def test_every_route_of_gradio_is_closed_but_those_of_the_list(served: Served) -
         *(
             ("GET", "/gradio_api/queue/data"),
             ("POST", "/gradio_api/queue/join"),
-            ("POST", "/gradio_api/cancel"),
+            *(("POST", "/gradio_api/cancel"), ("GET", "/favicon.ico")),
         ),
         *(("POST", "/gradio_api/component_server"), ("POST", "/gradio_api/component_server/")),
     }
