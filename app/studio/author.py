@@ -62,6 +62,7 @@ class Author:
                 self.check,
                 self.measure,
                 self.edit_prompt,
+                self.fix_document,
                 self.format_document,
                 self.export_as,
                 self.count_tokens,
@@ -195,6 +196,20 @@ class Author:
         ):
             raise StudioError("The schema has no such module any more. The picker is brought up to date.")
         return {"prompt": documents.edited_prompt(parsed.tree, text_of(request, "prompt"), edit)}
+
+    def fix_document(self, request: Json) -> Json:
+        """A document after the quick fix of one of its faults."""
+        texts = {kind: text_of(request, kind) for kind in ("schema", "prompt")}
+        kind = "prompt" if request.get("kind") == "prompt" else "schema"
+        base = self.library.base_of(text_of(request, "origin"))
+
+        def diagnose(text: str) -> tuple[Diagnostic, ...]:
+            if kind == "schema":
+                return self.documents.schema(text, base).diagnostics
+            return self.documents.check(texts["schema"], text, base=base).of_prompt
+
+        code, place = text_of(request, "code"), whole_number_of(request, "from")
+        return {"text": documents.mended_document(texts[kind], code, place, diagnose)}
 
     def format_document(self, request: Json) -> Json:
         """A document in its canonical form."""

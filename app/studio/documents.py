@@ -28,12 +28,14 @@ from engine.pml import (
     Text,
     Union,
     bind,
+    mended,
     parse_prompt,
     parse_schema,
     read_picks,
     set_argument,
     set_pick,
 )
+from engine.pml.fixes import Diagnose
 from engine.pml.formatter import format_source
 
 PARSED_SCHEMAS = 16
@@ -150,7 +152,7 @@ def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[dic
             "code": d.code,
             "severity": d.severity,
             "message": d.message,
-            "hint": d.hint,
+            "fix": d.hint if d.fix else "",
             "from": offset(d.span.start),
             "to": offset(d.span.end),
             "line": d.line,
@@ -158,6 +160,32 @@ def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[dic
         }
         for d in unique
     ]
+
+
+def mended_document(source: str, code: str, place: int, diagnose: Diagnose) -> str:
+    """A document after the quick fix of one of its faults.
+
+    Args:
+        source: the document.
+        code: of the fault.
+        place: where it begins, in UTF-16.
+        diagnose: finds the faults of a document.
+
+    Raises:
+        StudioError: there is no such fault, or its fix would do harm.
+    """
+    offset = to_utf16(source)
+    found = (d for d in diagnose(source) if d.fix and (d.code, offset(d.span.start)) == (code, place))
+    fault = next(found, None)
+    if fault is None:
+        raise StudioError("The document has changed since. Look at its marks again.")
+    result = mended(source, fault, diagnose)
+    if result is None:
+        raise StudioError(
+            f"Writing {fault.hint} would bring more faults than it mends here, so nothing was changed. Mend "
+            "the other faults first, or this one by hand."
+        )
+    return result
 
 
 def first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:

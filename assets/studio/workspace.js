@@ -54,7 +54,7 @@ export class Workspace extends EventTarget {
   mount(kind, host, keys) {
     const label = kind === "schema" ? "Schema document" : "Prompt document"
     const onChange = () => this.#changed()
-    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save() })
+    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save(), onFix: diagnostic => this.#fix(kind, diagnostic) })
   }
 
   /** The first texts of the page: the server's draft, or what this tab could not save before it was closed. */
@@ -150,6 +150,16 @@ export class Workspace extends EventTarget {
     this.editors.prompt.apply(mark, answer.prompt)
     if (answer.error) this.#say(answer.error)
     if (answer.prompt == null || answer.prompt === mark.text) this.#checkSoon()
+  }
+
+  // The server makes the edit and reads the result: a fix that would bring more faults than it mends is refused.
+  async #fix(kind, { code, from }) {
+    const mark = this.editors[kind].mark()
+    const texts = { schema: this.basis(), prompt: this.editors.prompt.text(), [kind]: mark.text }
+    const answer = await this.#server.ask("fix_document", { ...texts, origin: this.origin, kind, code, from })
+    this.editors[kind].apply(mark, answer.text)
+    this.editors[kind].view.focus()
+    if (answer.error) this.#say(answer.error)
   }
 
   /** Puts a document into its canonical form, over whatever is typed in the meantime. */

@@ -9,6 +9,7 @@ from engine.pml.binding import ArgumentText, Bound, NewText, Part, RoleClose, Ro
 from engine.pml.diagnostics import (
     CATALOGUE,
     Diagnostic,
+    Edit,
     LineIndex,
     Severity,
     Span,
@@ -17,6 +18,7 @@ from engine.pml.diagnostics import (
     make,
 )
 from engine.pml.edits import Picks, read_picks, set_argument, set_pick
+from engine.pml.fixes import apply_edits, mended
 from engine.pml.names import NAME, RESERVED, ROLES
 from engine.pml.page import PromptEditError
 from engine.pml.prompt import document_kind, parse_prompt
@@ -46,6 +48,7 @@ __all__ = [
     "ArgumentText",
     "Bound",
     "Diagnostic",
+    "Edit",
     "Import",
     "LineIndex",
     "Module",
@@ -68,11 +71,13 @@ __all__ = [
     "Text",
     "Union",
     "add_scaffold",
+    "apply_edits",
     "bind",
     "catalogue_table",
     "document_kind",
     "has_errors",
     "make",
+    "mended",
     "parse_prompt",
     "parse_schema",
     "read_picks",

@@ -113,6 +113,19 @@ class Span:
     end: int
 
 
+@dataclass(frozen=True)
+class Edit:
+    """A piece of the source text, and what to write in its place."""
+
+    span: Span
+    text: str
+
+
+def swap(span: Span, text: str | None) -> tuple[Edit, ...]:
+    """The fix that writes a text in place of a span; none where there is no text."""
+    return (Edit(span, text),) if text else ()
+
+
 NOWHERE: Final = Span(0, 0)
 """The span of a node that was never in a document."""
 
@@ -159,11 +172,12 @@ class Diagnostic:
         severity: `error`, `warning` or `info`.
         message: One sentence that names the value, the rule and the remedy.
         span: The place, in code points.
-        hint: What to write instead, where one thing is likely; else empty.
+        hint: What to write, where one thing is likely; else empty.
         line: First line, from 1.
         column: First column, from 1, in characters.
         end_line: Line of the end, which is exclusive.
         end_column: Column of the end, which is exclusive.
+        fix: The edits that write the hint where it belongs; empty where only a person can tell.
     """
 
     code: str
@@ -175,6 +189,7 @@ class Diagnostic:
     column: int = 1
     end_line: int = 1
     end_column: int = 1
+    fix: tuple[Edit, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The diagnostic as `pml check --json` prints it."""
@@ -235,6 +250,7 @@ def make(
     lines: LineIndex | str,
     hint: str = "",
     severity: Severity | None = None,
+    fix: tuple[Edit, ...] = (),
 ) -> Diagnostic:
     """Build a diagnostic: the severity comes from the catalogue, line and column from the source text.
 
@@ -245,6 +261,7 @@ def make(
         lines: The line index of that text, or the text itself.
         hint: What to write instead.
         severity: Replaces the severity of the catalogue.
+        fix: The edits that write the hint where it belongs.
 
     Raises:
         KeyError: The code is not in the catalogue.
@@ -253,7 +270,7 @@ def make(
     line, column = index.position(span.start)
     end_line, end_column = index.position(max(span.end, span.start))
     level = severity or CATALOGUE[code][0]
-    return Diagnostic(code, level, message, span, hint, line, column, end_line, end_column)
+    return Diagnostic(code, level, message, span, hint, line, column, end_line, end_column, fix)
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -276,17 +293,26 @@ class Reporter:
     hidden_errors: int = 0
     hidden_advice: int = 0
 
-    def add(self, code: str, message: str, span: Span, hint: str = "") -> None:
+    def add(self, code: str, message: str, span: Span, hint: str = "", fix: tuple[Edit, ...] = ()) -> None:
         """Record one diagnostic, or only count it once `MAX_DIAGNOSTICS` of its kind are recorded."""
         is_error = CATALOGUE[code][0] == "error"
         kept = self.errors if is_error else self.advice
         if len(kept) < MAX_DIAGNOSTICS:
-            hint = hint if len(hint) <= _MAX_HINT else ""
-            kept.append(make(code, _printable(message), span, self.lines, hint))
+            if len(hint) > _MAX_HINT:
+                hint, fix = "", ()
+            kept.append(make(code, _printable(message), span, self.lines, hint, fix=fix))
         elif is_error:
             self.hidden_errors += 1
         else:
             self.hidden_advice += 1
+
+    def instead(self, code: str, message: str, span: Span, text: str) -> None:
+        """Record a fault that is gone once `text` stands in its place."""
+        self.add(code, message, span, text, (Edit(span, text),))
+
+    def missing(self, code: str, message: str, span: Span, text: str, place: int) -> None:
+        """Record a fault that is gone once `text` is written at a place."""
+        self.add(code, message, span, text, (Edit(Span(place, place), text),))
 
     @property
     def full(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from weakref import ReferenceType, ref
 
-from engine.pml.diagnostics import Span
+from engine.pml.diagnostics import Edit, Span
 
 
 @dataclass(slots=True)
@@ -17,6 +17,11 @@ class Attribute:
     value: str
     span: Span
     value_span: Span
+
+    @property
+    def name_span(self) -> Span:
+        """Its name, as it is written."""
+        return Span(self.span.start, self.span.start + len(self.name))
 
 
 @dataclass(slots=True)
@@ -32,7 +37,8 @@ class Chars:
 class Element:
     """An element: `open_span` covers its start tag, `tag_span` the tag's name in it.
 
-    `close_span` covers its end tag, a misspelled one too; it is None where there is none. `empty_tag` is True
+    `close_span` covers its end tag, a misspelled one too, and `end_name` is the name in that; None and empty
+    where there is none. `empty_tag` is True
     for `<a/>`, `closed` is False where the end tag is missing. An element does not keep its parent
     alive: without cycles, a document goes as soon as it is let go, and the collector has no work with the
     documents that an editor makes at every key.
@@ -47,6 +53,7 @@ class Element:
     empty_tag: bool = False
     closed: bool = True
     close_span: Span | None = None
+    end_name: str = ""
     _parent: ReferenceType[Element] | None = None
 
     @property
@@ -64,6 +71,14 @@ class Element:
             if name in self.attributes:
                 return self.attributes[name]
         return None
+
+    def renamed(self, tag: str) -> tuple[Edit, ...]:
+        """The edits that give both tags another name; none where its end is missing or has a third."""
+        start = Edit(self.tag_span, tag)
+        if self.close_span is None or self.end_name != self.tag:
+            return (start,) if self.empty_tag or self.end_name == tag else ()
+        name = self.close_span.start + len("</")
+        return (start, Edit(Span(name, name + len(self.tag)), tag))
 
     def inner(self) -> Span:
         """What is between the start tag and the end tag; empty for `<a/>`."""

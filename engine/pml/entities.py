@@ -81,11 +81,14 @@ def _resolve(match: re.Match[str], start: int, report: Reporter) -> str:
         message = (
             f"the entity {quote(match[0])} is unknown; PML has &lt; &gt; &amp; &quot; &apos; only: {remedy}"
         )
-        report.add("E110", message, span, f"&#{ord(character)};" if len(character) == 1 else "")
+        if len(character) == 1:
+            report.instead("E110", message, span, f"&#{ord(character)};")
+        else:
+            report.add("E110", message, span)
     elif match[4]:
         report.add("E110", f"{quote(match[0])} is no character reference; write &#N; with a number", span)
     else:
-        report.add(
+        report.instead(
             "E109", "a plain '&' begins an entity; write &amp;", Span(span.start, span.start + 1), "&amp;"
         )
     return match[0]

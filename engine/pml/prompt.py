@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
-from engine.pml.diagnostics import LineIndex, Reporter, Span, quote
+from engine.pml.diagnostics import LineIndex, Reporter, Span, quote, swap
 from engine.pml.dom import Attribute, Element
-from engine.pml.names import RESERVED, ROLES, SPACE_MODES
+from engine.pml.names import NAME, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import Document, read
 from engine.pml.scanner import Scanner
 from engine.pml.spelling import Speller
@@ -68,9 +68,11 @@ class _PromptBuilder:
                 message = 'this is a schema; a prompt begins with <prompt schema="…">'
             else:
                 message = f'the root element is <{root.tag}>; a prompt begins with <prompt schema="…">'
-            self._report.add("E201", message, root.tag_span, "" if root.tag == "schema" else "prompt")
             if root.tag == "schema":
+                self._report.add("E201", message, root.tag_span)
                 return None
+            near = self._speller.nearest(root.tag, ("prompt",))
+            self._report.add("E201", message, root.tag_span, "prompt", root.renamed(near) if near else ())
         self._check_attributes(root, ("schema",))
         name = root.get("schema")
         if name is not None and not name.value.strip():
@@ -109,7 +111,11 @@ class _PromptBuilder:
         element, children = frame.element, tuple(frame.children)
         if frame.kind == "role":
             return Role(cast(RoleName, element.tag), children, element.span)
-        return Import(element.tag, tuple(frame.arguments), children, element.span, element.tag_span)
+        name, closing = element.tag_span, element.close_span
+        end = None
+        if closing is not None and element.end_name == element.tag:
+            end = Span(closing.start + len("</"), closing.start + len("</") + len(element.tag))
+        return Import(element.tag, tuple(frame.arguments), children, element.span, name, end)
 
     def _element(self, frame: _Frame, element: Element) -> _Frame | None:
         tag = element.tag
@@ -126,8 +132,10 @@ class _PromptBuilder:
                 else "import modules by their names, <name/>"
             )
             message = f"<{tag}> belongs to a schema and may not stand in a prompt; {remedy}"
+            hint = f"<{name.value}/>" if name and tag == "module" and NAME.fullmatch(name.value) else ""
+            alone = element.closed and not element.children and len(element.attributes) == 1
             self._report.add(
-                "E206", message, element.tag_span, f"<{name.value}/>" if name and tag == "module" else ""
+                "E206", message, element.tag_span, hint, swap(element.span, hint) if alone else ()
             )
             # What an unclosed parameter has swallowed is read as following it; reading it here too would
             # double the work with each of them.
@@ -143,7 +151,7 @@ class _PromptBuilder:
         inner = self._frame(element, "import", frame.preserve)
         for key, attribute in element.attributes.items():
             if ":" not in key:
-                inner.arguments.append(Argument(key, attribute.value, attribute.span))
+                inner.arguments.append(Argument(key, attribute.value, attribute.span, attribute.name_span))
         self._check_space(element)
         return inner
 
@@ -175,7 +183,7 @@ class _PromptBuilder:
             message = 'the attribute name of <arg> is missing; write <arg name="…">'
             self._report.add("E202", message, element.tag_span, 'name="…"')
         else:
-            frame.arguments.append(Argument(name.value, value, element.span))
+            frame.arguments.append(Argument(name.value, value, element.span, name.value_span))
 
     def _argument_text(self, frame: _Frame, element: Element) -> str:
         parts: list[str] = []
@@ -197,7 +205,11 @@ class _PromptBuilder:
             remedy = f"did you mean {near}?" if near else "remove it"
             span = Span(attribute.span.start, attribute.span.start + len(name))
             self._report.add(
-                "E203", f"<{element.tag}> has no attribute {quote(name)}; {remedy}", span, near or ""
+                "E203",
+                f"<{element.tag}> has no attribute {quote(name)}; {remedy}",
+                span,
+                near or "",
+                swap(span, near),
             )
             if near:
                 element.attributes[near] = Attribute(

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from engine.pml.diagnostics import Reporter, Span, quote
+from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
+from engine.pml.names import NAME
 from engine.pml.spelling import Speller
 from engine.pml.tree import Argument, Import, Module, Prompt, Role, Schema, Text
 
@@ -177,15 +178,30 @@ class Resolver:
         else:
             remedy = "it defines none"
         of = f"schema {quote(name)}" if name else "the schema"
-        self._report.add(
-            "E402", f"{of} has no module {quote(node.name)}; {remedy}", node.name_span, near or ""
-        )
+        message = f"{of} has no module {quote(node.name)}; {remedy}"
+        self._report.add("E402", message, node.name_span, near or "", self._renamed(parent, node, near))
+
+    def _renamed(self, parent: str, node: Import, near: str | None) -> tuple[Edit, ...]:
+        """The edits that import the nearest module, if it may stand here and take what the import holds."""
+        if near is None or any(isinstance(child, Import) for child in node.children):
+            return ()
+        index = self._schema.index
+        module = index.members.get(parent, {}).get(near)
+        if module is None and not parent and len(index.by_name[near]) == 1:
+            module = index.by_name[near][0]
+        if module is None:
+            return ()
+        params = {param.name for param in module.params()}
+        if any(argument.name not in params for argument in node.arguments):
+            return ()
+        return (*swap(node.name_span, near), *(swap(node.end_span, near) if node.end_span else ()))
 
     def _check_schema(self) -> None:
         given, name = self._prompt.schema, self._schema.name
         if given is not None and name and given != name:
             message = f"the prompt is for schema {quote(given)}, but {quote(name)} is open; change one name"
-            self._report.add("E401", message, self._prompt.schema_span, name)
+            span = self._prompt.schema_span
+            self._report.add("E401", message, span, name, swap(span, name) if NAME.fullmatch(name) else ())
 
     def _role_too_early(self, role: Role, last: object) -> None:
         line = self._report.lines.line(last.name_span.start) if isinstance(last, Import) else 1
@@ -229,7 +245,7 @@ class Resolver:
         given = self._result.arguments.setdefault(module.path, {})
         for argument in node.arguments:
             if argument.name not in params:
-                self._unknown_argument(module, argument, params)
+                self._unknown_argument(module, node, argument, params)
             elif argument.name in given:
                 line = self._report.lines.line(given[argument.name].span.start)
                 message = f"the argument {quote(argument.name)} is already given at line {line}; keep one"
@@ -237,8 +253,9 @@ class Resolver:
             else:
                 given[argument.name] = argument
 
-    def _unknown_argument(self, module: Module, argument: Argument, params: set[str]) -> None:
-        near = self._speller.nearest(argument.name, sorted(params))
+    def _unknown_argument(self, module: Module, node: Import, argument: Argument, params: set[str]) -> None:
+        given = {other.name for other in node.arguments}
+        near = self._speller.nearest(argument.name, sorted(params - given))
         if near:
             remedy = f"did you mean {quote(near)}?"
         else:
@@ -248,7 +265,8 @@ class Resolver:
                 else "it has no parameter; remove the argument"
             )
         message = f"module {quote(module.path)} has no parameter {quote(argument.name)}; {remedy}"
-        self._report.add("E407", message, argument.span, near or "")
+        span = argument.name_span
+        self._report.add("E407", message, argument.span, near or "", swap(span, near) if span else ())
 
 
 def _nested(path: str) -> str:

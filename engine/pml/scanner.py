@@ -13,7 +13,7 @@ from collections import Counter
 from itertools import islice
 from typing import Final
 
-from engine.pml.diagnostics import Reporter, Span, quote
+from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
 from engine.pml.dom import Attribute, Chars, Element
 from engine.pml.entities import decode
 
@@ -22,6 +22,9 @@ MAX_DEPTH: Final = 256
 
 MAX_ITEMS: Final = 40_000
 """Elements, attributes, comments and CDATA sections of a document; at the next one, reading ends."""
+
+MAX_ENDS: Final = 200
+"""The most characters of missing end tags that one fix writes."""
 
 _NAME: Final = r"[A-Za-z_:\x80-\U0010FFFF][A-Za-z0-9_:.\-\x80-\U0010FFFF]*"
 _OPEN: Final = re.compile(rf"<({_NAME})")
@@ -56,6 +59,9 @@ class Scanner:
         self._outside = False
         self._deep = False
         self._items = 0
+        self._ends = (-1, "")  # where elements were ended last, and the end tags that are missing there
+        self._swallows = False  # whether what is written after the text would belong to something unfinished
+        self._broken = -1  # where the last unfinished tag was broken off
 
     def scan(self) -> Element | None:
         """Scan the text and return its root element, or None where it holds no element."""
@@ -122,7 +128,8 @@ class Scanner:
             return self._declaration(mark)
         if text.startswith("<?", mark):
             return self._instruction(mark)
-        self._report.add("E109", "a plain '<' begins a tag; write &lt;", Span(mark, mark + 1), "&lt;")
+        fix = () if mark == self._broken else swap(Span(mark, mark + 1), "&lt;")
+        self._report.add("E109", "a plain '<' begins a tag; write &lt;", Span(mark, mark + 1), "&lt;", fix)
         self._add(Chars("<", Span(mark, mark + 1)))
         return mark + 1
 
@@ -134,7 +141,7 @@ class Scanner:
         at = raw.find("]]>")
         while at >= 0:
             span = Span(start + at, start + at + 3)
-            self._report.add("E109", "']]>' may not stand in text; write ]]&gt;", span, "]]&gt;")
+            self._report.instead("E109", "']]>' may not stand in text; write ]]&gt;", span, "]]&gt;")
             self._stop_if_hopeless()
             at = raw.find("]]>", at + 3)
         self._add(Chars(decode(raw, start, self._report), Span(start, end)))
@@ -176,10 +183,11 @@ class Scanner:
         element.open_span = element.span = Span(start, end)
         if len(self._stack) == 1 and self._rooted:
             self._report_outside(tag_span, f"<{tag}>")
+        first = not self._rooted
+        opens = finished or first or self._has_own_end(tag)
         if not finished:
             message = f"the tag <{tag}> is not finished, its '>' is missing; write it"
-            self._report.add("E104", message, element.open_span, ">")
-        first = not self._rooted
+            self._report.missing("E104", message, element.open_span, ">" if opens else "/>", end)
         self._rooted = True
         if len(self._stack) > MAX_DEPTH and not self._deep:
             self._deep = True
@@ -192,7 +200,7 @@ class Scanner:
             self._stack[-1].children.append(element)
         if element.empty_tag:
             return end
-        if finished or first or self._has_own_end(tag):
+        if opens:
             self._stack.append(element)
             self._open[tag] += 1
         else:
@@ -217,25 +225,24 @@ class Scanner:
         if not match[2]:
             end = mark + len(match[0].rstrip(" \t\r\n"))
             message = f"the closing tag </{tag} is not finished, its '>' is missing; write it"
-            self._report.add("E104", message, Span(mark, end), f"</{tag or top}>")
+            self._report.instead("E104", message, Span(mark, end), f"</{tag or top}>")
         if not tag:
             if match[2]:
-                message = (
-                    f"a closing tag names its element; write </{top}>"
-                    if top
-                    else "</> closes nothing; remove it"
-                )
-                self._report.add("E106", message, Span(mark, end), f"</{top}>" if top else "")
-            self._pop(end, top, mark)
+                if top:
+                    message = f"a closing tag names its element; write </{top}>"
+                    self._report.instead("E106", message, Span(mark, end), f"</{top}>")
+                else:
+                    self._report.add("E106", "</> closes nothing; remove it", Span(mark, end))
+            self._pop(end, top, mark, tag)
             return end
         if top != tag and self._near(tag, top) and (self._open[tag] or not self._unfinished[tag]):
             message = f"</{tag}> does not match <{top}>, which is open here; write both the same"
-            self._report.add("E106", message, Span(mark, end), f"</{top}>")
-            self._pop(end, top, mark)
+            self._report.instead("E106", message, Span(mark, end), f"</{top}>")
+            self._pop(end, top, mark, tag)
         elif self._open[tag]:
             while self._stack[-1].tag != tag:
                 self._never_closed(mark, f"</{tag}> comes first")
-            self._pop(end, tag, mark)
+            self._pop(end, tag, mark, tag)
         elif self._unfinished[tag]:
             self._unfinished[tag] -= 1
         else:
@@ -256,12 +263,13 @@ class Scanner:
             return False
         return difflib.SequenceMatcher(None, tag[:64], top[:64]).ratio() >= 0.8
 
-    def _pop(self, end: int, tag: str, end_tag: int | None = None) -> None:
+    def _pop(self, end: int, tag: str, end_tag: int | None = None, end_name: str = "") -> None:
         """End the open element at `end`; `end_tag` is where its end tag begins, if it has one."""
         if len(self._stack) > 1:
             element = self._stack.pop()
             element.span = Span(element.span.start, end)
             element.close_span = None if end_tag is None else Span(end_tag, end)
+            element.end_name = end_name
             self._open[tag] -= 1
 
     def _never_closed(self, end: int, why: str) -> None:
@@ -269,7 +277,14 @@ class Scanner:
         name = element.get("name")
         label = f"<{element.tag} name={quote(name.value)}>" if name else f"<{element.tag}>"
         message = f"{label} is never closed ({why}); write </{element.tag}>"
-        self._report.add("E105", message, element.open_span, f"</{element.tag}>")
+        where, inner = self._ends
+        ends = f"{inner if where == end else ''}</{element.tag}>"
+        if len(ends) > MAX_ENDS or (self._swallows and end == len(self._text)):
+            self._report.add("E105", message, element.open_span, f"</{element.tag}>")
+        else:
+            fix = (Edit(Span(end, end), ends),)
+            self._report.add("E105", message, element.open_span, f"</{element.tag}>", fix)
+            self._ends = (end, ends)
         element.closed = False
         self._pop(end, element.tag)
 
@@ -297,6 +312,7 @@ class Scanner:
                 element.empty_tag = True
                 return begin + 2, True
             if char in ("", "<"):
+                self._broken = begin
                 return last, False
             self._count(begin)
             found = _ATTRIBUTE.match(text, begin)
@@ -342,7 +358,7 @@ class Scanner:
             after = end if bare else begin + len(found[0].rstrip(" \t\r\n"))
             hint = f'{name}="{text[start:end]}"'
             message = f"the value of the attribute {quote(name)} needs quotes; write {hint}"
-            self._report.add("E107", message, Span(begin, max(after, end)), hint)
+            self._report.instead("E107", message, Span(begin, max(after, end)), hint)
         self._store(element, name, Span(start, end), Span(begin, after))
         return after, closed
 
@@ -356,7 +372,7 @@ class Scanner:
             return start, stop, stop + 1, None
         if 0 <= stop < line_end:
             message = f"'<' may not stand in the value of {quote(name)}; write &lt;"
-            self._report.add("E109", message, Span(angle, angle + 1), "&lt;")
+            self._report.instead("E109", message, Span(angle, angle + 1), "&lt;")
             return start, stop, stop + 1, None
         limit = angle if 0 <= angle < line_end else line_end
         bracket = text.find(">", start, limit)
@@ -367,7 +383,7 @@ class Scanner:
             end = bracket - 1 if text.startswith("/", bracket - 1) and bracket > start else bracket
             closed = bracket + 1
         message = f"the value of the attribute {quote(name)} has no closing quote; add {mark}"
-        self._report.add("E107", message, Span(begin, end), mark)
+        self._report.missing("E107", message, Span(begin, end), mark, end)
         return start, end, end, closed
 
     def _store(self, element: Element, name: str, value: Span, span: Span) -> None:
@@ -397,13 +413,18 @@ class Scanner:
     def _rest_of_line(self, start: int, limit: int | None = None) -> int:
         line_end = self._report.lines.next_line(start)
         end = line_end if limit is None else min(line_end, limit)
+        self._swallows = self._swallows or end == len(self._text)
         return start + len(self._text[start:end].rstrip(" \t\r\n"))
 
     def _comment(self, mark: int) -> int:
         stop = self._find("-->", mark + 4)
         if stop < 0:
             end = self._rest_of_line(mark)
-            self._report.add("E114", "a comment is never closed; write -->", Span(mark, end), "-->")
+            message, span = "a comment is never closed; write -->", Span(mark, end)
+            if "-" in self._text[end - 1 : end] or "--" in self._text[mark + 4 : end]:
+                self._report.add("E114", message, span, "-->")
+            else:
+                self._report.missing("E114", message, span, "-->", end)
             self._add(Chars("", Span(mark, end), "comment"))
             return max(end, mark + 4)
         dashes = self._text.find("--", mark + 4, stop + 1)
@@ -419,7 +440,8 @@ class Scanner:
         end = stop + 3
         if stop < 0:
             stop = end = max(self._rest_of_line(mark), start)
-            self._report.add("E114", "a CDATA section is never closed; write ]]>", Span(mark, end), "]]>")
+            message = "a CDATA section is never closed; write ]]>"
+            self._report.missing("E114", message, Span(mark, end), "]]>", end)
         raw = self._text[start:stop].replace("\r\n", "\n").replace("\r", "\n")
         self._add(Chars(raw, Span(mark, end), "cdata"))
         return end
@@ -469,7 +491,8 @@ class Scanner:
             message = (
                 f"PML is written in UTF-8, not in {quote(encoding[1])}; save it as UTF-8 and say so here"
             )
-            self._report.add("E113", message, span, "UTF-8")
+            self._report.instead("E113", message, span, "UTF-8")
         elif stop < 0:
-            self._report.add("E113", "the XML declaration is not finished; write ?>", Span(mark, end), "?>")
+            message = "the XML declaration is not finished; write ?>"
+            self._report.missing("E113", message, Span(mark, end), "?>", end)
         return end

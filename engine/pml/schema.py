@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, cast
 
-from engine.pml.diagnostics import Reporter, Span, quote
+from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
 from engine.pml.dom import Attribute, Element
 from engine.pml.names import ATTRIBUTES, CACHE, ELEMENTS, NAME, NAME_RULE, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import read
@@ -81,9 +81,11 @@ class _SchemaBuilder:
                 message = 'this is a prompt; a schema begins with <schema name="…">'
             else:
                 message = f'the root element is <{root.tag}>; a schema begins with <schema name="…">'
-            self._report.add("E201", message, root.tag_span, "" if root.tag == "prompt" else "schema")
             if root.tag == "prompt":
+                self._report.add("E201", message, root.tag_span)
                 return None
+            near = self._speller.nearest(root.tag, ("schema",))
+            self._report.add("E201", message, root.tag_span, "schema", root.renamed(near) if near else ())
         frame = self._frame(root, "schema", False, "", {})
         attributes = self._attributes(root, "schema")
         name = self._required(root, attributes, "name")
@@ -169,7 +171,7 @@ class _SchemaBuilder:
         near = self._speller.nearest(element.tag, (*ATTRIBUTES, "parameter"))
         remedy = f"did you mean <{near}>?" if near else 'to define a module, write <module name="…">'
         message = f"PML has no element <{quote(element.tag)[1:-1]}>; {remedy}"
-        self._report.add("E205", message, element.tag_span, near or "")
+        self._report.add("E205", message, element.tag_span, near or "", element.renamed(near) if near else ())
         return "param" if near == "parameter" else near
 
     def _transparent(self, frame: _Frame, element: Element) -> _Frame:
@@ -254,7 +256,9 @@ class _SchemaBuilder:
             near = self._speller.nearest(scaffold.value, [member.name for member in members])
             remedy = f"did you mean {quote(near)}?" if near else "name one of its modules, or remove it"
             message = f"the union has no member {quote(scaffold.value)}; {remedy}"
-            self._report.add("E305", message, scaffold.value_span, near or "")
+            self._report.add(
+                "E305", message, scaffold.value_span, near or "", swap(scaffold.value_span, near)
+            )
         return Union(members, scaffold.value if scaffold else None, element.span)
 
     def _param(self, frame: _Frame, element: Element) -> None:
@@ -290,7 +294,10 @@ class _SchemaBuilder:
         given = short or long
         if given is None:
             message = 'a parameter needs a length in tokens; write len="10"'
-            self._report.add("E202", message, element.tag_span, 'len="10"')
+            place = element.tag_span.end
+            self._report.add(
+                "E202", message, element.tag_span, 'len="10"', (Edit(Span(place, place), ' len="10"'),)
+            )
             return 1
         value = given.value.strip()
         if not _LENGTH.fullmatch(value):
@@ -340,7 +347,7 @@ class _SchemaBuilder:
                 remedy = f"did you mean {near}?" if near else "remove it"
                 message = f"<{element.tag}> has no attribute {quote(name)}; {remedy}"
                 span = Span(attribute.span.start, attribute.span.start + len(name))
-                self._report.add("E203", message, span, near or "")
+                self._report.add("E203", message, span, near or "", swap(span, near))
                 if near:
                     result[near] = element.attributes.get(near) or attribute
         element.attributes.update(
@@ -414,7 +421,7 @@ class _SchemaBuilder:
                     remedy = f"did you mean {quote(near)}?" if near else "name modules by their paths"
                     message = f"the schema has no module {quote(path)}; {remedy}"
                     place = Span(span.start + word.start(), span.start + word.end())
-                    self._report.add("E306", message, place, near or "")
+                    self._report.add("E306", message, place, near or "", swap(place, near))
             clash = self._clash(schema, known)
             if clash is not None:
                 first, second = clash

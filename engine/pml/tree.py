@@ -254,17 +254,28 @@ class Argument:
     name: str
     value: str
     span: Span = field(compare=False)
+    name_span: Span | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Import(_Branch):
-    """An element of a prompt that imports a module."""
+    """An element of a prompt that imports a module.
+
+    Attributes:
+        name: As written.
+        arguments: In document order.
+        children: What it holds, in document order.
+        span: The whole element.
+        name_span: Its name in the start tag.
+        end_span: Its name in the end tag, where there is one.
+    """
 
     name: str
     arguments: tuple[Argument, ...]
     children: tuple[Import | Text, ...]
     span: Span
     name_span: Span
+    end_span: Span | None = None
 
     def _own(self) -> tuple[Any, ...]:
         return (self.name, self.arguments)

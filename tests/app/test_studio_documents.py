@@ -11,12 +11,15 @@ from app.studio.documents import (
     diagnostics_json,
     edited_prompt,
     first_error,
+    mended_document,
     picks_json,
     preview,
     tree_json,
     words_json,
 )
 from app.studio.source_offsets import to_utf16
+from engine.errors import StudioError
+from engine.pml import Diagnostic, Edit, Span, make
 
 SCHEMA = """<schema name="travel">
   <system>You plan trips.</system>
@@ -151,3 +154,24 @@ def test_words_without_a_schema_are_still_there() -> None:
         "user",
         "assistant",
     }
+
+
+def test_a_fix_is_made_by_its_place_in_utf16(documents: Documents) -> None:
+    source = '<schema name="😀s"><modul name="a">x</modul></schema>'
+    faults = diagnostics_json(documents.schema(source).diagnostics, source)
+    fault = next(found for found in faults if found["code"] == "E205")
+    assert fault["fix"] == "module"
+    found = mended_document(source, "E205", fault["from"], lambda text: documents.schema(text).diagnostics)
+    assert found == source.replace("modul", "module")
+    with pytest.raises(StudioError, match="changed since"):
+        mended_document(source, "E205", 0, lambda text: documents.schema(text).diagnostics)
+
+
+def test_a_fix_that_would_do_harm_is_not_made() -> None:
+    def diagnose(text: str) -> tuple[Diagnostic, ...]:
+        span = Span(0, 1)
+        one = make("E105", "", span, text, "x", fix=(Edit(Span(0, 0), "x"),))
+        return (one,) if text == "a" else (one, make("E104", "", span, text))
+
+    with pytest.raises(StudioError, match="more faults than it mends"):
+        mended_document("a", "E105", 0, diagnose)

@@ -131,3 +131,20 @@ def test_a_fault_of_the_server_is_not_called_an_absence(author: Page, watched: W
     author.unroute("**/component_server/")
     assert all("500" in line for line in watched.complaints)
     watched.complaints.clear()
+
+
+def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
+    source = '<schema name="a">\n<modul name="m">text</modul>\n<module name="n">more\n</schema>'
+    rewrite(author, "schema", source)
+    status = author.locator(".panel.schema .status")
+    expect(status).to_contain_text("2 errors")
+    author.keyboard.press("Control+Home")
+    author.keyboard.press("F8")
+    author.keyboard.press("Control+.")
+    wait_for_text(author, "schema", "</module>\n<module")
+    expect(status).to_contain_text("1 error")
+    author.locator(".panel.schema .cm-lintRange-error").first.hover()
+    author.locator(".cm-diagnosticAction", has_text="Write </module>").click()
+    expect(status).to_have_text("no problems")
+    mended = '<schema name="a">\n<module name="m">text</module>\n<module name="n">more\n</module></schema>'
+    assert text_of(author, "schema") == mended

@@ -6,7 +6,7 @@ import { Annotation, ChangeSet, EditorState, Prec, StateEffect, StateField, Tran
 import { defaultKeymap, history, historyKeymap, indentWithTab, invertedEffects, isolateHistory, redo, undo } from "@codemirror/commands"
 import { autoCloseTags, xmlLanguage } from "@codemirror/lang-xml"
 import { bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit } from "@codemirror/language"
-import { lintGutter, nextDiagnostic, setDiagnostics } from "@codemirror/lint"
+import { forEachDiagnostic, lintGutter, nextDiagnostic, setDiagnostics } from "@codemirror/lint"
 import { closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirror/autocomplete"
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search"
 import { EMPTY_WORDS, completion } from "./completion.js"
@@ -46,6 +46,15 @@ function nextProblem(view) {
   return true
 }
 
+// The quick fix of what is wrong at the caret, for who uses no mouse.
+function fixHere(view, onFix) {
+  const { head } = view.state.selection.main
+  let here = null
+  forEachDiagnostic(view.state, ({ fault }, from, to) => { if (fault.fix && from <= head && head <= to) here ??= fault })
+  if (here) onFix(here)
+  return here !== null
+}
+
 function moduleHelp(words) {
   return hoverTooltip((view, pos) => {
     const line = view.state.doc.lineAt(pos)
@@ -64,16 +73,12 @@ function moduleHelp(words) {
   }, { hoverTime: 350 })
 }
 
-function fix({ hint }) {
-  const apply = (view, from, to) => view.dispatch({ changes: { from, to, insert: hint }, userEvent: "input.fix" })
-  return { name: `Write ${hint}`, apply }
-}
 
 /**
- * An editor in `host`. `onChange()` is called after every change but `load`; `onLeave()` when the focus goes;
+ * An editor in `host`. `onChange()` is called after every change but `load`; `onLeave()` when the focus goes; `onFix(diagnostic)` when its quick fix is wanted;
  * `keys` maps CodeMirror key names to functions.
  */
-export function createEditor(host, { label, keys = {}, onChange = () => {}, onLeave = () => {} }) {
+export function createEditor(host, { label, keys = {}, onChange = () => {}, onLeave = () => {}, onFix = () => {} }) {
   let words = EMPTY_WORDS
   const marks = new Set()
 
@@ -94,7 +99,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
     Prec.highest(keymap.of(pageKeys)),
     keymap.of([
       ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap,
-      { key: "F8", run: nextProblem }, indentWithTab,
+      { key: "F8", run: nextProblem }, { key: "Mod-.", run: view => fixHere(view, onFix) }, indentWithTab,
     ]),
     EditorView.domEventHandlers({ blur: () => { onLeave() } }),
     follow, sourceHistory,
@@ -141,7 +146,8 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
         to: Math.min(Math.max(diagnostic.to, diagnostic.from + 1), length),
         severity: diagnostic.severity,
         message: `${diagnostic.code}: ${diagnostic.message}`,
-        actions: diagnostic.hint ? [fix(diagnostic)] : [],
+        fault: diagnostic,
+        actions: diagnostic.fix ? [{ name: `Write ${diagnostic.fix}`, apply: () => onFix(diagnostic) }] : [],
       }))))
     },
     /** Puts the caret at a place. Nothing is selected, so that the next key replaces nothing. */

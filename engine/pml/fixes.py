@@ -1,0 +1,49 @@
+"""Quick fixes: the edits of a diagnostic applied to its document, and proved by reading it again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.pml.diagnostics import Diagnostic, Edit
+
+Diagnose = Callable[[str], Sequence[Diagnostic]]
+"""From the text of a document to all its diagnostics."""
+
+
+def apply_edits(source: str, edits: Sequence[Edit]) -> str:
+    """The source with edits that do not overlap; everything outside them stays as it is."""
+    for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
+        source = source[: edit.span.start] + edit.text + source[edit.span.end :]
+    return source
+
+
+def mended(source: str, fault: Diagnostic, diagnose: Diagnose) -> str | None:
+    """The source after the fix of one of its diagnostics.
+
+    Args:
+        source: The document.
+        fault: One of its diagnostics, with a fix.
+        diagnose: Finds all diagnostics of a document, as those of `source` were found.
+
+    Returns:
+        The new source: the fault is gone from its place, and there are no more errors than before. None where
+        there is no fix, or where it would not keep that promise.
+    """
+    if not fault.fix:
+        return None
+    result = apply_edits(source, fault.fix)
+    return result if _holds(fault, diagnose(source), diagnose(result)) else None
+
+
+def _holds(fault: Diagnostic, before: Sequence[Diagnostic], after: Sequence[Diagnostic]) -> bool:
+    place = fault.span.start
+    for edit in fault.fix:
+        if edit.span.end <= fault.span.start and edit.span != fault.span:
+            place += len(edit.text) - (edit.span.end - edit.span.start)
+    here = sum((found.code, found.span.start) == (fault.code, fault.span.start) for found in before)
+    still = sum((found.code, found.span.start) == (fault.code, place) for found in after)
+    return still < here and _errors(after) <= _errors(before)
+
+
+def _errors(found: Sequence[Diagnostic]) -> int:
+    return sum(diagnostic.severity == "error" for diagnostic in found)

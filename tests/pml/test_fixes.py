@@ -1,0 +1,196 @@
+"""Quick fixes: each mends its fault, brings no other, and touches nothing but what it says."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from engine.pml import Diagnostic, apply_edits, bind, document_kind, mended, parse_prompt, parse_schema
+from engine.pml.diagnostics import Edit, Span, make
+from tests.fuzz_pml import SAMPLES, mutate
+
+SCHEMA = """<schema name="s">
+  <system>You plan.</system>
+  <user>
+    <module name="trip">I go for <param name="duration" len="5"/>.
+      <union scaffold="rome"><module name="tokyo">Neon.</module><module name="rome">Ruins.</module></union>
+    </module>
+    <module name="budget" cache="false"><![CDATA[A < B]]> &amp; <!-- note --></module>
+  </user>
+  <scaffold modules="trip/rome budget"/>
+</schema>
+"""
+PROMPT = """<prompt schema="s">
+  <trip duration="3 days"><tokyo/></trip>
+  <budget></budget>
+  <user>Where to surf?</user>
+</prompt>
+"""
+TREE = parse_schema(SCHEMA).tree
+
+
+def of_schema(source: str) -> Sequence[Diagnostic]:
+    return parse_schema(source).diagnostics
+
+
+def of_prompt(source: str) -> Sequence[Diagnostic]:
+    parsed = parse_prompt(source)
+    assert TREE is not None
+    return (*parsed.diagnostics, *(bind(TREE, parsed.tree).diagnostics if parsed.tree else ()))
+
+
+def errors(found: Sequence[Diagnostic]) -> int:
+    return sum(diagnostic.severity == "error" for diagnostic in found)
+
+
+def check(source: str, fault: Diagnostic, diagnose: Callable[[str], Sequence[Diagnostic]]) -> bool:
+    """Works out the promise of one fix again; says whether the fix is given or withheld."""
+    result = mended(source, fault, diagnose)
+    if result is None:
+        return False
+    before, after = diagnose(source), diagnose(result)
+    assert errors(after) <= errors(before), (fault, after)
+    outside, rest = source, result
+    for edit in sorted(fault.fix, key=lambda edit: edit.span.start, reverse=True):
+        tail = outside[edit.span.end :]
+        assert rest.endswith(edit.text + tail)
+        outside, rest = outside[: edit.span.start], rest[: len(rest) - len(tail) - len(edit.text)]
+    assert outside == rest
+    start = fault.span.start
+    start += sum(len(e.text) - (e.span.end - e.span.start) for e in fault.fix if e.span.end < start)
+    here = Counter((found.code, found.span.start) for found in before)
+    there = Counter((found.code, found.span.start) for found in after)
+    assert there[fault.code, start] < here[fault.code, fault.span.start], (fault, after)
+    return True
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_fix_does_harm_in_mutated_documents(seed: int) -> None:
+    rng = random.Random(seed)
+    samples = [text for path in sorted(SAMPLES.glob("*.pml")) if len(text := path.read_text("utf-8")) < 9000]
+    pool = [SCHEMA, PROMPT, SCHEMA, PROMPT, *samples]
+    given: Counter[bool] = Counter()
+    for _ in range(350):
+        source = mutate(rng, rng.choice(pool), (SCHEMA, PROMPT))
+        if rng.random() < 0.2:
+            pool.append(source)
+        if len(source) > 9000:
+            continue
+        diagnose = of_schema if document_kind(source) == "schema" else of_prompt
+        fixable = [fault for fault in diagnose(source) if fault.fix]
+        for fault in rng.sample(fixable, min(2, len(fixable))):
+            given[check(source, fault, diagnose)] += 1
+    assert given.total() > 200
+    assert given[False] * 100 <= given.total(), "fixes that are offered and then withheld"
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.pml")), ids=lambda path: path.name)
+def test_no_fix_does_harm_in_samples_with_one_tag_broken(path: Path) -> None:
+    source = path.read_text("utf-8")
+    diagnose = of_schema if document_kind(source) == "schema" else of_prompt
+    rng = random.Random(path.name)
+    for _ in range(12):
+        place = rng.choice([index for index, char in enumerate(source) if char in '<>/"='])
+        broken = source[:place] + source[place + 1 :]
+        for fault in [fault for fault in diagnose(broken) if fault.fix][:3]:
+            assert check(broken, fault, diagnose)
+
+
+@pytest.mark.parametrize(
+    ("code", "broken", "mended_to"),
+    [
+        (
+            "E105",
+            "<schema name='s'><module name='a'>x</schema>",
+            "<schema name='s'><module name='a'>x</module></schema>",
+        ),
+        (
+            "E105",
+            "<schema name='s'><module name='a'><module name='b'>x",
+            "<schema name='s'><module name='a'><module name='b'>x</module></module></schema>",
+        ),
+        (
+            "E205",
+            "<schema name='s'><modul name='a'>x</modul></schema>",
+            "<schema name='s'><module name='a'>x</module></schema>",
+        ),
+        (
+            "E205",
+            "<schema name='s'><modul name='a'>x</module></schema>",
+            "<schema name='s'><module name='a'>x</module></schema>",
+        ),
+        (
+            "E201",
+            "<shema name='s'><module name='a'>x</module></shema >",
+            "<schema name='s'><module name='a'>x</module></schema >",
+        ),
+        (
+            "E104",
+            "<schema name='s'><module name='a'</module></schema>",
+            "<schema name='s'><module name='a'></module></schema>",
+        ),
+        (
+            "E202",
+            "<schema name='s'><module name='a'><param name='p'/></module></schema>",
+            "<schema name='s'><module name='a'><param len=\"10\" name='p'/></module></schema>",
+        ),
+        ("E202", "<schema name='s'><module>x</module></schema>", None),
+        (
+            "E107",
+            "<schema name=s><module name='a'>x</module></schema>",
+            "<schema name=\"s\"><module name='a'>x</module></schema>",
+        ),
+        (
+            "E107",
+            "<schema name='s>\n<module name='a'>x</module></schema>",
+            "<schema name='s'>\n<module name='a'>x</module></schema>",
+        ),
+        ("E107", "<schema name='s' cache><module name='a'>x</module></schema>", None),
+        (
+            "E114",
+            "<schema name='s'><module name='a'>x</module></schema><!-- end",
+            "<schema name='s'><module name='a'>x</module></schema><!-- end-->",
+        ),
+        ("E402", "<prompt schema='s'><trop duration='x'><tokyo/></trop></prompt>", None),
+        (
+            "E402",
+            "<prompt schema='s'><budgt></budgt></prompt>",
+            "<prompt schema='s'><budget></budget></prompt>",
+        ),
+        (
+            "E407",
+            "<prompt schema='s'><trip durations='3'/></prompt>",
+            "<prompt schema='s'><trip duration='3'/></prompt>",
+        ),
+        (
+            "E407",
+            "<prompt schema='s'><trip><arg name='durations'>3</arg></trip></prompt>",
+            "<prompt schema='s'><trip><arg name='duration'>3</arg></trip></prompt>",
+        ),
+        (
+            "E206",
+            "<prompt schema='s'><module name='budget'/></prompt>",
+            "<prompt schema='s'><budget/></prompt>",
+        ),
+        ("E206", "<prompt schema='s'><module name='trip'><tokyo/></module></prompt>", None),
+    ],
+)
+def test_what_a_fix_writes(code: str, broken: str, mended_to: str | None) -> None:
+    diagnose = of_schema if "schema name" in broken or "shema" in broken else of_prompt
+    faults = [fault for fault in diagnose(broken) if fault.code == code]
+    assert faults
+    fault = min(faults, key=lambda found: found.span.start)
+    assert (apply_edits(broken, fault.fix) if fault.fix else None) == mended_to
+    if mended_to is not None:
+        assert mended(broken, fault, diagnose) == mended_to
+
+
+def test_a_fix_that_would_do_harm_is_withheld() -> None:
+    source = "<schema name='s'><module name='a'>x</module></schema>"
+    harmful = make("W603", "", Span(0, 1), source, fix=(Edit(Span(0, 8), ""),))
+    assert mended(source, harmful, of_schema) is None
+    assert mended(source, make("W603", "", Span(0, 1), source), of_schema) is None
