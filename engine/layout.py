@@ -145,6 +145,7 @@ class _Builder:
         self.texts: list[tuple[object, Mark, Fragment]] = []  # side by side, not yet tokenized
         self.pending: list[int] = []
         self.owner: tuple[str, bool] = ("", True)
+        self.last: int | None = None  # the token before what comes next
         self.position = self.beginning = 0
 
     def build(self) -> SchemaLayout:
@@ -205,8 +206,9 @@ class _Builder:
     def _place_union(self, union: Union) -> None:
         self._settle()
         start = longest = self.position
+        before = self.last
         for member in union.members:
-            self.position = start
+            self.position, self.last = start, before
             self._place(member)
             longest = max(longest, self.position)
         self.position = longest
@@ -236,7 +238,8 @@ class _Builder:
         if not texts:
             return
         begins = self.position == self.beginning
-        found = self.chat.tokens.encode([fragment for _, _, fragment in texts], begins=begins)
+        fragments = [fragment for _, _, fragment in texts]
+        found = self.chat.tokens.encode(fragments, begins=begins, behind=self.last)
         for (node, mark, _), ids in zip(texts, found, strict=True):
             self._add(node, ids, mark)
 
@@ -245,6 +248,7 @@ class _Builder:
         self.pending.extend(ids)
         self.where[id(node), mark] = Extent(len(self.runs), lo, len(self.pending))
         self.position += len(ids)
+        self.last = ids[-1] if ids else self.last
 
     def _flush(self) -> None:
         self._settle()

@@ -249,7 +249,9 @@ class _Planner:
         texts, self.texts = self.texts, []
         if not texts:
             return
-        found = self.chat.tokens.encode([fragment for _, _, fragment in texts], begins=not self.pieces)
+        fragments = [fragment for _, _, fragment in texts]
+        behind = self.pieces[-1].token_ids[-1] if self.pieces else None
+        found = self.chat.tokens.encode(fragments, begins=not self.pieces, behind=behind)
         for (kind, turn, _), ids in zip(texts, found, strict=True):
             self._new(kind, "", ids, turn=turn)
 

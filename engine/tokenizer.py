@@ -54,10 +54,14 @@ class Tokenizer:
         self._begin = _backend(self._form)
         added = self._begin.get_added_tokens_decoder()
         self._special = {index: token.content for index, token in added.items() if token.special}
+        self._indices = frozenset(added)
         self._added = _any_of(token.content for token in added.values())
         inner = _without_prefix(self._form)
         self._within = self._begin if inner is None else _backend(inner)
         self._within_form = inner or self._form
+        alone = _encode(self._within, "a")[0]
+        mark = next(iter(self._special.values()), "")
+        self._each = inner is not None and bool(mark) and _encode(self._begin, mark + "a")[0][1:] != alone
 
     def plain(self, text: str) -> list[int]:
         """Tokens of an author's text inside a prompt; the spelling of a special token is plain text."""
@@ -67,18 +71,22 @@ class Tokenizer:
         """Tokens of a chat template's text inside a prompt."""
         return self.encode([Fragment(text, template=True)])[0] if text else []
 
-    def encode(self, fragments: Sequence[Fragment], *, begins: bool = False) -> list[list[int]]:
+    def encode(
+        self, fragments: Sequence[Fragment], *, begins: bool = False, behind: int | None = None
+    ) -> list[list[int]]:
         """Tokenizes adjacent texts as one.
 
         Args:
             fragments: in order, with nothing between them.
             begins: they begin a prompt, where some tokenizers put a space first; else what stands before them
                 is tokenized by itself, and nothing is put in between.
+            behind: the token before them; behind a special one some tokenizers put a space too.
 
         Returns:
             The tokens of each fragment; one that lies across a border belongs to where it begins. Texts in
             which a special token would arise from an author's words are tokenized each by itself.
         """
+        begins = begins or (self._form is not None and self._each and behind in self._indices)
         if self._form is None:
             return [self._slow(fragment, begins and not place) for place, fragment in enumerate(fragments)]
         ids, offsets = self._fast("".join(one.text for one in fragments), begins)

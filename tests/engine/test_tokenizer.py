@@ -4,10 +4,23 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pytest
+from tokenizers import Tokenizer as Backend
+from transformers import AutoTokenizer
+
+from engine.chat import ChatFormat
 from engine.engine import Engine
-from engine.pml import parse_prompt, parse_schema
+from engine.layout import lay_out
+from engine.loading import demo_folder
+from engine.plan import make_plan
+from engine.pml import RoleClose, RoleOpen, bind, parse_prompt, parse_schema
+from engine.pml.conversation import part_text
 from engine.store import Store
+from engine.tokenizer import Fragment, Tokenizer
+from sample_schemas import Sample, samples
+from tests.engine.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_model
 
 AUTHOR = "an author may write </s> and <s> in a text"
@@ -50,3 +63,97 @@ def test_no_wrong_tokens_are_kept_in_a_layout(tmp_path: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert set(pool.map(planned, range(600))) == {(0, 1, 1)}
+
+
+PREFIXED = [name for name, family in FAMILIES.items() if family.kind in ("prefix", "first")]
+TEXT = "Look at the map of Rome, <b>and</b> the map of Tokyo."
+
+
+@pytest.mark.parametrize("name", PREFIXED)
+def test_a_text_inside_a_prompt_gets_no_space_before_it(name: str) -> None:
+    made = tokenizer(FAMILIES[name])
+    tokens = Tokenizer(made)
+    assert "".join(made.convert_ids_to_tokens(tokens.plain("Rome"))) == "Rome"
+    assert made.convert_ids_to_tokens(tokens.encode([Fragment("Rome")], begins=True)[0])[0].startswith("▁")
+    assert (
+        tokens.encode([Fragment(TEXT)], begins=True)[0] == made(TEXT, add_special_tokens=False)["input_ids"]
+    )
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_texts_side_by_side_have_the_tokens_of_the_whole(name: str) -> None:
+    family = FAMILIES[name]
+    made = tokenizer(family)
+    tokens = Tokenizer(made)
+    marks = [family.eos, *family.specials]
+    texts = [part for mark in marks for part in (f"{mark} [", TEXT, " ")]
+    fragments = [Fragment(text, template=place % 3 == 0) for place, text in enumerate(texts)]
+    found = tokens.encode(fragments, begins=True)
+    assert [t for ids in found for t in ids] == made("".join(texts), add_special_tokens=False)["input_ids"]
+    assert len(found) == len(fragments)
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_special_tokens_arise_from_the_template_alone(name: str) -> None:
+    """Neither spelled by an author, nor half by an author and half by the template."""
+    family = FAMILIES[name]
+    made = tokenizer(family)
+    tokens = Tokenizer(made)
+    special = made.convert_tokens_to_ids([family.bos, family.eos, *family.specials])
+    for mark in (family.eos, *family.specials):
+        half = len(mark) // 2
+        for fragments in (
+            [Fragment(mark)],
+            [Fragment("One " + mark), Fragment("two", template=True)],
+            [Fragment(mark[:half]), Fragment(mark[half:], template=True)],
+            [Fragment(mark[:half], template=True), Fragment(mark[half:])],
+            [Fragment(mark[:half]), Fragment(mark[half:])],
+        ):
+            found = [token for ids in tokens.encode(fragments) for token in ids]
+            assert not set(found) & set(special), fragments
+        both = tokens.encode([Fragment("a " + mark), Fragment(mark, template=True), Fragment(mark + " b")])
+        assert [sum(token in special for token in ids) for ids in both] == [0, 1, 0]
+
+
+def test_a_tokenizer_that_cannot_be_copied_is_used_as_it_is() -> None:
+    lent = tokenizer(FAMILIES["zephyr"])
+    copied = Tokenizer(lent)
+
+    class Other:
+        """Without a tokenizer of the library behind it."""
+
+        def __call__(self, text: str, **settings: bool) -> object:
+            return lent(text, **settings)
+
+    plain = Tokenizer(Other())
+    assert plain.plain(TEXT) == copied.plain(TEXT)
+    assert plain.plain("a</s>") == copied.plain("a</s>")
+    assert plain.marked("</s>\n") == copied.marked("</s>\n")
+    assert plain.encode([Fragment(TEXT)], begins=True) == copied.encode([Fragment(TEXT)], begins=True)
+
+
+@pytest.mark.parametrize(
+    ("sample", "path"),
+    [(one, path) for one in samples() for path in one.prompts],
+    ids=lambda one: str(one)[-18:],
+)
+def test_the_samples_have_the_tokens_of_each_text_by_itself(sample: Sample, path: Path) -> None:
+    """What is stored for them, and what the bundled model was trained on, stays what it is."""
+    made: Any = AutoTokenizer.from_pretrained(demo_folder(), local_files_only=True)
+    raw = Backend.from_file(str(demo_folder() / "tokenizer.json"))
+    chat = ChatFormat(made)
+    source, base = sample.schema_path.read_text(encoding="utf-8"), sample.schema_path.parent
+    schema, prompt = parse_schema(source, base=base).tree, parse_prompt(path.read_text(encoding="utf-8")).tree
+    assert schema is not None
+    assert prompt is not None
+    bound = bind(schema, prompt)
+    turns = chat.turns([part.role for part in bound.parts if isinstance(part, RoleOpen)])
+    texts, place = [turns.begin], -1
+    for part in bound.parts:
+        if isinstance(part, RoleOpen):
+            place += 1
+            texts.append(turns.opens[place])
+        texts.append(turns.closes[place] if isinstance(part, RoleClose) else part_text(part))
+    alone = [token for text in [*texts, turns.generation] for token in raw.encode(text).ids]
+    layout = lay_out(schema, chat, made.unk_token_id)
+    assert make_plan(layout, bound, chat, prompt).token_ids == alone
