@@ -4,6 +4,7 @@
   it, and nothing wrong may be served.
 - `damages`: stored files are changed at random (bits, length, swapped with others); each must be noticed.
 - `processes`: four processes write, read and prune one store.
+- `full disk`: a real one fills up while encoding, before opening and before pruning; the answer must come.
 - `trace`: what the policy `cost` computes again by what `lru` does, on a drawn trace.
 - `verify`: seconds per gigabyte, and bytes in files by the bytes of keys and values.
 - `compression`: what fewer bits save, and what they change.
@@ -27,6 +28,7 @@ from typing import Any
 
 import torch
 
+from benchmarks import full_disk
 from benchmarks.machine import machine
 from benchmarks.tasks import Task, own_questions, read_tasks
 from engine.engine import Engine
@@ -84,6 +86,7 @@ def run(
         results.append({"name": "damages", **_damages(place / "damages", damages)})
         say(2, 5, "four processes on one store")
         results.append({"name": "processes", **_processes(place / "processes", seconds)})
+        results.append({"name": "full disk", **full_disk.measure(loaded, place / "small")})
         say(3, 5, "reading a store")
         results.append({"name": "verify", **_verify(place / "verify")})
         results.append({"name": "trace", **_trace(place / "trace")})

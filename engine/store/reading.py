@@ -40,6 +40,7 @@ class Reader(Books):
         super().__init__(disk.path, index)
         self.disk, self.files, self.verify_policy = disk, disk.path / "files", verify
         self._verified: dict[str, tuple[int, ...]] = {}
+        self._owed: Chosen = []  # files that are gone while their rows could not be deleted yet
 
     def contains(self, keys: Iterable[str]) -> set[str]:
         """Returns those of the keys that the index lists; none where it cannot be read."""
@@ -53,7 +54,7 @@ class Reader(Books):
                     found.update(row[0] for row in rows.fetchall())
         except FailedIndexError as error:
             log.warning("%s", error)
-        return found
+        return found - {victim.key for victims, _ in self._owed for victim in victims}
 
     def load(self, key: str, token_ids: Sequence[int], form: Form | None = None) -> Segment | None:
         """Returns a segment, or None where it must be computed.
@@ -184,12 +185,21 @@ class Reader(Books):
     def strike(self, choose: Callable[[sqlite3.Connection], Chosen], counter: str) -> Chosen:
         """Takes out of the index what is chosen, in one transaction; the files are left to the caller."""
         with self._index.writing() as connection:
+            self._settle(connection)
             chosen = choose(connection)
             for victims, reason in chosen:
                 eviction.take_out(connection, victims, reason)
                 if counter:
                     self.count(connection, counter, len(victims))
+        self._owed = []
         return chosen
+
+    def _settle(self, connection: sqlite3.Connection) -> None:
+        """Deletes rows whose files went before, unless somebody has stored them again."""
+        for victims, reason in self._owed:
+            rows = dict(connection.execute("select key, file from segments").fetchall())
+            gone = [victim for victim in victims if rows.get(victim.key) == victim.file]
+            eviction.take_out(connection, gone, reason)
 
     def discard(self, names: Iterable[str]) -> int:
         """Removes files that have no row any more; returns the bytes that they took."""

@@ -194,6 +194,7 @@ class Store(Reader):
         """Enters a row within the budget; returns the files that have no row any more."""
         key, budget = str(row["key"]), self.budget
         with self._index.writing() as connection:
+            self._settle(connection)
             old = connection.execute("select file from segments where key = ?", [key]).fetchone()
             names = ", ".join(row)
             marks = ", ".join("?" * len(row))
@@ -221,6 +222,7 @@ class Store(Reader):
             eviction.take_out(connection, victims, "evicted: budget")
             victims = [*old_age, *victims]
             self.count(connection, "evicted", len(victims))
+        self._owed = []
         self._verified.pop(str(row["file"]), None)
         for victim in victims:
             log.info("evicted segment %s (%d bytes)", victim.key, victim.bytes)
@@ -311,7 +313,8 @@ class Store(Reader):
             try:
                 self.strike(lambda _: chosen, counter)
             except FailedIndexError as still:
-                log.warning("the files are deleted, but the index still lists them: %s", still)
+                self._owed = [*self._owed, *chosen]
+                log.warning("the files are deleted, and leave the index when there is room: %s", still)
         for victim in victims:
             log.info("removed segment %s (%d bytes)", victim.key, victim.bytes)
         return Removed(len(victims), sum(victim.bytes for victim in victims))

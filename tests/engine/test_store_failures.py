@@ -140,6 +140,22 @@ def test_a_full_disk_is_freed_by_pruning(disk: Path, opened: str) -> None:
     assert store.verify().clean
 
 
+def test_what_is_mapped_gives_its_room_back_later_and_is_forgotten_at_once(disk: Path) -> None:
+    store = filled(disk / "cache", 100)
+    held = [store.load(key, range(100)) for key in SIX]
+    fill_up(disk)
+    assert store.prune(max_bytes=0).segments == 6
+    assert shutil.disk_usage(disk).free == 0, "memory holds the files"
+    assert store.contains(SIX) == set()
+    held.clear()
+    assert shutil.disk_usage(disk).free > 0
+    store.save(segment("k0"), ORIGIN)
+    assert [row["key"] for row in store.segments()] == ["k0"]
+    assert store.contains(SIX) == {"k0"}
+    assert store.load("k0", range(5)) is not None
+    assert store.verify().clean
+
+
 @pytest.mark.parametrize(
     "words", [["list"], ["stats"], ["verify"], ["prune", "--max-bytes", "0"], ["clear"]], ids=lambda w: w[0]
 )
