@@ -15,14 +15,15 @@ from torch import Tensor, nn
 from engine.attention import DroppedError, KeyValues, UnfitError
 from engine.errors import ModelError
 from engine.reach import (
-    COARSE,
-    LOGIT_TOLERANCE,
     SHORTEST,
+    TYPICAL,
     Ruler,
+    agree,
     declared_length,
     long_reach,
     network_code,
     own_logits,
+    typical,
     unapplied,
 )
 from engine.rotary import Rotaries, Rotary
@@ -133,11 +134,10 @@ def _try(model: Model, tokens: list[int], own: Tensor) -> Probe:
         UnfitError: it does not reproduce the model.
     """
     spread = float(own.float().std()) or 1.0
-    tolerance = LOGIT_TOLERANCE.get(model.torch_dtype, COARSE)
 
     def check(name: str, logits: Tensor, reference: Tensor) -> None:
         checks[name] = float((logits.float() - reference.float()).abs().max()) / spread
-        if not checks[name] <= tolerance:
+        if not agree(logits, reference, spread):
             raise UnfitError(f"check {name!r} differs by {checks[name]:.2g} of the spread of the logits")
 
     n, checks = len(tokens), dict[str, float]()
@@ -228,14 +228,14 @@ def _behind(count: int, states: Tensor) -> Tensor:
 
 def _fit(candidates: list[Rotary | None], keys: Tensor, shifted: Tensor) -> Rotaries | None:
     """For each layer what maps its keys onto those `SHIFT` positions further on; None where nothing does."""
-    tolerance = KEY_TOLERANCE.get(keys.dtype, COARSE)
+    tolerance = KEY_TOLERANCE.get(keys.dtype, TYPICAL)
     found: list[Rotary | None] = []
     for here, there in zip(keys, shifted, strict=True):
         spread = float(here.float().std()) or 1.0
         misses = []
         for rotary in candidates:
             moved = rotary.moved(here, SHIFT) if rotary else here
-            misses.append(float((moved.float() - there.float()).abs().max()) / spread)
+            misses.append(typical(moved, there) / spread)
         best = min(range(len(misses)), key=misses.__getitem__)
         if not misses[best] <= tolerance:
             return None

@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from engine.model import Model
 
 LOGIT_TOLERANCE = {torch.float32: 2e-3}  # of the spread of the logits
-COARSE = 0.15  # in bf16 and fp16
-NOISE = 4.0  # times what the model's own logits change when all its positions change by one
+COARSE = 0.15  # in bf16 and fp16, or
+TYPICAL = 0.03  # where an expert that a rounded score picks changes a few rows by more
+NOISE = 2.0  # times what the model's own logits change when all its positions change
 LOWERED = 5
 HEAD, MIDDLE, NEAR = 4, 8, 3  # how the tokens are parted at far positions, and where the first stands
 SHORTEST = 32
@@ -122,11 +123,6 @@ class Ruler:
     windows: tuple[str, ...]
     relocatable: bool
 
-    @property
-    def tolerance(self) -> float:
-        """The greatest difference that counts as rounding at near positions, of the spread of the logits."""
-        return LOGIT_TOLERANCE.get(self.model.torch_dtype, COARSE)
-
     def miss(self, end: int) -> float:
         """The greatest difference where the last token stands at `end - 1`, of the spread of the logits.
 
@@ -138,18 +134,23 @@ class Ruler:
             return self._difference(self._read(places), self._own(places))
 
     def exact(self, end: int) -> bool:
-        """Whether that is rounding: within the tolerance, or near what the model's own passes differ by."""
+        """Whether what is read differs from the model's own by rounding.
+
+        In fp32 that is the tolerance, and so it is for segments in their places. Beyond it, and in bf16 and
+        fp16, what most rows differ by is compared with what the model's own passes differ by when all
+        positions change by a few.
+        """
+        places = self._places(end)
         try:
-            found = self.miss(end)
-            if not found <= self.tolerance:
-                places = self._places(end)
-                with self._widened():
-                    own, *others = [self._own([p - by for p in places]) for by in (0, 1, NEAR)]
-                noise = [self._difference(other, own) for other in others]
-                return found <= NOISE * max(noise)
+            with self._widened():
+                own, read = self._own(places), self._read(places)
+                within = agree(read, own, self.spread)
+                if not self.relocatable or (within and self.model.torch_dtype == torch.float32):
+                    return within
+                others = [self._own([place - by for place in places]) for by in (1, NEAR)]
         except UnfitError:
             return False
-        return True
+        return typical(read, own) <= NOISE * max(typical(other, own) for other in others)
 
     def reach(self, length: int) -> int:
         """Returns the last exact one of the ends in question, 0 if none is.
@@ -199,6 +200,20 @@ class Ruler:
 
     def _placed(self, segment: Segment, start: int) -> Placement:
         return Placement(segment, 0, segment.tokens, start)
+
+
+def agree(one: Tensor, other: Tensor, spread: float) -> bool:
+    """Whether logits [tokens, vocabulary] differ by no more than rounding in their number format."""
+    tolerance = LOGIT_TOLERANCE.get(one.dtype)
+    furthest = float((one.float() - other.float()).abs().max()) / spread
+    if tolerance is not None:
+        return furthest <= tolerance
+    return furthest <= COARSE or typical(one, other) <= TYPICAL * spread
+
+
+def typical(one: Tensor, other: Tensor) -> float:
+    """Returns the root mean square difference of most rows, [..., rows, channels]."""
+    return float((one.float() - other.float()).square().mean(-1).sqrt().median())
 
 
 def _named_numbers(held: Any) -> Iterator[int]:
@@ -271,9 +286,7 @@ def _follows(model: Model, tokens: Sequence[int], own: Tensor) -> bool:
             behind = model.forward(tokens[half:], range(half, count), kv, keep=count - half)
     except UnfitError:
         return False
-    spread = float(own.float().std()) or 1.0
-    tolerance = LOGIT_TOLERANCE.get(model.torch_dtype, COARSE)
-    return float((torch.cat([before, behind]).float() - own.float()).abs().max()) <= tolerance * spread
+    return agree(torch.cat([before, behind]), own, float(own.float().std()) or 1.0)
 
 
 def long_reach(model: Model, length: int) -> int | None:

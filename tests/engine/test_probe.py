@@ -137,6 +137,21 @@ def test_what_is_accepted_is_exact_to_the_end_of_its_context(case: str) -> None:
         assert far_miss(model, own, end) <= 2e-3, end
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rounding_hides_no_rule_and_is_none(dtype: torch.dtype) -> None:
+    """A query scale whose effect is near the rounding of a logit bounds the context; a plain model is whole."""
+    config = ministral(16_384, 65_536)
+    scaled = Model("scaled", network_of(config).to(dtype), byte_tokenizer(), "f")
+    assert (scaled.relocatable, scaled.context_length) == (True, 16_384)
+    config.rope_parameters["llama_4_scaling_beta"] = 0.0
+    assert Model("plain", network_of(config).to(dtype), byte_tokenizer(), "f").context_length == 65_536
+
+
+def test_an_expert_that_rounding_picks_does_not_bind_segments_to_their_place() -> None:
+    model = Model("experts", tiny_network("gpt-oss").bfloat16(), byte_tokenizer(), "f")
+    assert model.relocatable, model.probe.summary
+
+
 def far_miss(model: Model, own: Any, end: int) -> float:
     """A segment just before `end` and new tokens behind it, by the spread of the model's own logits."""
     generator = torch.Generator().manual_seed(5)

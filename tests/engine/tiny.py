@@ -70,6 +70,9 @@ def _gpt_oss() -> Any:
 
 _IDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
 
+_EXPERTS = {"num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 32}
+_JETMOE = {**_GQA, "kv_channels": 16, "num_key_value_heads": 4}
+
 # Read by segments wherever they stand.
 SEGMENTS: dict[str, Callable[[], Any]] = {
     "llama": lambda: t.LlamaConfig(**_SIZES),
@@ -102,6 +105,9 @@ SEGMENTS: dict[str, Callable[[], Any]] = {
     ),
     "gemma3": lambda: t.Gemma3TextConfig(**_GQA, **_MIXED, head_dim=16, query_pre_attn_scalar=16),
     "gpt-oss": _gpt_oss,
+    "afmoe": lambda: t.AfmoeConfig(**_GQA, **_MIXED, **_IDS, **_EXPERTS, head_dim=16, num_dense_layers=1),
+    "jetmoe": lambda: t.JetMoeConfig(**_JETMOE, **_IDS, num_local_experts=2, num_experts_per_tok=1),
+    "nanochat": lambda: t.NanoChatConfig(**_GQA, **_IDS, head_dim=16),
 }
 
 # Read by segments in their own place only: learned positions.
