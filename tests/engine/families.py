@@ -4,6 +4,10 @@ Tiny models with random weights of every family, in fp32: which path the probe t
 move, and the greatest differences of logits. `reference` is the distance to the dense reference over 12 drawn
 prompts under every scope, `scaffold` that of a scaffold over all modules to one plain pass, `bf16` what
 rounding costs the cached side, by the spread of the logits.
+
+Then by distance: the greatest difference to one plain pass over a prompt of 100 and of 1,000 tokens; of 64
+tokens whose last stands at 4,096 and at 32,768, in models that declare so long a context; and what the model's
+own pass there changes by when all positions change by one.
 """
 
 from __future__ import annotations
@@ -19,12 +23,15 @@ from transformers.utils import logging
 from engine.engine import Engine
 from engine.layout import SCOPES
 from engine.model import Model
+from engine.random_models import byte_tokenizer
 from engine.store import Store
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference
+from tests.engine.test_distance import FEW, plain, read
 from tests.engine.test_exactness import FULL, SCHEMA, random_prompt
 from tests.engine.tiny import FAMILIES, FIXED, tiny_network
 
+DASH = "–"
 BOTH = '<prompt><a n="1"><x/></a><b/><z/><user>Well?</user></prompt>'
 
 
@@ -50,6 +57,8 @@ def row(family: str, folder: Path) -> list[str]:
     lost = apart(rounded.logits().float(), exact.logits()) / exact.full().std().item()
     engine.close()
     coarse.close()
+    far = [f"{away(family, length, length):.1e}" for length in (100, 1000)]
+    far += [DASH] * 3 if "ALiBi" in model.probe.positions else far_out(family)
     return [
         family,
         model.path,
@@ -58,16 +67,33 @@ def row(family: str, folder: Path) -> list[str]:
         f"{furthest:.1e}",
         f"{apart(whole.logits()[-1], plain[-1]):.1e}",
         f"{lost:.2f}",
+        *far,
     ]
+
+
+def away(family: str, count: int, end: int) -> float:
+    """How far segments of that many tokens are from one plain pass, the last token at end - 1."""
+    length = max(end, 2048)
+    model = Model("far", tiny_network(family, length=length), byte_tokenizer(), "far")
+    return apart(read(model, count, end), plain(tiny_network(family, length=length), count, end))
+
+
+def far_out(family: str) -> list[str]:
+    """The three figures of far positions; the last has no meaning where positions are learned."""
+    own = tiny_network(family, length=32_768)
+    noise = apart(plain(own, FEW, 32_768), plain(own, FEW, 32_767))
+    figures = [away(family, FEW, end) for end in (4096, 32_768)]
+    return [*(f"{figure:.1e}" for figure in figures), DASH if family in FIXED else f"{noise:.1e}"]
 
 
 def main() -> None:
     """Prints the table."""
     logging.set_verbosity_error()
     head = ["family", "path", "positions", "moves", "reference", "scaffold", "bf16"]
+    head += ["100", "1,000", "4,096", "32,768", "model's own"]
     lines = [head, ["---"] * len(head)]
     with tempfile.TemporaryDirectory() as folder:
-        lines += [row(family, Path(folder)) for family in FAMILIES]
+        lines += [row(family, Path(folder)) for family in sys.argv[1:] or FAMILIES]
     sys.stdout.write("\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n")
 
 

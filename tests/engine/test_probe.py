@@ -139,7 +139,7 @@ def test_what_is_accepted_is_exact_to_the_end_of_its_context(case: str) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_rounding_hides_no_rule_and_is_none(dtype: torch.dtype) -> None:
-    """A query scale whose effect is near the rounding of a logit bounds the context; a plain model is whole."""
+    """A query scale whose effect is near the rounding bounds the context; a plain model is whole."""
     config = ministral(16_384, 65_536)
     scaled = Model("scaled", network_of(config).to(dtype), byte_tokenizer(), "f")
     assert (scaled.relocatable, scaled.context_length) == (True, 16_384)

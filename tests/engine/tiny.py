@@ -11,6 +11,7 @@ import transformers as t
 
 from engine.model import Model
 from engine.random_models import byte_tokenizer
+from engine.reach import DECLARED
 
 CHATML = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}</s>\n{% endfor %}"
@@ -140,9 +141,15 @@ DENSE: dict[str, Callable[[], Any]] = {
 FAMILIES: dict[str, Callable[[], Any]] = SEGMENTS | FIXED | DENSE
 
 
-def tiny_network(family: str = "llama-gqa", seed: int = 0) -> Any:
-    """Returns a network of a family with weights large enough that attention is far from uniform."""
+def tiny_network(family: str = "llama-gqa", seed: int = 0, length: int | None = None) -> Any:
+    """Returns a network of a family with weights large enough that attention is far from uniform.
+
+    `length` is the context that its configuration declares; None for the family's own here.
+    """
     config = FAMILIES[family]()
+    for name in DECLARED if length else ():
+        if hasattr(config, name):
+            setattr(config, name, length)
     config._attn_implementation = "eager"
     torch.manual_seed(seed)
     network = sharpened(t.AutoModelForCausalLM.from_config(config).eval())
