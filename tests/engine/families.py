@@ -6,8 +6,8 @@ prompts under every scope, `scaffold` that of a scaffold over all modules to one
 rounding costs the cached side, by the spread of the logits.
 
 Then by distance: the greatest difference to one plain pass over a prompt of 100 and of 1,000 tokens; of 64
-tokens whose last stands at 4,096 and at 32,768, in models that declare so long a context; and what the model's
-own pass there changes by when all positions change by one.
+tokens whose last stands at 4,096 and at 32,768, in models that declare so long a context; and what the own
+pass of the model changes by there when all positions change by one.
 """
 
 from __future__ import annotations
