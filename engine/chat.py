@@ -81,15 +81,14 @@ class ChatFormat:
         self._bos_token: str = tokenizer.bos_token or ""
         self._known: dict[tuple[object, ...], Turns] = {}
         self._template: ChatTemplate | None = None
-        self._fault = TemplateError()
-        self._broken: ChatError | None = None
+        self._fault = ""  # why there is a template and none is used
         source: Any = getattr(tokenizer, "chat_template", None)
         self.has_template = bool(source)
         if self.has_template:
             try:
                 self._template = ChatTemplate(_default(source), tokenizer.special_tokens_map)
             except TemplateError as error:
-                self._fault = error
+                self._fault = _unusable(error)
         starts = list(tokenizer("", add_special_tokens=True)["input_ids"])
         bos = tokenizer.bos_token_id
         begins = bos is not None and (starts[:1] == [bos] or self._template_begins())
@@ -197,18 +196,13 @@ class ChatFormat:
         return self._known[key]
 
     def _spell(self, turns: Sequence[tuple[str, str]], today: datetime.date, *, invite: bool) -> str:
-        if self._broken is not None:
-            raise self._broken
+        if self._template is None:
+            raise ChatError(self._fault)
         try:
-            if self._template is None:
-                raise self._fault
             messages = [{"role": role, "content": text} for role, text in turns]
             return self._template.render(messages, invite=invite, today=today)
         except TemplateLimitError as error:
-            raise ChatError(
-                f"the model's chat template goes beyond what a template may take: {error}. Use another "
-                "model, or a schema and a prompt without roles."
-            ) from error
+            raise ChatError(_unusable(error)) from error
         except TemplateError as error:
             named = " → ".join(role for role, _ in turns)
             raise ChatError(
@@ -224,7 +218,7 @@ class ChatFormat:
             return self._spell(turns, today, invite=invite)
         except ChatError as error:
             if isinstance(error.__cause__, TemplateLimitError):  # so short a text: no other one will do
-                self._broken = error
+                self._template, self._fault = None, str(error)
             raise
 
     def _opening(self, roles: tuple[str, ...], today: datetime.date) -> Turns:
@@ -361,6 +355,16 @@ def _default(source: str | dict[str, str]) -> str:
             f"the model has the templates {', '.join(sorted(source))}, and none called default"
         )
     return source["default"]
+
+
+def _unusable(error: TemplateError) -> str:
+    words = (
+        "goes beyond what a template may take" if isinstance(error, TemplateLimitError) else "cannot be used"
+    )
+    return (
+        f"the model's chat template {words}: {str(error).rstrip('.')}. Use another model, or a schema and a "
+        "prompt without roles."
+    )
 
 
 def _marker(index: int) -> str:

@@ -166,7 +166,7 @@ class _Planner:
             contents = turn_texts(bound.parts)
             self.cuts = _cuts(bound.parts, self.chat.strips(roles, contents, self.layout.day))
         opened = -1
-        self._lead_in(turns)
+        self._lead_in()
         last_turn = max(
             (i for i, p in enumerate(bound.parts) if isinstance(p, RoleOpen) and p.new), default=0
         )
@@ -217,13 +217,11 @@ class _Planner:
                 "write the question as text inside the schema's last turn, or use another model",
             )
 
-    def _lead_in(self, turns: Turns | None) -> None:
+    def _lead_in(self) -> None:
         """Emits what begins a text, which belongs to the schema's first run but to no node of its text."""
         extent = self.layout.extent(self.layout.schema, "open")
         if extent is not None and extent.hi > extent.lo:
             self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
-        elif turns is not None and not self.layout.roles and not self.layout.runs:
-            self._write("text", Fragment(turns.begin, template=True))
 
     def _mark(
         self, part: RoleOpen | RoleClose, mark: Literal["open", "close"], text: str, *, last: bool = False

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 
 import pytest
 from tokenizers import pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from engine.chat import ChatError, ChatFormat
 from engine.engine import Engine
@@ -238,3 +239,22 @@ def test_without_a_template_turns_get_plain_headings() -> None:
     turns = ChatFormat(tokenizer(None)).turns(["system", "user"])
     assert turns.opens == ("System: ", "User: ")
     assert turns.generation == "Assistant:"
+
+
+def test_a_template_counts_the_same_wherever_it_is_kept(tmp_path: Path) -> None:
+    template = TEMPLATES["phi-3"]
+    want = ChatFormat(tokenizer(template)).turns(["system", "user"])
+    folders = [tmp_path / name for name in ("file", "configuration", "several")]
+    for folder in folders:
+        tokenizer(None).save_pretrained(folder)
+    (folders[0] / "chat_template.jinja").write_text(template, encoding="utf-8")
+    settings = folders[1] / "tokenizer_config.json"
+    told = {**json.loads(settings.read_text(encoding="utf-8")), "chat_template": template}
+    settings.write_text(json.dumps(told), encoding="utf-8")
+    (folders[2] / "chat_template.jinja").write_text(template, encoding="utf-8")
+    (folders[2] / "additional_chat_templates").mkdir()
+    other = folders[2] / "additional_chat_templates" / "rag.jinja"
+    other.write_text(CHATML, encoding="utf-8")
+    for folder in folders:
+        made = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+        assert ChatFormat(made).turns(["system", "user"]) == want, folder.name
