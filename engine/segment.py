@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 KEY_VERSION = 2  # of what the names of segments are digests of
+TURN = "earlier turn"  # in place of a module's path, of a segment of a conversation; no module is called so
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,10 +26,9 @@ from typing import Literal
 
 from engine.layout import Run, SchemaLayout, Scope, ancestors
 from engine.plan import Piece, PromptPlan
-from engine.segment import segment_key
+from engine.segment import TURN, segment_key
 
 FixedScope = Literal["isolated", "anchored"]
-TURN = "earlier turn"  # no module can be called so
 
 
 @dataclass(frozen=True, eq=False)

@@ -82,16 +82,17 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
 
 @cache.command()
 @click.option("--pinned", is_flag=True, help="Delete the segments of pinned schemas too.")
+@click.option("--conversation", is_flag=True, help="Delete earlier turns of conversations, and nothing else.")
 @cache_dir_option
 @json_option
 @debug_option
-def clear(pinned: bool, cache_dir: Path | None, as_json: bool) -> None:
+def clear(pinned: bool, conversation: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Delete all stored segments but pinned ones; what is needed again is computed again."""
     with _open(cache_dir) as store:
-        removed = store.clear(pinned=pinned)
+        removed = store.clear(pinned=pinned, conversation=conversation)
         kept = store.stats().segments
     words = f"Deleted {counted(removed, 'segment')}."
-    if kept:
+    if kept and not pinned and not conversation:
         words += f" {counted(kept, 'pinned segment')} stayed; --pinned deletes them too."
     _say({"removed": removed, "kept": kept}, words, as_json)
 
@@ -235,14 +236,23 @@ def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
 @cache.command(name="export")
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
 @click.option("--schema", metavar="NAME", help="Only the segments of the schema with this name.")
+@click.option("--conversation", is_flag=True, help="Earlier turns of conversations too.")
 @cache_dir_option
 @json_option
 @debug_option
-def export_(target: Path, schema: str | None, cache_dir: Path | None, as_json: bool) -> None:
-    """Write segments into one file, for the store of another machine."""
+def export_(
+    target: Path, schema: str | None, conversation: bool, cache_dir: Path | None, as_json: bool
+) -> None:
+    """Write segments into one file, for the store of another machine.
+
+    Whoever has the file can read the text of its modules.
+    """
     with _open(cache_dir) as store, progress_bar() as progress:
-        moved = store.export(target, schema, progress)
-    _say(moved.to_json(), f"Wrote {counted(moved.segments, 'segment')}, {size(moved.bytes)}.", as_json)
+        moved = store.export(target, schema, progress, conversation=conversation)
+    words = f"Wrote {counted(moved.segments, 'segment')}, {size(moved.bytes)}."
+    if moved.left_out:
+        words += f" Left out {moved.left_out} of conversations; --conversation includes them."
+    _say(moved.to_json(), words, as_json)
 
 
 @cache.command(name="import")

@@ -98,6 +98,13 @@ class Outcome:
 @click.option(
     "--stop", multiple=True, metavar="TEXT", help="Ends the answer before this text. May be given again."
 )
+@click.option(
+    "--store-conversation",
+    is_flag=True,
+    envvar="PML_STORE_CONVERSATION",
+    show_envvar=True,
+    help="Write earlier turns of the prompt to the disk too; else only segments of the schema are stored.",
+)
 @reuse_options
 @engine_options
 @json_option

@@ -78,6 +78,7 @@ class Drafts:
         self._lock = threading.Lock()
         try:
             self._shelf.mkdir(parents=True, exist_ok=True)
+            folder.chmod(0o700)  # what somebody writes is nobody else's to read
         except OSError as error:
             raise StudioError(
                 f"The drafts folder {str(folder)!r} cannot be used: {error.strerror}. Make it writable."

@@ -73,6 +73,7 @@ def settings_of(sent: object) -> RunSettings:
         scope=scope,
         repair=text_of(chosen, "repair") or "none",
         placement=placement,
+        store_conversation=text_of(chosen, "conversation") == "disk",
     )
 
 

@@ -8,10 +8,11 @@ const SCOPES = {
   scaffold: "scaffold: a module sees all of this prompt that is before it",
 }
 const PLACEMENTS = { compact: "compact: without gaps", schema: "schema: as the schema reserves them" }
+const CONVERSATION = { memory: "memory: held while the studio runs", disk: "disk: stored like the schema's text" }
 const REPAIRS = ["none", "link:2", "link:8", "blend:0.15", "query:0.15"]
 const DEFAULTS = {
   max_new_tokens: 128, temperature: 0, top_p: 1, top_k: 0, repetition_penalty: 1, stop: "", seed: 0, repeats: 1,
-  scope: "anchored", repair: "none", placement: "compact",
+  scope: "anchored", repair: "none", placement: "compact", conversation: "memory",
 }
 
 /** Events: "start" (detail: what the server needs to run), "frame" (detail: one frame of a run). */
@@ -63,6 +64,7 @@ export class RunBar extends EventTarget {
       this.#field("repair", "Repair", h("input", { type: "text", required: true, list: "repairs", title: "none, link:K, blend:R or query:R", pattern: "none|link:[0-9]+|(blend|query):(0|1|0?[.][0-9]+|1[.]0*)" })),
       this.#field("placement", "Placement", choice(placements, PLACEMENTS), "wide"),
       this.#field("scope", "Scope", choice(scopes, SCOPES), "wide"),
+      this.#field("conversation", "Earlier turns of the prompt", choice(Object.keys(CONVERSATION), CONVERSATION), "wide"),
       repairs,
     )
     this.#showSettings()

@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
 from engine.store.codec import Scheme, tensors_of
 
-MOST_HEADER = 8 << 20  # bytes; it holds the tokens
+MOST_HEADER = 8 << 20  # bytes: the token ids of a segment are in it
+_MOST_VALUES = 20_000  # a list of a few bytes takes a hundred of memory
 
 
-def fault(file: BinaryIO, size: int, scheme: Scheme, shape: tuple[int, ...], dtype: str) -> str | None:
+def fault(
+    file: BinaryIO,
+    size: int,
+    scheme: Scheme,
+    shape: tuple[int, ...],
+    dtype: str,
+    said: Mapping[str, str] | None = None,
+) -> str | None:
     """Says what is wrong with a file's header, or None where it fits.
 
     Args:
@@ -24,6 +32,7 @@ def fault(file: BinaryIO, size: int, scheme: Scheme, shape: tuple[int, ...], dty
         scheme: how keys and values are stored.
         shape: of each, (layers, kv_heads, tokens, head_dim).
         dtype: of each, a name of torch.
+        said: what the file must not contradict where it describes itself, by name.
 
     Raises:
         OSError: it cannot be read.
@@ -35,14 +44,17 @@ def fault(file: BinaryIO, size: int, scheme: Scheme, shape: tuple[int, ...], dty
     notes = found.pop("__metadata__", {})
     if not isinstance(notes, dict) or not all(isinstance(note, str) for note in notes.values()):
         return "the notes in its header are no texts"
+    for name, value in (said or {}).items():
+        if notes.get(name, value) != value:
+            return f"it describes itself with another {name}"
     wanted = tensors_of(scheme, shape, dtype)
     if set(found) != set(wanted):
         return f"it holds {', '.join(sorted(found)) or 'nothing'} and should hold {', '.join(sorted(wanted))}"
     for name, (kind, sides) in wanted.items():
         given = found[name]
-        said = (given.get("dtype"), given.get("shape")) if isinstance(given, dict) else (None, None)
-        if said != (kind, list(sides)):
-            return f"its {name} are {said[0]} {said[1]} and should be {kind} {list(sides)}"
+        held = (given.get("dtype"), given.get("shape")) if isinstance(given, dict) else (None, None)
+        if held != (kind, list(sides)):
+            return f"its {name} are {held[0]} {held[1]} and should be {kind} {list(sides)}"
     return _offset_fault([found[name].get("data_offsets") for name in wanted], size - 8 - length)
 
 
@@ -57,6 +69,8 @@ def read(file: BinaryIO) -> tuple[int, dict[str, Any]]:
     if not 0 < length <= MOST_HEADER:
         raise ValueError("it has no sensible length")
     text = file.read(length)
+    if sum(text.count(mark) for mark in (b",", b"[", b"{")) > _MOST_VALUES:
+        raise ValueError("it says too much")
     try:
         found = json.loads(text, object_pairs_hook=_once)
     except RecursionError:

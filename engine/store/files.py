@@ -241,10 +241,17 @@ def described(descriptor: int, name: str) -> dict[str, Any]:
         "tokens": len(token_ids) // array("i").itemsize,
         "token_ids": token_ids,
         **{name: notes[name] for name in ("fingerprint", "model", "scope")},
-        "created": float(notes["created"]),
-        "seconds": float(notes["seconds"]),
+        "created": _finite(notes["created"]),
+        "seconds": _finite(notes["seconds"]),
         "labels": [(notes["schema"], notes["path"])],
     }
+
+
+def _finite(text: str) -> float:
+    found = float(text)
+    if not 0 <= found < 1e11:
+        raise ValueError(f"it gives the time {text!r}")
+    return found
 
 
 def expect_soon(opened: Sequence[tuple[int, Entry]]) -> None:

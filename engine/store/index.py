@@ -138,6 +138,7 @@ class Index:
                 connection.isolation_level = None
                 connection.execute(f"pragma journal_mode = {'wal' if self._kind is None else 'delete'}")
                 connection.execute(f"pragma synchronous = {'normal' if self._kind is None else 'full'}")
+                connection.execute("pragma secure_delete = on")  # deleted token ids are overwritten
                 self._require_whole(connection)
                 self.version = migrate(self._folder.path, connection)
                 _require_tables(connection)

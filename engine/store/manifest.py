@@ -17,13 +17,13 @@ from typing import Any, BinaryIO, NoReturn
 from engine.errors import StoreError
 from engine.layout import SCOPES
 from engine.store.codec import SCHEMES, Scheme, packed_bytes
+from engine.store.contents import MOST_HEADER
 
 NAME = "manifest.jsonl"
 FORMAT = 2
 MOST_BYTES = 64 << 20  # of all lines together
-MOST_LINE = 4 << 20  # of one line: a segment of half a million tokens
+MOST_LINE = 12 << 20  # of one line: a segment of a million and a half of tokens
 _MOST_VALUES = 100_000  # in one line: a list of a few bytes takes a hundred of memory
-_MOST_HEADER = 1 << 20  # of a safetensors file
 _MOST_TEXT = 1000  # characters
 _MOST_SIDE = 1 << 31  # of a shape
 _MOST_TIME = 1e11  # seconds since 1970
@@ -112,7 +112,7 @@ def row_of(given: Any) -> Row:
         **texts,
     )
     data = packed_bytes(row.scheme, row.shape, row.dtype)
-    fits = data < row.bytes <= data + 8 + _MOST_HEADER
+    fits = data < row.bytes <= data + 8 + MOST_HEADER
     _require(fits, "bytes", row.bytes, f"a little over {data}, which its shape, dtype and scheme take")
     return row
 

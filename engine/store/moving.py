@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import shutil
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import StoreError
+from engine.segment import TURN
 from engine.store import contents, files, manifest, transfer
 from engine.store.audit import Progress
 from engine.store.folder import new_file
@@ -22,13 +24,20 @@ if TYPE_CHECKING:
     from engine.store.store import Store
 
 
-def export(store: Store, target: Path, schema: str | None, progress: Progress | None) -> Moved:
-    """Writes the segments of a schema, or all of them, into one file.
+def export(
+    store: Store, target: Path, schema: str | None, progress: Progress | None, conversation: bool = False
+) -> Moved:
+    """Writes the segments of a schema, or all of them, into one file; earlier turns only where asked.
 
     Raises:
         StoreError: there are none, or one cannot be exported, or the file cannot be written.
     """
-    listed = _listed(store, schema)
+    listed, left_out = _listed(store, schema, conversation)
+    if not listed and left_out:
+        raise StoreError(
+            f"there are only {left_out} segments of conversations, which are not exported unless you ask "
+            "(--conversation)."
+        )
     if not listed:
         what = f"of schema {schema!r} " if schema is not None else ""
         raise StoreError(f"there are no segments {what}to export; pml cache list shows what there is.")
@@ -41,18 +50,23 @@ def export(store: Store, target: Path, schema: str | None, progress: Progress | 
                     progress(done, len(rows), rows[done - 1].key)
     except OSError as error:
         raise StoreError(f"{str(target)!r} cannot be written: {error}") from error
-    return Moved(len(rows), sum(row.bytes for row in rows))
+    return Moved(len(rows), sum(row.bytes for row in rows), left_out=left_out)
 
 
-def _listed(store: Store, schema: str | None) -> list[tuple[Row, str]]:
-    """What is to be exported, with the names of its files, the oldest first."""
+def _listed(store: Store, schema: str | None, conversation: bool) -> tuple[list[tuple[Row, str]], int]:
+    """What is to be exported, with the names of its files, the oldest first; and how much is left out."""
     labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for label in store.query("select key, schema, path from labels"):
         labels[label["key"]].append((label["schema"], label["path"]))
-    found = []
+    found, left_out = [], 0
     for given in store.query("select * from segments order by created"):
         key = given["key"]
-        if schema is not None and schema not in {name for name, _ in labels[key]}:
+        if schema is not None:  # what another schema calls it is nobody's business
+            labels[key] = [label for label in labels[key] if label[0] == schema]
+            if not labels[key]:
+                continue
+        if not conversation and labels[key] and all(path == TURN for _, path in labels[key]):
+            left_out += 1
             continue
         try:
             found.append((_row_of(given, labels[key]), given["file"]))
@@ -61,7 +75,7 @@ def _listed(store: Store, schema: str | None) -> list[tuple[Row, str]]:
                 f"segment {key!r} cannot be exported ({error}): its line in the index is none of "
                 "ours. Delete it (pml cache clear), and it is computed again when it is needed."
             ) from error
-    return found
+    return found, left_out
 
 
 def _row_of(given: dict[str, Any], labels: Sequence[tuple[str, str]]) -> Row:
@@ -111,6 +125,20 @@ def _require_room(store: Store, archive: transfer.Archive) -> None:
         )
 
 
+def _said(row: Row) -> dict[str, str]:
+    """What the file of a row says of itself: the index is built again from it when it is lost."""
+    return {
+        "key": row.key,
+        "scheme": row.scheme,
+        "dtype": row.dtype,
+        "fingerprint": row.fingerprint,
+        "model": row.model,
+        "scope": row.scope,
+        "shape": json.dumps(list(row.shape)),
+        "token_ids": base64.b64encode(row.token_ids).decode(),
+    }
+
+
 def _enter(store: Store, source: Path, row: Row, pieces: Iterator[bytes]) -> None:
     entered = {name: getattr(row, name) for name in Row.__dataclass_fields__ if name != "labels"}
     entered |= {
@@ -125,7 +153,7 @@ def _enter(store: Store, source: Path, row: Row, pieces: Iterator[bytes]) -> Non
             with store.disk.writing(str(entered["file"])) as file:
                 file.writelines(pieces)
                 file.seek(0)
-                wrong = contents.fault(file, row.bytes, row.scheme, row.shape, row.dtype)
+                wrong = contents.fault(file, row.bytes, row.scheme, row.shape, row.dtype, _said(row))
                 if wrong is not None:
                     raise StoreError(
                         f"{source.name}: segment {row.key} cannot be used: {wrong}. Export it again."

@@ -19,7 +19,7 @@ from typing import Any
 import platformdirs
 
 from engine.errors import StoreError
-from engine.segment import Segment
+from engine.segment import TURN, Segment
 from engine.store import audit, eviction, files, moving, rebuild
 from engine.store.audit import Fault, Progress, Verified
 from engine.store.books import Origin
@@ -319,18 +319,22 @@ class Store(Reader):
             log.info("removed segment %s (%d bytes)", victim.key, victim.bytes)
         return Removed(len(victims), sum(victim.bytes for victim in victims))
 
-    def clear(self, schema: str | None = None, *, pinned: bool = False) -> int:
+    def clear(self, schema: str | None = None, *, pinned: bool = False, conversation: bool = False) -> int:
         """Removes all segments, or those that only this schema uses; returns how many.
 
         Args:
             schema: None for all.
             pinned: remove those of pinned schemas too.
+            conversation: remove earlier turns of conversations only.
         """
         with self._index.reading() as connection:
             keys = {row[0] for row in connection.execute("select key from segments")}
             labels = connection.execute("select key, schema from labels").fetchall()
+            turns = connection.execute("select key from labels where path = ?", [TURN]).fetchall()
+        if conversation:
+            keys = {row[0] for row in turns}
         if schema is not None:
-            keys = {key for key, name in labels if name == schema}
+            keys &= {key for key, name in labels if name == schema}
             keys -= {key for key, name in labels if name != schema}
         if not pinned:
             pins = set(self.pins())
@@ -405,13 +409,26 @@ class Store(Reader):
 
     # Moving
 
-    def export(self, target: Path, schema: str | None = None, progress: Progress | None = None) -> Moved:
+    def export(
+        self,
+        target: Path,
+        schema: str | None = None,
+        progress: Progress | None = None,
+        *,
+        conversation: bool = False,
+    ) -> Moved:
         """Writes the segments of a schema, or all of them, into one file.
+
+        Args:
+            target: the file.
+            schema: None for all.
+            progress: called with (done, total, key).
+            conversation: earlier turns of conversations too.
 
         Raises:
             StoreError: there are none, or the file cannot be written.
         """
-        return moving.export(self, target, schema, progress)
+        return moving.export(self, target, schema, progress, conversation)
 
     def import_(self, source: Path, progress: Progress | None = None) -> Moved:
         """Takes the segments of an exported file in, each verified before it is entered.

@@ -34,11 +34,13 @@ class Moved:
         segments: how many.
         bytes: of their files.
         known: of those of an import, how many were there already.
+        left_out: earlier turns of conversations that an export left out.
     """
 
     segments: int
     bytes: int
     known: int = 0
+    left_out: int = 0
 
     def to_json(self) -> dict[str, int]:
         """Returns the fields by name."""

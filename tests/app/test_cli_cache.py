@@ -13,7 +13,8 @@ import click
 import pytest
 
 from app.cli.quantities import Age, Size
-from engine.store import INDEX, Store
+from engine.segment import TURN
+from engine.store import INDEX, Origin, Store
 from tests.app.test_cli_output import visible
 from tests.engine.test_store import ORIGIN, overwrite, segment
 
@@ -153,7 +154,12 @@ def test_segments_move_to_another_store(
     assert as_json(run_pml, "export", file, "--schema", "travel")["segments"] == 4
     assert "none" in run_pml("cache", "export", tmp_path / "x.tar", "--schema", "none").err
     monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "other"))
-    assert as_json(run_pml, "import", file) == {"segments": 4, "bytes": file_bytes(cache), "known": 0}
+    assert as_json(run_pml, "import", file) == {
+        "segments": 4,
+        "bytes": file_bytes(cache),
+        "known": 0,
+        "left_out": 0,
+    }
     assert "4 were there already" in run_pml("cache", "import", file).out
     assert run_pml("cache", "import", tmp_path / "nothing.tar").status == 1
 
@@ -208,6 +214,18 @@ def test_a_hostile_store_shows_no_control_characters(
         assert visible(text), repr(text)
     if form != ("--debug",):
         assert "\nSECOND LINE" not in done.out
+
+
+def test_conversation_is_exported_and_deleted_by_itself(cache: Path, run_pml: Run, tmp_path: Path) -> None:
+    store = Store.open(cache)
+    store.save(segment("f" * 40, 30, 9), Origin("travel", TURN, "anchored", "tiny", "f"))
+    store.close()
+    words = run_pml("cache", "export", tmp_path / "some.tar").out
+    assert "Wrote 4 segments" in words
+    assert "Left out 1 of conversations; --conversation includes them." in words
+    assert as_json(run_pml, "export", tmp_path / "all.tar", "--conversation")["segments"] == 5
+    assert run_pml("cache", "clear", "--conversation").out == "Deleted 1 segment.\n"
+    assert as_json(run_pml, "stats")["segments"] == 4
 
 
 def file_bytes(cache: Path) -> int:

@@ -152,3 +152,9 @@ def test_drafts_of_an_earlier_version_open(drafts: Drafts, tmp_path: Path) -> No
     kept = drafts.load()
     assert kept is not None
     assert (kept.origin, kept.prompt_origin, kept.files) == ("file:a.pml", "", {})
+
+
+def test_drafts_are_for_their_owner_alone(tmp_path: Path) -> None:
+    (tmp_path / "drafts").mkdir(mode=0o755)
+    Drafts(tmp_path / "drafts")
+    assert (tmp_path / "drafts").stat().st_mode & 0o777 == 0o700

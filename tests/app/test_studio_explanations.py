@@ -75,3 +75,10 @@ def test_settings_of_the_page() -> None:
     for wrong in ({"repair": "x"}, {"scope": "x"}, {"placement": "x"}, {"top_p": "x"}):
         with pytest.raises(StudioError):
             settings_of(wrong)
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"), [({}, False), ({"conversation": "memory"}, False), ({"conversation": "disk"}, True)]
+)
+def test_earlier_turns_are_stored_only_where_the_page_says_so(sent: dict, stored: bool) -> None:
+    assert settings_of(sent).store_conversation is stored

@@ -170,6 +170,10 @@ def beyond(header: dict) -> dict:
     return {**header, "values": {**header["values"], "data_offsets": [start, stop + 1]}}
 
 
+def noted(header: dict, **notes: str) -> dict:
+    return {**header, "__metadata__": {**header["__metadata__"], **notes}}
+
+
 def flipped(members: Members) -> Members:
     name = list(members)[1]
     return {**members, name: members[name][:-1] + bytes([members[name][-1] ^ 1])}
@@ -242,7 +246,7 @@ HOSTILE: list[tuple[Callable[[Members], Members], str]] = [
     (lambda m: with_lines(m, lambda li: [b'{"format": 1}']), "format is 1"),
     (lambda m: with_lines(m, lambda li: [b'{"format": true, "segments": 2}']), "format is True"),
     (lambda m: with_lines(m, lambda li: [b'{"format": 2, "segments": -1}']), "segments is -1"),
-    (lambda m: with_lines(m, lambda li: [b"x" * (5 << 20)]), "line 1 .*longer than"),
+    (lambda m: with_lines(m, lambda li: [b"x" * (13 << 20)]), "line 1 .*longer than"),
     (lambda m: {**m, "manifest.jsonl": b""}, "promises"),
     (lambda m: dict(list(m.items())[1:]), "begins with"),
     # of the members
@@ -261,6 +265,10 @@ HOSTILE: list[tuple[Callable[[Members], Members], str]] = [
     (lambda m: with_header(m, beyond), "its tensors end at"),
     (lambda m: with_header(m, lambda h: {**h, "__metadata__": {"a": 1}}), "no texts"),
     (lambda m: with_header(m, lambda h: {**h, "keys": 7}), "its keys are None"),
+    (lambda m: with_header(m, lambda h: noted(h, key=B)), "describes itself with another key"),
+    (lambda m: with_header(m, lambda h: noted(h, token_ids="AAAA")), "another token_ids"),
+    (lambda m: with_header(m, lambda h: noted(h, fingerprint="g")), "another fingerprint"),
+    (lambda m: with_header(m, lambda h: {**h, "keys": [[]] * 30_000}), "it says too much"),
 ]  # fmt: skip
 
 
