@@ -296,3 +296,12 @@ def test_the_gallery_opens_samples_ready_to_run(watched: Watched) -> None:
     wait_for_text(page, "schema", 'name="documents"')
     run(page)
     assert pane(page, "Uncached").locator(".answer").inner_text().strip()
+
+
+def test_a_link_on_another_site_opens_the_page_but_no_frame_does(browser: Browser, studio: Server) -> None:
+    page = browser.new_page()
+    page.goto(f"data:text/html,<a href='{studio.url}/'>open</a><iframe src='{studio.url}/'></iframe>")
+    assert all(frame.query_selector("gradio-app") is None for frame in page.frames)
+    page.get_by_role("link", name="open").click()
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    page.close()
