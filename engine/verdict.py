@@ -149,12 +149,14 @@ def _difference(found: Fidelity) -> str:
     first, count = found.flips[0], len(found.flips)
     where = f"the cached side finds {first.cached!r} likelier than {first.uncached!r}"
     more = f"{count} tokens flip, the first of them token" if count > 1 else "One token flips, token"
-    return f"{more} {first.position + 1}: {where}."
+    return f"{more} {first.position + 1}: {where} (KL {first.kl:.2g})."
 
 
 def _remedy(found: Fidelity, scope: str) -> str:
     if scope == "scaffold":
-        return "Under the scope scaffold only rounding is left: the two tokens are equally good."
+        return (
+            "Under the scope scaffold only rounding is left; where a token flips, the two are equally good."
+        )
     if not found.modules:
         return "The prompt reads no module; the difference is rounding."
     worst = max(found.modules, key=lambda module: (module.mends, module.harm))

@@ -7,6 +7,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from engine.pml import parse_schema
+from engine.verdict import Fidelity, Flip, ModuleFidelity, Remedy
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 
@@ -67,3 +68,37 @@ def test_a_measurement_of_a_broken_prompt_is_refused_in_words(author: Page) -> N
     author.keyboard.insert_text("<")
     author.locator("#explain").click()
     expect(author.locator(".explanation .bar [role=status]")).to_contain_text("E1", timeout=30_000)
+
+
+SHOW = """async found => {
+  const scripts = [...document.scripts].map(one => one.src || one.textContent)
+  const script = scripts.find(text => text.includes("studio.js"))
+  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "fidelity.js")
+  const { Explanation } = await import(new URL(url, location.href).href)
+  const host = document.body.appendChild(document.createElement("section"))
+  host.id = "shown"
+  const workspace = Object.assign(new EventTarget(), { texts: () => ({}), origin: "", settings: {} })
+  await new Explanation(host, workspace, { ask: async () => ({ over: true, result: found }) }).start()
+}"""
+
+
+def test_flipped_tokens_are_listed_with_what_stands_before_them(author: Page) -> None:
+    flips = tuple(Flip(40 + n, " <b>Rome", " Oslo", f"go to {n}", 0.3) for n in range(10))
+    modules = (
+        ModuleFidelity("a", 9, 0.1, 0.1, 0.1, 0.3, 0),
+        ModuleFidelity("b", 9, 0.1, 0.1, 0.1, 0.1, 2),
+    )
+    remedy = Remedy("repair link:2", "link:2", (), 3, 0.125, 0.015, 0.9, 4)
+    found = Fidelity(0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, (remedy,), "Ten tokens flip.")
+    author.evaluate(SHOW, found.to_json())
+    shown = author.locator("#shown")
+    expect(shown.locator(".advice")).to_have_text("Ten tokens flip.")
+    expect(shown).to_contain_text("128 tokens, and agrees on 90% of them")
+    expect(shown).to_contain_text("0.30 at worst, at token 42")
+    rows = shown.get_by_role("region", name="Flipped tokens").locator("tbody tr")
+    expect(rows).to_have_count(8)
+    expect(rows.first).to_have_text('41" <b>Rome"" Oslo"0.30…go to 0')
+    expect(shown).to_contain_text("And 2 tokens more.")
+    expect(shown.locator("tr[data-worst]")).to_contain_text("b")
+    tried = shown.get_by_role("region", name="What was tried").locator("tbody tr").first
+    expect(tried).to_contain_text("Repair link:230.130.01590%+4")
