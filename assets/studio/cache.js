@@ -198,12 +198,15 @@ export class CachePage {
     this.refresh()
   }
 
-  #showVerdict({ clean, segments, bytes: read, seconds, faults, orphans, repaired }) {
+  #showVerdict({ clean, segments, bytes: read, seconds, faults, unread, orphans, foreign, index, repaired }) {
+    const theirs = foreign.length ? ` ${plural(foreign.length, "other file")} in the folder: not the store's, left alone.` : ""
     const pace = `${plural(segments, "segment")}, ${bytes(read)} read in ${seconds.toFixed(2)} s`
-    if (clean) return this.#say(`Index and files agree: ${pace}.`, "good")
-    this.#repair.hidden = repaired
-    const what = [faults.length && plural(faults.length, "damaged segment"), orphans.length && plural(orphans.length, "stray file")].filter(Boolean).join(" and ")
-    this.#say(repaired ? `${what} set aside or removed; they are computed again when they are needed.` : `${what} found (${pace}).`, repaired ? "" : "bad")
+    if (clean) return this.#say(`Index and files agree: ${pace}.${theirs}`, "good")
+    const found = [index && "a damaged index", faults.length && plural(faults.length, "damaged segment"), orphans.length && plural(orphans.length, "stray file")].filter(Boolean).join(" and ")
+    const missed = unread.length ? ` ${plural(unread.length, "segment")} could not be read just now and stayed.` : ""
+    this.#repair.hidden = repaired || !found
+    const mended = found && `${found} set aside, removed or built again; what is missing is computed when it is needed.`
+    this.#say((repaired ? mended : found && `${found} found (${pace}).`) + missed + theirs, repaired && !missed ? "" : "bad")
   }
 
   #say(words, mood = "") {

@@ -85,10 +85,9 @@ class Folder:
     def _settle(self) -> None:
         """Marks the folder as a store and opens its parts; where nothing can be written it stays as it is."""
         with contextlib.suppress(OSError):
-            if not _names(self.root):
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
-                with os.fdopen(os.open(TAG, flags, _PRIVATE_FILE, dir_fd=self.root), "wb") as file:
-                    file.write(TAG_TEXT)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
+            with os.fdopen(os.open(TAG, flags, _PRIVATE_FILE, dir_fd=self.root), "wb") as file:
+                file.write(TAG_TEXT)
         with contextlib.suppress(OSError):
             self._part(FILES)
         for name in (QUARANTINE, LOCKS):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from playwright.sync_api import Page, expect
 
 
@@ -73,3 +74,24 @@ def test_a_budget_that_is_none_is_not_taken(author: Page) -> None:
     author.get_by_role("button", name="Set as budget").click()
     expect(author.locator(".cache-head [role=status]")).to_have_text("")
     expect(author.locator(".totals")).to_contain_text("of 20.00 GiB")
+
+
+def test_verification_counts_what_is_none_of_the_stores_and_repairs_what_is(
+    author: Page, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    run(author)
+    cache = tmp_path_factory.getbasetemp() / "studio0" / "cache"
+    (cache / "files" / "thesis.docx").write_text("years of work")
+    open_cache(author)
+    status = author.locator(".cache-head [role=status]")
+    author.get_by_role("button", name="Verify").click()
+    expect(status).to_contain_text("1 other file in the folder: not the store's, left alone.")
+    stray = cache / "files" / f"stray-{'0' * 16}.safetensors"
+    stray.write_bytes(b"stray")
+    author.get_by_role("button", name="Verify").click()
+    expect(status).to_contain_text("1 stray file found")
+    author.get_by_role("button", name="Set damage right").click()
+    expect(status).to_contain_text("1 stray file set aside, removed or built again")
+    assert not stray.exists()
+    assert (cache / "files" / "thesis.docx").read_text() == "years of work"
+    (cache / "files" / "thesis.docx").unlink()

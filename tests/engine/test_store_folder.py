@@ -240,6 +240,10 @@ def test_a_store_of_an_earlier_version_still_opens(tmp_path: Path) -> None:
     again = Store.open(tmp_path)
     assert again.load("k", range(5)) is not None
     assert again.verify().clean
+    again.close()
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / INDEX).write_bytes(b"this is no database" * 100)
+    assert Store.open(tmp_path).load("k", range(5)) is not None, "its mark says whose it is now"
 
 
 @pytest.mark.parametrize("part", ["files", "quarantine", "locks"])
