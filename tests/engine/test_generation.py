@@ -200,7 +200,7 @@ def test_the_same_prompt_gives_the_same_tokens_however_it_is_found(
     """On a miss and on a hit, from memory and from disk, alone and after other prompts: to the last bit."""
     folder = save_tiny(tmp_path / "model")
     settings = RunSettings(
-        max_new_tokens=12, temperature=0.7, seed=5, scope=scope, repair=repair, store_turns=True
+        max_new_tokens=12, temperature=0.7, seed=5, scope=scope, repair=repair, store_conversation=True
     )
     prompt = f'<prompt><a n="x"/>{TURNS}<b/><user>Well?</user></prompt>'.replace(
         f"{TURNS}<b/>", f"<b/>{TURNS}"
