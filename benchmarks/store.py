@@ -1,51 +1,49 @@
 """Whether the store keeps its word: killed writers, damaged files, many processes; and what it costs.
 
-- `kills`: a process that writes and prunes is killed at a random instant; index and files must agree after
-  it, and nothing wrong may be served.
+- `kills`: a process that writes and prunes is killed, mostly in the middle of a write; index and files must
+  agree after it, and nothing wrong may be served.
 - `damages`: stored files are changed at random (bits, length, swapped with others); each must be noticed.
 - `processes`: four processes write, read and prune one store.
 - `full disk`: a real one fills up while encoding, before opening and before pruning; the answer must come.
 - `trace`: what the policy `cost` computes again by what `lru` does, on a drawn trace.
 - `verify`: seconds per gigabyte, and bytes in files by the bytes of keys and values.
-- `compression`: what fewer bits save, and what they change.
+- `compression`: what fewer bits save, and what they change in whole answers.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-import multiprocessing
-import os
 import random
 import shutil
-import signal
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks import full_disk
+from benchmarks.kills import KINDS, ORIGIN, context, right, segment, work
+from benchmarks.kills import kills as killed
 from benchmarks.machine import machine
+from benchmarks.shortening import fits
 from benchmarks.tasks import Task, own_questions, read_tasks
 from engine.engine import Engine
+from engine.errors import StudioError
 from engine.events import Answer, Finished
-from engine.generate import compare
 from engine.loading import load
 from engine.model import Model
 from engine.pml import Text
+from engine.reading import Reading
 from engine.segment import Segment
 from engine.settings import RunSettings
-from engine.store import Origin, Served, Store
+from engine.store import Served, Store
 from engine.store.codec import SCHEMES, Scheme
 from engine.store.eviction import POLICIES
 
 DOCUMENTS = 8  # in each prompt that compression is measured over; 60 questions have so many
-_ORIGIN = Origin("benchmark", "m", "isolated", "benchmark", "benchmark")
-_KINDS = 16
 Progress = Callable[[int, int, str], None]
 
 
@@ -74,14 +72,18 @@ def run(
 
     Returns:
         `results` (name, and figures by their names) and `machine`.
+
+    Raises:
+        StudioError: the model reads none of the questions.
     """
     say = progress or (lambda *_: None)
     loaded = load(model, device=device, dtype=dtype)
+    tasks = _questions(loaded, questions)
     results = []
     with _quiet(), tempfile.TemporaryDirectory(prefix="pml-store-") as folder:
         place = Path(folder)
         say(0, 5, "killing writers")
-        results.append({"name": "kills", **_kills(place / "kills", kills)})
+        results.append({"name": "kills", **killed(place / "kills", kills)})
         say(1, 5, "damaging files")
         results.append({"name": "damages", **_damages(place / "damages", damages)})
         say(2, 5, "four processes on one store")
@@ -92,7 +94,7 @@ def run(
         results.append({"name": "trace", **_trace(place / "trace")})
         say(4, 5, "compressing")
         for scheme in SCHEMES:
-            found = _compression(loaded, place, scheme, questions)
+            found = _compression(loaded, place, scheme, tasks)
             results += [{"name": f"compression {scheme}", **found}]
         say(5, 5, "done")
     return {"results": results, "machine": machine(loaded)}
@@ -110,73 +112,15 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _segment(number: int) -> Segment:
-    generator = torch.Generator().manual_seed(number)
-    tokens = 32 + 8 * number
-    keys, values = torch.randn(2, 4, 2, tokens, 32, generator=generator)
-    return Segment(f"k{number}", tuple(range(tokens)), keys.contiguous(), values.contiguous())
-
-
-def _work(folder: str, seed: int, until: float, most: int) -> None:
-    """Writes, reads, prunes; ends with status 1 where something wrong is served."""
-    store, draw = Store.open(Path(folder)), random.Random(seed)
-    while time.time() < until:
-        made = _segment(draw.randrange(_KINDS))
-        read = store.load(made.key, made.token_ids)
-        if read is None:
-            with store.turn(made.key):
-                store.save(made, _ORIGIN)
-        elif not torch.equal(read.keys, made.keys) or not torch.equal(read.values, made.values):
-            os._exit(1)
-        if draw.random() < 0.05:
-            store.prune(max_bytes=draw.randrange(most))
-    store.close()
-
-
-def _right(store: Store) -> bool:
-    """Whether index and files agree and nothing wrong is served."""
-    if not store.verify().clean:
-        return False
-    for number in range(_KINDS):
-        made = _segment(number)
-        read = store.load(made.key, made.token_ids)
-        if read is not None and not torch.equal(read.keys, made.keys):
-            return False
-    return True
-
-
-def _context() -> Any:
-    """Processes that begin with torch loaded and no thread of it running."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["benchmarks.store"])
-    return context
-
-
-def _kills(folder: Path, count: int) -> dict[str, Any]:
-    context, draw, right, stored = _context(), random.Random(1), 0, 0
-    for number in range(count):
-        worker = context.Process(target=_work, args=(str(folder), number, time.time() + 60, 1 << 20))
-        worker.start()
-        time.sleep(0.02 + draw.random() * 0.15)
-        assert worker.pid is not None
-        os.kill(worker.pid, signal.SIGKILL)
-        worker.join()
-        store = Store.open(folder)
-        right += _right(store)
-        stored += store.stats().segments
-        store.close()
-    return {"kills": count, "right": right, "segments_found": stored}
-
-
 def _damages(folder: Path, count: int) -> dict[str, Any]:
     draw, wrong, noticed, mended = random.Random(2), 0, 0, 0
     store = Store.open(folder)
     for _ in range(count):
-        made = _segment(draw.randrange(_KINDS))
-        other = _segment((int(made.key[1:]) + 1) % _KINDS)
+        made = segment(draw.randrange(KINDS))
+        other = segment((int(made.key[1:]) + 1) % KINDS)
         for one in (made, other):
             if store.load(one.key, one.token_ids) is None:
-                store.save(one, _ORIGIN)
+                store.save(one, ORIGIN)
         path, neighbour = (next(store.files.glob(f"{one.key}-*")) for one in (made, other))
         _damage(path, neighbour, draw)
         before = store.stats().corrupt
@@ -184,7 +128,7 @@ def _damages(folder: Path, count: int) -> dict[str, Any]:
         read = fresh.load(made.key, made.token_ids)
         wrong += read is not None and not torch.equal(read.keys, made.keys)
         noticed += read is None and fresh.stats().corrupt == before + 1
-        fresh.save(made, _ORIGIN)
+        fresh.save(made, ORIGIN)
         mended += fresh.load(made.key, made.token_ids) is not None
         fresh.close()
     store.close()
@@ -212,9 +156,9 @@ def _damage(path: Path, neighbour: Path, draw: random.Random) -> None:
 
 
 def _processes(folder: Path, seconds: int) -> dict[str, Any]:
-    context, until = _context(), time.time() + seconds
+    processes = context()
     Store.open(folder).close()
-    workers = [context.Process(target=_work, args=(str(folder), n, until, 1 << 20)) for n in range(4)]
+    workers = [processes.Process(target=work, args=(str(folder), n, seconds)) for n in range(4)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -223,7 +167,7 @@ def _processes(folder: Path, seconds: int) -> dict[str, Any]:
     found = {
         "seconds": seconds,
         "failed": sum(worker.exitcode != 0 for worker in workers),
-        "clean": store.verify().clean and _right(store),
+        "clean": store.verify().clean and right(store),
         "corrupt": store.stats().corrupt,
     }
     store.close()
@@ -235,7 +179,7 @@ def _verify(folder: Path) -> dict[str, Any]:
     keys = torch.zeros(16, 8, 1024, 64)
     for number in range(8):
         keys[0, 0, 0, 0] = number
-        store.save(Segment(f"v{number}", tuple(range(1024)), keys, keys.clone()), _ORIGIN)
+        store.save(Segment(f"v{number}", tuple(range(1024)), keys, keys.clone()), ORIGIN)
     samples = []
     for _ in range(3):
         found = store.verify()
@@ -271,39 +215,74 @@ def _trace(folder: Path, requests: int = 1500) -> dict[str, Any]:
                 continue
             spent[policy] += costs[key]
             states = torch.zeros(2, 4, 2, len(ids), 32)
-            store.save(Segment(key, tuple(ids), states, states.clone()), _ORIGIN, seconds=costs[key] / 1000)
+            store.save(Segment(key, tuple(ids), states, states.clone()), ORIGIN, seconds=costs[key] / 1000)
         store.close()
     return {"requests": requests, "cost_by_lru": spent["cost"] / spent["lru"]}
 
 
-def _compression(model: Model, place: Path, scheme: Scheme, count: int) -> dict[str, Any]:
-    """Size, and KL of the first token from the plainly stored one, over the longest document questions."""
+def _compression(model: Model, place: Path, scheme: Scheme, tasks: Sequence[Task]) -> dict[str, Any]:
+    """Size, and how whole answers differ from those of plain storing.
+
+    The plain side answers; both sides then read its answer from their files.
+    """
     plain = Store.open(place / "plain")
     packed = Store.open(place / f"{scheme}-packed")
     packed.set_scheme(scheme)
-    engines = (Engine(model, plain), Engine(model, packed))
-    divergences, agrees, loads, sizes = [], [], [], []
-    tasks = [task for task in read_tasks(own_questions()) if task.documents == DOCUMENTS]
-    for task in sorted(tasks, key=_characters, reverse=True)[:count]:
-        answers = [_twice(engine, task.schema, task.prompt) for engine in engines]
-        compared = compare(answers[1][1], answers[0][1])
-        divergences.append(compared.kl_first_token)
-        agrees.append(compared.first_token_agrees)
-        loads.append(answers[1][1].ttft_ms / answers[0][1].ttft_ms)
+    sides = [Engine(model, plain), Engine(model, packed)]
+    tokens = total = worst = agree = same = 0.0
+    loads, sizes = [], []
+    for number, task in enumerate(tasks):
+        settings = RunSettings(max_new_tokens=task.new_tokens)
+        order = sides if number % 2 else sides[::-1]  # the sides take turns in going first
+        answers = {id(side): _from_disk(side, task, settings) for side in order}
+        one, other = (answers[id(side)] for side in sides)
+        readings = [_read_from_disk(side, task, one, settings) for side in sides]
+        apart = readings[1].divergence(readings[0])
+        tokens += len(apart)
+        total += float(apart.sum())
+        worst = max(worst, float(apart.max()))
+        agree += float(readings[1].agreement(readings[0]).sum())
+        same += one.token_ids == other.token_ids
+        loads.append(other.ttft_ms / one.ttft_ms)
         sizes.append(packed.stats().bytes / plain.stats().bytes)
-        for engine in engines:
-            engine.residency.clear()
-            engine.store.clear()
-    for engine in engines:
-        engine.close()
+        for side in sides:
+            side.residency.clear()
+            side.store.clear()
+    for side in sides:
+        side.close()
     return {
-        "questions": len(divergences),
+        "questions": len(tasks),
         "bytes_by_plain": statistics.median(sizes),
         "bytes_by_bf16": statistics.median(sizes) * model.torch_dtype.itemsize / 2,
-        "kl_first_token": statistics.fmean(divergences),
-        "first_token_agreement": statistics.fmean(agrees),
+        "answer_tokens": int(tokens),
+        "kl_answer": total / tokens,
+        "kl_worst": worst,
+        "answer_agreement": agree / tokens,
+        "same_answer": same / len(tasks),
         "ttft_from_disk_by_plain": statistics.median(loads),
     }
+
+
+def _questions(model: Model, count: int) -> list[Task]:
+    """The longest document questions that the model can read.
+
+    Raises:
+        StudioError: it reads none.
+    """
+    tasks = [task for task in read_tasks(own_questions()) if task.documents == DOCUMENTS]
+    tasks.sort(key=_characters, reverse=True)
+    with tempfile.TemporaryDirectory(prefix="pml-store-") as folder:
+        engine = Engine(model, Store.open(Path(folder)))
+        settings = RunSettings(max_new_tokens=tasks[0].new_tokens)
+        readable = fits(engine, tasks[-1], settings)
+        found = [task for task in tasks if fits(engine, task, settings)] if readable else []
+        engine.close()
+    if not found:
+        raise StudioError(
+            f"none of the {len(tasks)} questions to {DOCUMENTS} documents fits the {model.context_length} "
+            f"tokens that {model.name!r} reads; name a model that reads more."
+        )
+    return found[:count]
 
 
 def _characters(task: Task) -> int:
@@ -312,11 +291,14 @@ def _characters(task: Task) -> int:
     return sum(len(child.text) for child in children if isinstance(child, Text))
 
 
-def _twice(engine: Engine, schema: Any, prompt: Any) -> tuple[Answer, Answer]:
-    """The answer on a miss, and again from disk."""
-    found = []
-    for _ in range(2):
+def _from_disk(engine: Engine, task: Task, settings: RunSettings) -> Answer:
+    """The answer whose segments are read from files, computed and checked before."""
+    for _ in range(3):
         engine.residency.clear()
-        events = engine.run(schema, prompt, RunSettings(max_new_tokens=1), "cached")
-        found += [event.answer for event in events if isinstance(event, Finished)]
-    return found[0], found[1]
+        events = list(engine.run(task.schema, task.prompt, settings, "cached"))
+    return next(event.answer for event in events if isinstance(event, Finished))
+
+
+def _read_from_disk(engine: Engine, task: Task, answer: Answer, settings: RunSettings) -> Reading:
+    engine.residency.clear()
+    return engine.reading(task.schema, task.prompt, answer.token_ids, settings, "cached")

@@ -275,9 +275,39 @@ def store(kills: int, damages: int, seconds: int, questions: int, as_json: bool,
     if as_json:
         print_json(report)
         return
-    for result in report["results"]:
-        figures = [f"{name} {value:.4g}" for name, value in result.items() if name != "name"]
-        say(f"{result['name']}: {', '.join(figures)}")
+    say(_store_words(report))
+
+
+def _store_words(report: dict[str, Any]) -> str:
+    """What the trials of the store gave, a line or two each."""
+    found = {result["name"]: result for result in report["results"]}
+    lines = [words.format(**found[name]) for name, words in _STORE.items() if name in found]
+    lines += [
+        f"{name.removeprefix('compression ')} against plain: {_COMPRESSION.format(**result)}"
+        for name, result in found.items()
+        if name.startswith("compression ") and not name.endswith(" plain")
+    ]
+    return "\n".join([*lines, ", ".join(f"{name} {value}" for name, value in report["machine"].items())])
+
+
+_STORE = {
+    "kills": "{kills} writers killed: after {right} of them index and files agreed and nothing wrong was "
+    "served\n"
+    "  died writing a file {killed_writing_a_file}, entering a row {killed_entering_a_row}, removing "
+    "{killed_removing}, reading {killed_reading}, opening {killed_opening}, between {killed_between}; an "
+    "unfinished file lay there after {half_written}",
+    "damages": "{damages} files damaged: {served_wrong} served wrong, {noticed} noticed, {mended} mended",
+    "processes": "4 processes on one store for {seconds} s: {failed} failed, {corrupt} segments found "
+    "damaged, index and files agree: {clean}",
+    "verify": "reading and checking all files: {seconds_per_gb:.2f} s per GB; files take "
+    "{bytes_by_theory:.3f} of the bytes of their keys and values",
+    "trace": "computing that the policy cost causes: {cost_by_lru:.2f} of what lru causes, over {requests} "
+    "requests",
+}
+_COMPRESSION = """{bytes_by_bf16:.3f} of the bytes in bf16, {bytes_by_plain:.3f} of those stored plainly
+  over {questions} questions with {answer_tokens} answer tokens: KL {kl_answer:.2g} nats per token, worst
+  {kl_worst:.2g}; likeliest token the same for {answer_agreement:.2%}, same answer {same_answer:.1%}
+  time to first token from files {ttft_from_disk_by_plain:.2f} times as long"""
 
 
 def _narrate(what: str) -> None:
