@@ -2,8 +2,9 @@
 
     python -m training.questions benchmarks/questions
 
-Drawn from the grammars of the training texts with names that training never draws (`HeldOut`), each prompt
-as a schema and a prompt in PML that bind to the pieces of the drawn example.
+Drawn from the grammars of the training texts with another seed; names they invent are of those that training
+does not draw (`HeldOut`), which not every question has (`training.overlap`). Each prompt is written as a
+schema and a prompt in PML that bind to the pieces of the drawn example.
 """
 
 from __future__ import annotations

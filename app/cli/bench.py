@@ -103,7 +103,7 @@ def ttft(
 @click.option(
     "--suite",
     type=click.Choice(["demo"]),
-    help="Held-out prompts of the bundled model: documents, trips, lessons and programs, each by itself.",
+    help="Drawn prompts for the bundled model: documents, trips, lessons and programs; 60 chose its weights.",
 )
 @click.option("--limit", type=click.IntRange(1), help="The most prompts.")
 @placement_option
