@@ -124,6 +124,7 @@ def store(report: Report) -> str:
             f"{processes['failed']}; {'yes' if processes['clean'] else 'no'}",
             "0; yes",
         ),
+        *_full_disk(found.get("full disk", {"tried": 0})),
         row("`verify`", f"{verify['seconds_per_gb']:.2f} s per GB", ""),
         row("bytes in files ÷ of keys and values", f"{verify['bytes_by_theory']:.3f}", "1.02"),
         row(
@@ -133,6 +134,15 @@ def store(report: Report) -> str:
         ),
     ]
     return "\n\n".join(["\n".join(lines), compression(report)])
+
+
+def _full_disk(found: Report) -> list[str]:
+    if not found["tried"]:
+        return []
+    what = "a disk without a free block, while encoding, at opening, at pruning: right answers; clean"
+    return [
+        row(what, f"{found['answers']} of {found['tried']}; {'yes' if found['clean'] else 'no'}", "all; yes")
+    ]
 
 
 def compression(report: Report) -> str:

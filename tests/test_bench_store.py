@@ -101,12 +101,16 @@ def test_every_trial_is_told_in_words() -> None:
         "kills": {"kills": 3, "right": 2, "half_written": 1, **dict.fromkeys(WORDS.values(), 1)},
         "damages": {"damages": 9, "served_wrong": 0, "noticed": 9, "mended": 8},
         "processes": {"seconds": 6, "failed": 0, "corrupt": 0, "clean": True},
+        "full disk": {"tried": 3, "answers": 3, "opened_read_only": 1, "freed": 1, "clean": 1},
         "verify": {"seconds_per_gb": 0.2, "bytes_by_theory": 1.0},
         "trace": {"requests": 1500, "cost_by_lru": 0.77},
     }
     results = [{"name": name, **found} for name, found in figures.items()]
     words = _store_words({"results": results, "machine": {"cores": 2}})
     assert "3 writers killed: after 2 of them index and files agreed" in words
+    assert "a disk without a free block, 3 ways: 3 right answers" in words
+    untried = _store_words({"results": [{"name": "full disk", "tried": 0}], "machine": {"cores": 2}})
+    assert "was not tried" in untried
     assert "writing a file 1, entering a row 1" in words
     assert "9 files damaged: 0 served wrong, 9 noticed, 8 mended" in words
     assert "_" not in words

@@ -281,7 +281,10 @@ def store(kills: int, damages: int, seconds: int, questions: int, as_json: bool,
 def _store_words(report: dict[str, Any]) -> str:
     """What the trials of the store gave, a line or two each."""
     found = {result["name"]: result for result in report["results"]}
-    lines = [words.format(**found[name]) for name, words in _STORE.items() if name in found]
+    told = {name: words for name, words in _STORE.items() if name in found}
+    if not found.get("full disk", {}).get("tried", 1):
+        told["full disk"] = "a full disk was not tried: none of its own could be mounted here"
+    lines = [words.format(**found[name]) for name, words in told.items()]
     lines += [
         f"{name.removeprefix('compression ')} against plain: {_COMPRESSION.format(**result)}"
         for name, result in found.items()
@@ -299,6 +302,8 @@ _STORE = {
     "damages": "{damages} files damaged: {served_wrong} served wrong, {noticed} noticed, {mended} mended",
     "processes": "4 processes on one store for {seconds} s: {failed} failed, {corrupt} segments found "
     "damaged, index and files agree: {clean}",
+    "full disk": "a disk without a free block, {tried} ways: {answers} right answers; opened for reading "
+    "{opened_read_only}, room made by pruning {freed}, index and files agree {clean} (of 1 each)",
     "verify": "reading and checking all files: {seconds_per_gb:.2f} s per GB; files take "
     "{bytes_by_theory:.3f} of the bytes of their keys and values",
     "trace": "computing that the policy cost causes: {cost_by_lru:.2f} of what lru causes, over {requests} "
