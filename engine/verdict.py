@@ -132,8 +132,9 @@ def advice(found: Fidelity, *, scope: str) -> str:
         scope: that was measured.
     """
     if found.faithful:
+        far = "" if found.read_to_end else f" in its first {found.tokens_read} tokens, as far as it was read"
         return (
-            "The cached answer is as good as the uncached one: no token flips, and the KL is "
+            f"The cached answer is as good as the uncached one{far}: no token flips, and the KL is "
             f"{found.kl_worst:.2g} at worst. There is nothing to mend."
         )
     return f"{_difference(found)} {_remedy(found, scope)}"

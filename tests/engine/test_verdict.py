@@ -135,5 +135,10 @@ def test_the_verdict_in_words(found: Fidelity, words: list[str]) -> None:
     assert ("nothing to mend" in said) == found.faithful == (found is GOOD)
 
 
+def test_an_answer_that_was_not_read_to_its_end_is_good_as_far_as_it_was_read() -> None:
+    said = advice(replace(GOOD, read_to_end=False), scope="anchored")
+    assert "as good as the uncached one in its first 128 tokens, as far as it was read" in said
+
+
 def test_under_the_scope_scaffold_a_flip_is_rounding() -> None:
     assert "only rounding is left" in advice(LATE, scope="scaffold")
