@@ -31,7 +31,8 @@ def models(as_json: bool, **model_choice: Any) -> None:
     """Say which models can be used, and probe one.
 
     The probe runs a dozen tokens through the model's own attention and through attention over segments, also
-    with a segment that was moved, and compares the logits. Without --model it probes the bundled model.
+    with a segment that was moved, at the end of the context, and across its thresholds, and compares the
+    logits. Without --model it probes the bundled model.
     """
     model = ModelOptions(**model_choice).load()
     probe = model.probe
