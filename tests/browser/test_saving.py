@@ -12,6 +12,7 @@ from tests.browser.conftest import Server, Watched, serve
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
+WORKSPACE = "window.promptCacheStudio.workspace"
 PROMPT = '<prompt schema="mine"><a/> And then?</prompt>\n'
 
 
@@ -55,9 +56,13 @@ def choose(page: Page, item: str) -> None:
 
 
 def open_document(page: Page, name: str) -> None:
-    choose(page, name)
-    text = SCHEMA if name == "mine.pml" else PROMPT
-    wait_for_text(page, "schema" if name == "mine.pml" else "prompt", text[:15])
+    with page.expect_response(lambda answer: "open_file" in (answer.request.post_data or "")):
+        choose(page, name)
+    kind, text = ("schema", SCHEMA) if name == "mine.pml" else ("prompt", PROMPT)
+    page.wait_for_function(
+        f"([kind, name, text]) => {WORKSPACE}.fileOf(kind) === name && {WORKSPACE}.texts()[kind] === text",
+        arg=[kind, name, text],
+    )
 
 
 def save(page: Page) -> None:
