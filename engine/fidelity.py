@@ -21,7 +21,7 @@ from engine.generate import Prefill
 from engine.pml import Scaffold
 from engine.pml.diagnostics import NOWHERE
 from engine.reading import Reading, read
-from engine.repair import chosen, inexact, rows, with_hidden
+from engine.repair import choosing, chosen, inexact, rows, with_hidden
 from engine.rotary import move_keys
 from engine.segment import Placement, Segment
 from engine.settings import Repair, RunSettings
@@ -162,7 +162,9 @@ class FidelityMeter:
         plan = self.plan
         parsed = Repair.parse(self.settings.repair if repair is None else repair)
         again = chosen(parsed, self.model, plan, uses, placements)
-        return Prefill(with_hidden(placements, again), *rows(plan, again), plan.token_ids, plan.end)
+        cost = choosing(parsed, self.model, plan, uses)
+        placed = with_hidden(placements, again)
+        return Prefill(placed, *rows(plan, again), plan.token_ids, plan.end, cost)
 
     def _read(self, prefill: Prefill, answer: Sequence[int]) -> Reading:
         return read(self.model, prefill, answer)
@@ -237,14 +239,14 @@ class FidelityMeter:
         self, base: _Baseline, modules: Sequence[ModuleFidelity]
     ) -> Generator[Working, None, list[Remedy]]:
         uses, placements = base.uses, base.placements
-        plain = len(self._prefill(uses, placements).token_ids)
+        plain = self._prefill(uses, placements).work
         found = []
 
         def tried(what: str, prefill: Prefill, repair: str = "", scaffold: tuple[str, ...] = ()) -> Remedy:
             reading = self._read(prefill, base.answer)
             left, flips = reading.divergence(base.full), len(base.flips(reading))
             agreement = 1 - flips / len(base.answer)
-            more = len(prefill.token_ids) - plain
+            more = prefill.work - plain
             worst, mean = float(left.max()), float(left.mean())
             return Remedy(what, repair, scaffold, flips, worst, mean, agreement, more)
 

@@ -47,6 +47,11 @@ class Prefill:
     end: int
     choosing: int = 0
 
+    @property
+    def work(self) -> int:
+        """Tokens that pass through the network before the first token, those for choosing included."""
+        return len(self.token_ids) + self.choosing
+
 
 def respond(
     model: Model,

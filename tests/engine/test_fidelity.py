@@ -102,6 +102,21 @@ def test_remedies_are_tried_and_do_what_they_say(engine: Engine) -> None:
     assert "suffers most from reuse" in found.advice
 
 
+def test_what_a_repair_computes_has_its_choice_in_it(engine: Engine) -> None:
+    """As a run counts it: blend passes the whole prompt through a layer, query reads the new text twice."""
+
+    def work(repair: str) -> int:
+        settings = replace(SETTINGS, repair=repair)
+        schema = schema_of(SCHEMA.format(scaffold=""))
+        events = list(engine.run(schema, prompt_of(PROMPT), settings, "cached"))
+        counts = next(e.answer.tokens for e in events if isinstance(e, Finished))
+        return counts["computed"] + counts["choosing"]
+
+    repairs = {remedy.repair: remedy.computed for remedy in measured(engine).remedies if remedy.repair}
+    assert {"link:2", "blend:0.15", "query:0.15"} <= set(repairs)
+    assert repairs == {repair: work(repair) - work("none") for repair in repairs}
+
+
 def test_trying_stores_nothing(engine: Engine) -> None:
     engine.encode(schema_of(SCHEMA.format(scaffold="")))
     before = engine.store.stats().segments
