@@ -23,8 +23,8 @@ ORDER = (
     "docs/reuse.md",
     "docs/models.md",
     "docs/troubleshooting.md",
-    "docs/privacy.md",
     "docs/store.md",
+    "docs/privacy.md",
 )
 FENCE = re.compile(r"(?:[Ss]ave (?:this|it)\s+as `([\w./-]+)`[^\n]*:\n\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
 THEIRS = {"path/to/model": "model", "PATH_OR_HF_ID": "model", "OWNER/NAME": "model"}

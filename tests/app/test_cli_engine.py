@@ -272,7 +272,7 @@ def test_the_store_is_listed_counted_and_cleared(
     assert "plan/tokyo" in table
     assert "(anonymous)" in table
     assert "(50%)" in run_pml("cache", "stats").out
-    assert json.loads(run_pml("cache", "clear", "--json").out) == {"removed": stats["segments"]}
+    assert json.loads(run_pml("cache", "clear", "--json").out) == {"removed": stats["segments"], "kept": 0}
     assert json.loads(run_pml("cache", "stats", "--json").out)["segments"] == 0
     assert {use["outcome"] for use in answer("--mode", "cached")["cached"]["segments"]} == {"miss"}
 
