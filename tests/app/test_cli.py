@@ -391,6 +391,7 @@ def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: 
         "model": "random:llama-100m",
         "device": "auto",
         "dtype": "auto",
+        "date": None,
         "verify": "first",
         "cache_dir": tmp_path / "cache",
         "port": 7999,
