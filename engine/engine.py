@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -167,7 +167,7 @@ class Engine:
     ) -> Generator[Event, None, Answer]:
         """The main path: plan, segments, repair, prefill, first token, decode."""
         clock.restart()
-        layout, plan = self._plan(schema, prompt, settings.placement)
+        layout, plan = self._plan(schema, prompt, settings.placement, settings.turns_held)
         uses = self._uses(layout, prompt, plan, settings.scope) if side == "cached" else ()
         clock.lap("plan")
         if side == "uncached":
@@ -179,6 +179,7 @@ class Engine:
         try:
             with self.store.using(supplied.segments):
                 new = self._repaired(plan, uses, supplied.place(uses), settings, clock)
+                new = replace(new, encoded=supplied.encoded_of(new.placements))
                 return (
                     yield from respond(
                         *(self.model, new, settings, side, clock, supplied.uses),
@@ -258,7 +259,8 @@ class Engine:
         """
         sides = (order or SIDES) if mode == "both" else (mode,)
         answers: dict[Side, Answer] = {}
-        layout, plan = self._plan(schema, prompt, settings.placement)  # lays out: neither side's time
+        # Lays out, in neither side's time.
+        layout, plan = self._plan(schema, prompt, settings.placement, settings.turns_held)
         if "cached" in sides:
             self._uses(layout, prompt, plan, settings.scope)
         for side in sides:
@@ -348,7 +350,7 @@ class Engine:
             PromptError: the prompt does not fit the schema, its parameters, or the context window.
         """
         given = settings or RunSettings()
-        layout, plan = self._plan(schema, prompt, given.placement)
+        layout, plan = self._plan(schema, prompt, given.placement, given.turns_held)
         self._uses(layout, prompt, plan, given.scope)
         measuring = FidelityMeter(self.model, self.supply, layout, plan, given).measure()
         return (yield from self._computing.steps(measuring, "cached"))
@@ -373,7 +375,7 @@ class Engine:
     def _reading(
         self, schema: Schema, prompt: Prompt, answer: Sequence[int], settings: RunSettings, side: Side
     ) -> Generator[Working, None, Reading]:
-        layout, plan = self._plan(schema, prompt, settings.placement)
+        layout, plan = self._plan(schema, prompt, settings.placement, settings.turns_held)
         if side == "uncached":
             whole = Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
             return read(self.model, whole, answer)
@@ -435,7 +437,7 @@ class Engine:
             PromptError: the prompt does not fit the schema, its parameters, or the context window.
         """
         given = settings or RunSettings()
-        layout, plan = self._plan(schema, prompt, given.placement)
+        layout, plan = self._plan(schema, prompt, given.placement, given.turns_held)
         uses = self._uses(layout, prompt, plan, given.scope)
         tier = self.supply.tiers(wanted(uses))
         tiers = [tier(use.recipe) if use is not None else "none" for use in uses]
@@ -456,15 +458,15 @@ class Engine:
             return held
 
     def _plan(
-        self, schema: Schema, prompt: Prompt, placement: Placing = "compact"
+        self, schema: Schema, prompt: Prompt, placement: Placing = "compact", turns_held: bool = True
     ) -> tuple[SchemaLayout, PromptPlan]:
         bound = bind(schema, prompt)
         if not bound.ok:
             raise PromptError(bound.diagnostics)
         try:
             layout = self._lay_out(schema)
-            model = self.model
-            plan = make_plan(layout, bound, model.chat, prompt, self.placement(placement))
+            where = self.placement(placement)
+            plan = make_plan(layout, bound, self.model.chat, prompt, where, turns_held=turns_held)
         except ChatError as error:
             raise PromptError((make("E505", str(error), prompt.span, prompt.lines),)) from error
         self._require_room(prompt, plan, ())

@@ -40,8 +40,9 @@ class Answer:
         ttft_ms: from the prompt's text to the first token id, in milliseconds.
         tpot_ms: mean time of each further token, in milliseconds.
         timeline_ms: the parts of ttft_ms, in order.
-        tokens: prompt, from_cache, computed, generated, and choosing: what it took a repair to choose its
-            tokens, in tokens that pass through the whole network.
+        tokens: prompt, from_cache (read from segments), encoded (those of them whose segments this very run
+            computed), computed, generated, and choosing: what it took a repair to choose its tokens, in
+            tokens that pass through the whole network.
         stopped: what ended it: "eos", "length", or "stop" for a stop string.
         waited_ms: how long its steps waited for those of other answers, in milliseconds; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.

@@ -38,6 +38,7 @@ class Prefill:
         prompt: all tokens of the prompt.
         end: the position behind the last of them.
         choosing: what it took to choose the repaired tokens, in tokens that pass through the whole network.
+        encoded: of the tokens that are read, how many were encoded in this run.
     """
 
     placements: Sequence[Placement]
@@ -46,6 +47,7 @@ class Prefill:
     prompt: Sequence[int]
     end: int
     choosing: int = 0
+    encoded: int = 0
 
     @property
     def work(self) -> int:
@@ -93,6 +95,7 @@ def respond(
         "prompt": len(prefill.prompt),
         "from_cache": len(prefill.prompt) - len(prefill.token_ids),
         "computed": len(prefill.token_ids),
+        "encoded": prefill.encoded,
         "choosing": prefill.choosing,
     }
     yield FirstToken(side, clock.total, dict(clock.parts), counts)

@@ -125,6 +125,8 @@ def make_plan(
     chat: ChatFormat,
     prompt: Prompt,
     placement: Placing = "compact",
+    *,
+    turns_held: bool = True,
 ) -> PromptPlan:
     """Lays a bound prompt out along the positions.
 
@@ -134,6 +136,7 @@ def make_plan(
         chat: what stands around turns, and the tokenizer.
         prompt: what was bound, for the places of diagnostics.
         placement: of the pieces.
+        turns_held: earlier turns of the conversation become segments; else they are new text like any other.
 
     Raises:
         PromptError: an argument is longer than its parameter, the chat template treats the schema's turns
@@ -141,12 +144,14 @@ def make_plan(
             the order of its imports or for its text.
         ChatError: the chat template refuses the sequence of roles.
     """
-    return _Planner(layout, chat, prompt, placement).plan(bound)
+    return _Planner(layout, chat, prompt, placement, turns_held).plan(bound)
 
 
 class _Planner:
-    def __init__(self, layout: SchemaLayout, chat: ChatFormat, prompt: Prompt, placement: Placing) -> None:
-        self.layout, self.chat = layout, chat
+    def __init__(
+        self, layout: SchemaLayout, chat: ChatFormat, prompt: Prompt, placement: Placing, turns_held: bool
+    ) -> None:
+        self.layout, self.chat, self.turns_held = layout, chat, turns_held
         self.prompt, self.placement = prompt, placement
         self.pieces: list[Piece] = []
         self.texts: list[tuple[Kind, bool, Fragment]] = []  # side by side, not yet tokenized
@@ -172,7 +177,7 @@ class _Planner:
         )
         tail = _tail(bound.parts)
         for place, part in enumerate(bound.parts):
-            self.turn = tail <= place < last_turn
+            self.turn = self.turns_held and tail <= place < last_turn
             if place in self.cuts:
                 self._trimmed(part, *self.cuts[place])
             elif isinstance(part, RoleOpen):

@@ -60,6 +60,8 @@ class RunSettings:
         scope: what modules see while they are encoded.
         repair: which cached tokens are computed again: "none", "link:K", "blend:R" or "query:R".
         placement: "compact", or "schema" for the schema's own positions.
+        hold_conversation: earlier turns of the conversation become segments, for the next prompt that goes on
+            from them; else they are computed with the new text, which is quicker where none follows.
         store_conversation: earlier turns of the conversation are written to the disk too; else their
             segments are held in memory only.
 
@@ -77,7 +79,13 @@ class RunSettings:
     scope: Scope = "anchored"
     repair: str = "none"
     placement: Placing = "compact"
+    hold_conversation: bool = True
     store_conversation: bool = False
+
+    @property
+    def turns_held(self) -> bool:
+        """Whether earlier turns become segments, in memory or on disk."""
+        return self.hold_conversation or self.store_conversation
 
     def __post_init__(self) -> None:
         _require(self.max_new_tokens >= 1, "max_new_tokens", self.max_new_tokens, "at least 1")

@@ -76,6 +76,10 @@ class Supplied:
     encoded: dict[str, Made] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
 
+    def encoded_of(self, placements: Iterable[Placement]) -> int:
+        """How many of the tokens that are read were computed for it just now."""
+        return sum(p.tokens - len(p.hidden) for p in placements if p.segment.key in self.encoded)
+
     def place(self, uses: Iterable[Seen | None]) -> list[Placement]:
         """Puts the segments where a prompt wants them."""
         return [

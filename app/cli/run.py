@@ -133,7 +133,8 @@ def run(
     options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date)
     from engine import PromptError, RunSettings
 
-    settings = RunSettings(**given)
+    # One answer and the process ends: turns that nobody finds again are not worth a segment each.
+    settings = RunSettings(**given, hold_conversation=False)
     begun = time.perf_counter()
     prompt = read_prompt(prompt_path)
     parse_ms = (time.perf_counter() - begun) * 1000
@@ -160,7 +161,7 @@ def run(
             }
         )
     else:
-        say(_summary(outcome))
+        say(_summary(outcome, keeps=engine.store.budget > 0))
     if engine.placement(settings.placement) != settings.placement:
         say(f"pml: {KEPT_PLACES}", err=True)
     for warning in outcome.warnings():
@@ -189,23 +190,23 @@ def _follow(events: Iterable[Event], progress: Progress, *, aloud: bool) -> Outc
     return outcome
 
 
-def _summary(outcome: Outcome) -> str:
-    """Returns the figures of the sides next to each other."""
+def _summary(outcome: Outcome, *, keeps: bool) -> str:
+    """Returns the figures of the sides next to each other; `keeps` where the store takes segments at all."""
     answers = outcome.answers
     sides = [side for side in ("cached", "uncached") if side in answers]
     figures = [
         ["time to first token", *(milliseconds(answers[side]["ttft_ms"]) for side in sides)],
         ["prompt tokens", *(str(answers[side]["tokens"]["prompt"]) for side in sides)],
-        ["from cache", *(str(answers[side]["tokens"]["from_cache"]) for side in sides)],
-        ["computed", *(str(answers[side]["tokens"]["computed"]) for side in sides)],
+        ["found in the cache", *(str(_found(answers[side])) for side in sides)],
+        ["encoded in this run", *(str(answers[side]["tokens"]["encoded"]) for side in sides)],
+        ["computed for the prompt", *(str(answers[side]["tokens"]["computed"]) for side in sides)],
         ["generated", *(str(answers[side]["tokens"]["generated"]) for side in sides)],
         ["time per token after", *(_pace(answers[side]["tpot_ms"]) for side in sides)],
     ]
     lines = [table(["", *sides], figures), ""]
     lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]
     if outcome.comparison:
-        encode_ms = answers["cached"]["timeline_ms"].get("encode", 0.0)
-        lines.append(_verdict(outcome.comparison, encode_ms))
+        lines.append(_verdict(outcome.comparison, answers["cached"], keeps))
     return "\n".join(lines)
 
 
@@ -217,10 +218,16 @@ def _timeline(parts: Mapping[str, float]) -> str:
     return ", ".join(f"{part} {milliseconds(value)}" for part, value in parts.items())
 
 
-def _verdict(comparison: Mapping[str, Any], encode_ms: float) -> str:
+def _found(answer: Mapping[str, Any]) -> int:
+    return int(answer["tokens"]["from_cache"] - answer["tokens"]["encoded"])
+
+
+def _verdict(comparison: Mapping[str, Any], cached: Mapping[str, Any], keeps: bool) -> str:
     speedup = comparison["ttft_speedup"]
     speed = f"{speedup:.1f} times faster" if speedup >= 1 else f"{1 / speedup:.1f} times slower"
-    spared = f" ({milliseconds(encode_ms)} of it encoding, which the next run is spared)" if encode_ms else ""
+    encode_ms = cached["timeline_ms"].get("encode", 0.0)
+    spared = "" if cached["warnings"] or not keeps else ", which the next run is spared"
+    spared = f" ({milliseconds(encode_ms)} of it encoding{spared})" if encode_ms else ""
     agrees = "agrees" if comparison["first_token_agrees"] else "differs"
     same = "the texts are the same" if comparison["same_text"] else "the texts differ"
     return (

@@ -39,10 +39,11 @@ class Pane {
     const rate = side?.tokens_per_second
     const samples = side?.samples_ms ?? []
     const facts = [
-      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache)],
+      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache - (tokens.encoded ?? 0))],
       ["computed", tokens.computed == null ? "–" : count(tokens.computed)],
       ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–"],
     ]
+    if (tokens.encoded) facts.splice(1, 0, ["encoded now", count(tokens.encoded)])
     if (samples.length > 1) facts.push([`median of ${samples.length}`, `${milliseconds(Math.min(...samples))} to ${milliseconds(Math.max(...samples))}`])
     this.#facts.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
   }

@@ -155,7 +155,13 @@ def test_a_run_for_people(run_pml: Callable[..., SimpleNamespace]) -> None:
     result = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4")
     assert result.status == 0, result.err
     lines = result.out.splitlines()
-    for words in ("time to first token", "prompt tokens", "from cache", "computed", "generated"):
+    for words in (
+        "time to first token",
+        "prompt tokens",
+        "found in the cache",
+        "encoded in this run",
+        "generated",
+    ):
         assert sum(line.startswith(words) for line in lines) == 1, words
     assert [line.split(",")[0] for line in lines if "first token after" in line] == ["cached", "uncached"]
     assert re.match(
@@ -164,6 +170,36 @@ def test_a_run_for_people(run_pml: Callable[..., SimpleNamespace]) -> None:
     assert "KL" in lines[-1]
     again = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4").out
     assert re.match(r"Cached is [\d.]+ times (faster|slower) to the first token;", again.splitlines()[-1])
+
+
+def test_what_a_run_encodes_is_not_called_found(answer: Callable[..., dict[str, Any]]) -> None:
+    first, second = (answer("--mode", "cached")["cached"]["tokens"] for _ in range(2))
+    assert 0 < first["encoded"] == first["from_cache"]
+    assert (second["encoded"], second["from_cache"]) == (0, first["from_cache"])
+
+
+def test_nothing_is_called_spared_that_is_not_kept(run_pml: Callable[..., SimpleNamespace]) -> None:
+    command = ("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "2")
+    assert "which the next run is spared" in run_pml(*command).out
+    assert run_pml("cache", "clear").status == 0
+    assert run_pml("cache", "budget", "0").status == 0
+    said = run_pml(*command).out
+    assert "of it encoding)" in said
+    assert "spared" not in said
+
+
+def test_turns_that_are_not_stored_are_computed_with_the_new_text(
+    place: Path, answer: Callable[..., dict[str, Any]]
+) -> None:
+    turns = "<assistant>Yes.</assistant><user>And then?</user>" * 3
+    source = (place / "prompt.pml").read_text(encoding="utf-8").replace("</prompt>", f"{turns}</prompt>")
+    (place / "prompt.pml").write_text(source, encoding="utf-8")
+    report = answer()
+    assert "conversation is not stored" not in {use["reason"] for use in report["cached"]["segments"]}
+    assert report["cached"]["token_ids"] == report["uncached"]["token_ids"]
+    stored = answer("--store-conversation", "--mode", "cached")["cached"]["tokens"]
+    assert stored["from_cache"] > report["cached"]["tokens"]["from_cache"]
+    assert stored["prompt"] == report["cached"]["tokens"]["prompt"]
 
 
 def test_segments_outlive_the_process(place: Path) -> None:
