@@ -23,6 +23,10 @@ TAG_TEXT = (
     b"# This folder is a segment store of Prompt Cache Studio. `pml cache` shows and removes what is in it.\n"
 )
 
+KEPT_MODE = (
+    b"# It lies in a folder that was there before it, so the mode of the folder stays as its owner set it.\n"
+)
+
 SEGMENT = re.compile(r"[0-9A-Za-z._-]{1,120}-[0-9a-f]{16}\.safetensors")
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
 LOCK = re.compile(r"[0-9A-Za-z._-]{1,120}\.lock")
@@ -32,6 +36,7 @@ _PROBE = re.compile(r"\.write-[0-9a-f]{32}")  # earlier versions have left these
 IN_PART = {FILES: (SEGMENT, TEMPORARY), QUARANTINE: (SEGMENT,), LOCKS: (LOCK,)}
 
 _COLUMNS = {"key", "file", "bytes", "digest", "tokens", "token_ids"}  # of every version's segments
+Standing = Literal["none", "empty", "store"]
 _Index = Literal["none", "empty", "ours", "foreign", "broken"]
 
 
@@ -45,8 +50,10 @@ def in_root(name: str) -> bool:
     return name in {*IN_PART, WRITING, TAG} or matches(name, (_OF_INDEX, SET_ASIDE, _PROBE))
 
 
-def require_ours(path: Path) -> None:
+def require_ours(path: Path) -> Standing:
     """Looks whether a folder is a store, or could become one.
+
+    Only the mark or the index says that it is one: names alone may be anybody's.
 
     Raises:
         StoreError: it is neither empty nor a store, or it cannot be looked at.
@@ -54,23 +61,33 @@ def require_ours(path: Path) -> None:
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except FileNotFoundError:
-        return
+        return "none"
     except OSError as error:
         raise StoreError(
             f"the cache folder {str(path)!r} cannot be used: {error}. Choose another one with --cache-dir."
         ) from error
     if not names:
-        return
+        return "empty"
     index = _index(path / INDEX)
     if index == "foreign":
         raise _refusal(path, f"its {INDEX} was written by another program")
     if index == "ours" or _tagged(path / TAG):
-        return
-    stranger = _stranger(path, names)
-    if stranger is not None:
-        raise _refusal(path, f"it holds {stranger!r}")
-    if index != "none" and FILES not in names:
-        raise _refusal(path, f"its {INDEX} is no index of a store")
+        return "store"
+    for name in names:
+        if not (in_root(name) and (_is_empty(path / name) or (name == INDEX and index == "empty"))):
+            if _tagged(path / TAG):  # another process has made it one while this one looked
+                return "store"
+            raise _refusal(path, f"it holds {name!r} and has no mark of a store")
+    return "empty"
+
+
+def keeps_mode(path: Path) -> bool:
+    """Whether the mark says that the folder's own mode is not the store's to change."""
+    try:
+        with _plain(path / TAG) as file:
+            return file.read(len(TAG_TEXT) + len(KEPT_MODE)) == TAG_TEXT + KEPT_MODE
+    except OSError:
+        return False
 
 
 def _refusal(path: Path, why: str) -> StoreError:
@@ -80,20 +97,15 @@ def _refusal(path: Path, why: str) -> StoreError:
     )
 
 
-def _stranger(path: Path, names: list[str]) -> str | None:
-    """The first name that no store gives."""
-    for name in names:
-        if not in_root(name):
-            return name
-        if name in IN_PART:
-            try:
-                inner = sorted(entry.name for entry in (path / name).iterdir())
-            except OSError:
-                return name
-            for one in inner:
-                if not matches(one, IN_PART[name]):
-                    return f"{name}/{one}"
-    return None
+def _is_empty(path: Path) -> bool:
+    """Whether nothing would be lost with it: a folder without anything in it, or a file without a byte."""
+    try:
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode):
+            return next(path.iterdir(), None) is None
+        return stat.S_ISREG(status.st_mode) and not status.st_size
+    except OSError:
+        return False
 
 
 def _tagged(path: Path) -> bool:

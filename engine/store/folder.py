@@ -58,16 +58,17 @@ class Folder:
         Raises:
             StoreError: it is neither empty nor a store, or it cannot be made or read.
         """
-        claim.require_ours(path)
+        standing = claim.require_ours(path)
         try:
-            path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            if standing == "none":
+                path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
             folder = cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
         except OSError as error:
             raise StoreError(
                 f"the cache folder {str(path)!r} cannot be used: {error}. Choose another with --cache-dir."
             ) from error
         try:
-            folder._settle()
+            folder._settle(claim.KEPT_MODE if standing == "empty" else b"")
         except BaseException:
             folder.close()
             raise
@@ -82,12 +83,18 @@ class Folder:
         """The descriptor of the folder itself."""
         return self._parts[""]
 
-    def _settle(self) -> None:
-        """Marks the folder as a store and opens its parts; where nothing can be written it stays as it is."""
+    def _settle(self, note: bytes) -> None:
+        """Marks the folder as a store and opens its parts; where nothing can be written it stays as it is.
+
+        Args:
+            note: what the mark says besides.
+        """
         with contextlib.suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | _OPEN
             with os.fdopen(os.open(TAG, flags, _PRIVATE_FILE, dir_fd=self.root), "wb") as file:
-                file.write(TAG_TEXT)
+                status = os.fstat(file.fileno())
+                if stat.S_ISREG(status.st_mode) and not status.st_size:
+                    file.write(TAG_TEXT + note)
         with contextlib.suppress(OSError):
             self._part(FILES)
         for name in (QUARANTINE, LOCKS):
@@ -121,9 +128,10 @@ class Folder:
 
     def _tighten(self) -> None:
         """Takes what an earlier version left open to others away from them, where it is ours to do."""
-        if not _is_loose(self.root):
+        loose = [descriptor for descriptor in self._parts.values() if _is_loose(descriptor)]
+        if self.root not in loose:
             return
-        for descriptor in self._parts.values():
+        for descriptor in loose:
             for name in _names(descriptor):
                 with contextlib.suppress(OSError):
                     found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _OPEN, dir_fd=descriptor)
@@ -133,6 +141,8 @@ class Folder:
                             os.fchmod(found, stat.S_IMODE(os.fstat(found).st_mode) & _PRIVATE_FOLDER)
                     finally:
                         os.close(found)
+        if claim.keeps_mode(self.path):
+            return
         with contextlib.suppress(OSError):
             os.fchmod(self.root, stat.S_IMODE(os.fstat(self.root).st_mode) & _PRIVATE_FOLDER)
 

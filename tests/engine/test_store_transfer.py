@@ -406,7 +406,7 @@ def index_of_version(folder: Path, version: int) -> None:
                 " ('k', 'k-0123456789abcdef.safetensors', 3, '', 1, x'00', 'float32', 'f', 'm', 's', 1, 1, 0)"
             )
             connection.execute("insert into counters values ('hits', 7)")
-    (folder / "files" / "k-0123456789abcdef.safetensors").write_bytes(b"abc")
+            (folder / "files" / "k-0123456789abcdef.safetensors").write_bytes(b"abc")
 
 
 @pytest.mark.parametrize("version", range(VERSION))
