@@ -10,6 +10,14 @@ import tempfile
 from pathlib import Path
 
 
+class NotPlainError(OSError):
+    """A device, a pipe, a socket or a folder stands where a file would be written."""
+
+
+class _HalfWrittenError(OSError):
+    """Neither the new content nor the old could be written over a file."""
+
+
 def write_text(path: Path, text: str, *, overwrite: bool = True) -> None:
     """Write a text as UTF-8; line ends stay as they are. The rest is as for `write_bytes`.
 
@@ -23,6 +31,8 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
     """Write a file so that at any instant either the old or the new content is there, whole.
 
     A link is followed, and a file that is there already keeps its permissions and, where we may, its owner.
+    One of several names (hard links) keeps them all: it is written in place, after a whole copy of the new
+    content has been put beside it.
 
     Args:
         path: The file.
@@ -31,13 +41,13 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
 
     Raises:
         FileExistsError: There is a file already, and it may not be replaced.
+        NotPlainError: What is there is a device, a pipe, a socket or a folder.
         PermissionError: The file is there and is not to be written, though its folder is.
-        OSError: as the system reports it; the old file is untouched.
+        OSError: as the system reports it; the old content is there, or the message names its new copy.
     """
+    require_replaceable(path, overwrite=overwrite)
     target = path.resolve()
     old = target.stat() if target.exists() else None
-    if old is not None and overwrite:
-        _require_writable(target, old)
     descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.", suffix=".new")
     temporary = Path(name)
     try:
@@ -50,19 +60,61 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
             temporary.chmod(stat.S_IMODE(old.st_mode))
         else:
             temporary.chmod(0o666 & ~_umask())
-        if overwrite:
-            temporary.replace(target)
-        else:
+        if not overwrite:
             _place(temporary, target)
+        elif old is not None and old.st_nlink > 1:
+            _write_in_place(target, data, temporary)
+        else:
+            temporary.replace(target)
+    except _HalfWrittenError:
+        raise
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
 
 
-def _require_writable(target: Path, old: os.stat_result) -> None:
-    """A renaming would replace a read-only file without a word."""
-    if not old.st_mode & 0o222 or not os.access(target, os.W_OK):
-        raise PermissionError(errno.EACCES, "the file is read-only", str(target))
+def require_replaceable(path: Path, *, overwrite: bool) -> None:
+    """Refuse a place that `write_bytes` would refuse, before anything is written.
+
+    Raises:
+        FileExistsError, NotPlainError, PermissionError: as for `write_bytes`.
+        FileNotFoundError: Its folder does not exist.
+        OSError: as the system reports it.
+    """
+    try:
+        old = path.stat()  # before links are resolved: /dev/stdout leads to a pipe that no path names
+    except FileNotFoundError:
+        path.resolve().parent.stat()
+        return
+    if not stat.S_ISREG(old.st_mode):
+        raise NotPlainError(errno.EINVAL, "it is no plain file", str(path))
+    if not overwrite:
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    # A renaming would replace a read-only file without a word.
+    if not old.st_mode & 0o222 or not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, "the file is read-only", str(path))
+
+
+def _write_in_place(target: Path, data: bytes, copy: Path) -> None:
+    """Write over a file that has other names too; `copy` holds the new content until that is done."""
+    before = target.read_bytes()
+    try:
+        _overwrite(target, data)
+    except BaseException as error:
+        try:
+            _overwrite(target, before)
+        except OSError:
+            raise _HalfWrittenError(errno.EIO, f"it is half written, and {copy} holds the text") from error
+        raise
+    copy.unlink()
+
+
+def _overwrite(target: Path, data: bytes) -> None:
+    with target.open("r+b") as file:
+        file.write(data)
+        file.truncate()
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _keep_owner(temporary: Path, old: os.stat_result) -> None:

@@ -158,6 +158,8 @@ def _folder(path: Path) -> Iterator[Task]:
 
 
 def _text(path: Path) -> str:
+    if path.exists() and not path.is_file():
+        raise StudioError(f"{str(path)!r} is no plain file. Name a file.")
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

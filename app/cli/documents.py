@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,6 +22,10 @@ STDIN = "-"
 
 class DocumentError(StudioError):
     """A file that cannot be read as a document."""
+
+
+class _NotPlainError(Exception):
+    """What a path leads to is neither a file nor a folder."""
 
 
 class FaultyDocumentError(StudioError):
@@ -59,15 +65,19 @@ def read_text(path: str) -> str:
     """Returns the text of the file at `path`, or of standard input for `-`.
 
     Raises:
-        DocumentError: It is missing, no file, unreadable, over 5 MB, or not UTF-8.
+        DocumentError: It is missing, no plain file, unreadable, over 5 MB, or not UTF-8.
     """
     name = "standard input" if path == STDIN else path
     try:
         if path == STDIN:
             data = sys.stdin.buffer.read(MAX_BYTES + 1)
         else:
-            with Path(path).open("rb") as file:
+            with os.fdopen(_opened(path), "rb") as file:
                 data = file.read(MAX_BYTES + 1)
+    except _NotPlainError:
+        raise DocumentError(
+            f"{name} is no plain file (a pipe, a device or a socket). Name a file, or - for standard input."
+        ) from None
     except FileNotFoundError:
         raise DocumentError(f"{name}: there is no such file. Check the path.") from None
     except IsADirectoryError:
@@ -144,6 +154,17 @@ def file_report(
 def rendered(diagnostics: Iterable[Diagnostic], source: str, name: str) -> str:
     """Returns the diagnostics as a person reads them, each with its line and a caret."""
     return "\n".join(printable(diagnostic.render(source, name)) for diagnostic in diagnostics)
+
+
+def _opened(path: str) -> int:
+    """Opens a plain file and no other; a pipe would be waited for until somebody writes into it."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(path, flags)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode):
+        return descriptor
+    os.close(descriptor)
+    raise IsADirectoryError if stat.S_ISDIR(mode) else _NotPlainError
 
 
 def _sound(name: str, kind: str, parsed: Parsed[Tree]) -> Tree:

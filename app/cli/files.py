@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from app.atomic import write_text
+from app.atomic import NotPlainError, require_replaceable, write_text
 from engine.errors import StudioError
 
 
@@ -23,13 +25,47 @@ def save(path: Path, text: str, *, force: bool) -> None:
     Raises:
         FileWriteError: It is there already, or cannot be written; nothing is changed then.
     """
-    if path.is_dir():
-        raise FileWriteError(f"{path} is a folder. Name a file in it.")
-    try:
+    with _in_words(path):
         write_text(path, text, overwrite=force)
+
+
+def save_all(texts: Sequence[tuple[Path, str]], *, force: bool) -> None:
+    """Write several files; each place is looked at before the first is written.
+
+    Args:
+        texts: The files with their contents.
+        force: Replace files that are there.
+
+    Raises:
+        FileWriteError: One of them is there already, or cannot be written.
+    """
+    for path, _ in texts:
+        with _in_words(path):
+            require_replaceable(path, overwrite=force)
+    for path, text in texts:
+        save(path, text, force=force)
+
+
+def same_file(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file, over links too, whether it is there or not."""
+    try:
+        return one.resolve() == other.resolve() or one.samefile(other)
+    except (OSError, RuntimeError):  # one of them is not there, or its links go round in a circle
+        return False
+
+
+@contextlib.contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    try:
+        yield
     except FileExistsError:
         raise FileWriteError(f"{path} is there already. Give --force to replace it.") from None
     except FileNotFoundError:
         raise FileWriteError(f"{path} cannot be written: its folder does not exist. Create it.") from None
+    except NotPlainError:
+        if path.is_dir():
+            raise FileWriteError(f"{path} is a folder. Name a file in it.") from None
+        message = f"{path} is no plain file (a device, a pipe or a socket), so it is not written"
+        raise FileWriteError(f"{message}. Name a file, or leave the option out to print.") from None
     except OSError as error:
         raise FileWriteError(f"{path} cannot be written: {error.strerror or error}.") from None

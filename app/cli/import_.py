@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from app.cli.files import FileWriteError, save
+from app.cli.files import FileWriteError, same_file, save_all
 from app.cli.options import debug_option, json_option
 from app.cli.output import counted, emit, print_json, say
 
@@ -56,6 +56,13 @@ def import_command(
 
     if refer and output is None:
         raise click.UsageError("--refer needs --output: the schema refers to files below its own folder.")
+    if output is not None and prompt_output is not None and same_file(output, prompt_output):
+        raise click.UsageError(
+            "--output and --prompt-output name the same file, which holds one document. Name two files."
+        )
+    for option, path in (("--output", output), ("--prompt-output", prompt_output)):
+        if path is not None and same_file(path, source):
+            raise click.UsageError(f"{option} names the file that is read. Name another.")
     refer_from = output.resolve().parent if refer and output is not None else None
     found = import_from(source, kind, name=name, length=param_length, refer_from=refer_from)
     schema = write_schema(found.schema)
@@ -66,11 +73,7 @@ def import_command(
         )
     texts = ((output, schema), (prompt_output, prompt))
     written = [(path, text) for path, text in texts if path is not None and text is not None]
-    for path, _ in written:
-        if path.exists() and not force:
-            raise FileWriteError(f"{path} is there already. Give --force to replace it.")
-    for path, text in written:
-        save(path, text, force=force)
+    save_all(written, force=force)
     if as_json:
         print_json(
             {

@@ -9,6 +9,7 @@ routes only those of the list below are served.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,7 @@ FOLDERS = ("/assets/", "/static/")
 QUESTIONS = frozenset({"/gradio_api/queue/data", "/gradio_api/app_id", "/gradio_api/startup-events"})
 CALLS = frozenset({"/gradio_api/component_server", "/gradio_api/queue/join", "/gradio_api/cancel"})
 
+_HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")  # a name or an address, and a port
 LARGEST_BODY = 32 * 1024 * 1024
 """Bytes of one request: three documents of 5 MB, written as JSON, and their settings."""
 
@@ -151,8 +153,8 @@ class Guard:
         )
 
     def _is_our_host(self, host: str) -> bool:
-        name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
-        return name.lower() in self._hosts
+        found = _HOST.fullmatch(host)
+        return found is not None and found[1].lower() in self._hosts
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let the application answer, and count the body while it is read, whatever length was announced."""

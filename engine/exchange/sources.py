@@ -87,7 +87,7 @@ def _stem(source: Path) -> str:
 def _read(source: Path) -> str:
     try:
         if not source.is_file():
-            what = "is no file" if source.exists() else "does not exist"
+            what = "is no plain file" if source.exists() else "does not exist"
             raise ExchangeError(f"{source} {what}; check its name")
         with source.open("rb") as file:
             data = file.read(MAX_BYTES + 1)

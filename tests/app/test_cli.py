@@ -265,7 +265,7 @@ def test_a_file_that_may_not_be_read(schema: Path, run_pml: Pml, monkeypatch: py
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr("app.cli.documents._opened", refuse)
     result = run_pml("check", schema)
     assert (result.status, result.err) == (1, f"{schema} may not be read. Check its permissions.\n")
 

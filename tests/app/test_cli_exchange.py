@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -180,3 +181,61 @@ def test_a_template_holds_no_prompt(run_pml: Pml, tmp_path: Path) -> None:
     assert result.status == 1
     assert "holds no prompt" in result.err
     assert 'len="7"' in run_pml("import", tmp_path / "page.j2", "--param-length", "7").out
+
+
+MESSAGES = json.dumps([{"role": "system", "content": "Plan."}, {"role": "user", "content": "Food?"}])
+
+
+@pytest.mark.parametrize("force", [(), ("--force",)])
+@pytest.mark.parametrize("kind", ["alike", "dotted", "symbolic", "hard"])
+def test_two_outputs_are_two_files(run_pml: Pml, tmp_path: Path, kind: str, force: tuple[str, ...]) -> None:
+    source, one = tmp_path / "chat.json", tmp_path / "both.pml"
+    source.write_text(MESSAGES, encoding="utf-8")
+    other: Path | str = tmp_path / "other.pml"
+    if kind in ("alike", "dotted"):
+        other = one if kind == "alike" else f"{tmp_path}/./x/../both.pml"
+        (tmp_path / "x").mkdir()
+    elif kind == "symbolic":
+        Path(other).symlink_to(one)
+    else:
+        one.write_text("mine", encoding="utf-8")
+        Path(other).hardlink_to(one)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    refused = run_pml("import", source, "-o", one, "--prompt-output", other, *force)
+    assert refused.status == 2
+    assert "name the same file" in refused.err
+    assert {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
+
+
+def test_the_source_is_no_output(run_pml: Pml, tmp_path: Path) -> None:
+    source = tmp_path / "chat.json"
+    source.write_text(MESSAGES, encoding="utf-8")
+    for option in ("-o", "--prompt-output"):
+        refused = run_pml("import", source, option, source, "--force")
+        assert (refused.status, "names the file that is read" in refused.err) == (2, True)
+    assert source.read_text(encoding="utf-8") == MESSAGES
+
+
+@pytest.mark.parametrize("obstacle", ["missing/prompt.pml", "folder", "pipe"])
+def test_every_output_is_looked_at_before_the_first_is_written(
+    run_pml: Pml, tmp_path: Path, obstacle: str
+) -> None:
+    source, one = tmp_path / "chat.json", tmp_path / "one.pml"
+    source.write_text(MESSAGES, encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    refused = run_pml("import", source, "-o", one, "--prompt-output", tmp_path / obstacle, "--force")
+    assert refused.status == 1
+    assert obstacle.partition("/")[0] in refused.err
+    assert not one.exists()
+
+
+def test_only_plain_files_are_replaced(run_pml: Pml, schema: Path, tmp_path: Path) -> None:
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    for target in (pipe, link):
+        refused = run_pml("export", schema, "--to", "pml", "-o", target, "--force")
+        assert refused.status == 1
+        assert "is no plain file (a device, a pipe or a socket)" in refused.err
+    assert pipe.is_fifo()
