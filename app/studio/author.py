@@ -17,7 +17,7 @@ from app.studio.chart import ttft_chart
 from app.studio.documents import Documents, diagnostics_json, digest, first_error
 from app.studio.drafts import Drafts, StaleDraftError, Workspace
 from app.studio.explanations import Explanations
-from app.studio.folder import ChangedFileError, NotUtf8Error, Stamp
+from app.studio.folder import ChangedFileError, ElsewhereError, NotUtf8Error, Stamp
 from app.studio.requests import Json, endpoint, repeats_of, settings_of, text_of, whole_number_of
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
@@ -253,7 +253,7 @@ class Author:
             text, stamp = self.library.folder.read(name, text_of(request, "encoding") or "utf-8")
         except NotUtf8Error as other:
             return {"encoding": other.encoding, "message": str(other)}
-        return self._opened_text(text, name, f"file:{name}", asdict(stamp), request)
+        return self._opened_text(text, name, self.library.folder.origin(name), asdict(stamp), request)
 
     def open_text(self, request: Json) -> Json:
         """A document that the browser has read, instead of the open schema or prompt."""
@@ -262,17 +262,18 @@ class Author:
 
     def save_file(self, request: Json) -> Json:
         """Write a document back to the file of the user's folder that it came from."""
-        kind, _, name = text_of(request, "origin").partition(":")
-        if kind != "file":
+        origin, folder = text_of(request, "origin"), self.library.folder
+        if not origin.startswith("file:"):
             raise StudioError("This document did not come from the studio's folder, so no file was written.")
         known = Stamp.of_json(request.get("stamp"))
         try:
-            stamp = self.library.folder.save(
-                name, text_of(request, "text"), known, force=bool(request.get("force"))
-            )
+            name = folder.name_of(origin, here=bool(request.get("here")))
+            stamp = folder.save(name, text_of(request, "text"), known, force=bool(request.get("force")))
+        except ElsewhereError as other:
+            return {"refused": "elsewhere" if other.known else "unknown", "message": str(other)}
         except ChangedFileError as changed:
             return {"refused": "gone" if changed.gone else "changed", "message": str(changed)}
-        return {"saved": name, "stamp": asdict(stamp)}
+        return {"saved": name, "origin": folder.origin(name), "stamp": asdict(stamp)}
 
     def save_as(self, request: Json) -> Json:
         """Write a document to a new file of the user's folder."""
@@ -280,7 +281,7 @@ class Author:
         stamp = self.library.folder.create(name, text_of(request, "text"), like)
         return {
             "saved": name,
-            "origin": f"file:{name}",
+            "origin": self.library.folder.origin(name),
             "stamp": asdict(stamp),
             "files": self.library.folder.names(),
         }

@@ -29,7 +29,8 @@ class Workspace:
 
     Attributes:
         name: what the page calls it.
-        origin: where the schema came from: ``sample:NAME``, ``file:NAME``, ``browser:NAME``, or nothing.
+        origin: where the schema came from: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or nothing. In
+            drafts of earlier versions a file has its name only.
         settings: the run settings as the page sent them.
         prompt_origin: where the prompt came from.
         files: the stamps of the files that ``schema`` and ``prompt`` were read from or written to.

@@ -5,7 +5,9 @@ Knows bytes, encodings and line ends; knows nothing about what the texts mean.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import shlex
 import stat
 import threading
 from collections.abc import Mapping
@@ -95,10 +97,23 @@ class ChangedFileError(StudioError):
         gone: it is not there any more.
     """
 
-    def __init__(self, name: str, *, gone: bool) -> None:
-        what = "is not there any more" if gone else "was changed by another program since it was opened here"
+    def __init__(self, name: str, *, gone: bool, ours: bool = False) -> None:
+        who = "saved from another tab or window of the studio" if ours else "changed by another program"
+        what = "is not there any more" if gone else f"was {who} since it was opened here"
         super().__init__(f"{name!r} {what}, so nothing was written.")
         self.gone = gone
+
+
+class ElsewhereError(StudioError):
+    """A document of another folder than the studio's, or of an unknown one, so nothing was written.
+
+    Attributes:
+        known: where it came from is known.
+    """
+
+    def __init__(self, words: str, *, known: bool) -> None:
+        super().__init__(words)
+        self.known = known
 
 
 class Folder:
@@ -109,7 +124,8 @@ class Folder:
     """
 
     def __init__(self, path: Path | None = None) -> None:
-        self.path = path
+        self.path = None if path is None else path.resolve()
+        self._written: dict[str, set[str]] = {}
         self._lock = threading.Lock()
 
     def names(self) -> list[str]:
@@ -117,6 +133,50 @@ class Folder:
         if self.path is None or not self.path.is_dir():
             return []
         return sorted(p.name for p in self.path.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
+
+    def origin(self, name: str) -> str:
+        """Where a document of this folder comes from, as workspaces keep it: ``file:`` and its path."""
+        return f"file:{self._path(name).as_posix()}"
+
+    def owns(self, origin: str) -> bool:
+        """Whether a document of this origin is one of this folder."""
+        kind, _, path = origin.partition(":")
+        if kind != "file" or "/" not in path or self.path is None:
+            return False
+        parent = Path(path).parent
+        with contextlib.suppress(OSError, ValueError):  # then the names decide
+            return parent.samefile(self.path)
+        return parent == self.path
+
+    def name_of(self, origin: str, *, here: bool = False) -> str:
+        """The name in this folder of a document that is to be written back.
+
+        Args:
+            origin: where it came from.
+            here: one whose folder is unknown is taken for one of this folder.
+
+        Raises:
+            ElsewhereError: it is not known to be one of this folder.
+        """
+        path = origin.partition(":")[2]
+        name = path.rpartition("/")[2]
+        if self.owns(origin):
+            return name
+        if "/" in path:
+            parent = Path(path).parent
+            raise ElsewhereError(
+                f"{name!r} is from another folder ({parent}), so nothing was written. Save it under a name "
+                f"of your choice, or open it with pml studio --schemas {shlex.quote(str(parent))}.",
+                known=True,
+            )
+        if not here:
+            raise ElsewhereError(
+                f"An earlier version of the studio did not keep which folder {name!r} is from, so nothing "
+                f"was written. If it is this one ({self.path}), write it here; or save it under another "
+                "name.",
+                known=False,
+            )
+        return name
 
     def read(self, name: str, encoding: str = "utf-8") -> tuple[str, Stamp]:
         """The text of a document, its lines ended by `\\n`, and its stamp.
@@ -161,7 +221,8 @@ class Folder:
             if found is not None and holds(found, text):
                 return stamp_of(found)
             if not force and (found is None or stamp_of(found).digest != known.digest):
-                raise ChangedFileError(name, gone=found is None)
+                ours = found is not None and stamp_of(found).digest in self._written.get(name, ())
+                raise ChangedFileError(name, gone=found is None, ours=ours)
             return self._write(path, name, known.spell(text), overwrite=True)
 
     def create(self, name: str, text: str, like: Stamp) -> Stamp:
@@ -170,14 +231,13 @@ class Folder:
         Raises:
             StudioError: there is one of this name, or it cannot be written.
         """
-        path = self._path(name)
-        odd = name.startswith(".") or path.suffix.lower() not in ENDINGS or NOT_IN_NAMES & set(name)
-        if odd or len(name.encode()) > LONGEST_NAME:
+        odd = name.startswith(".") or not name.isprintable() or NOT_IN_NAMES & set(name)
+        if odd or not name.lower().endswith(ENDINGS) or len(name.encode()) > LONGEST_NAME:
             raise StudioError(
                 f"{name!r} cannot name a document. Write a plain file name that ends in .pml or .xml."
             )
         with self._lock:
-            return self._write(path, name, like.spell(text), overwrite=False)
+            return self._write(self._path(name), name, like.spell(text), overwrite=False)
 
     def _write(self, path: Path, name: str, data: bytes, *, overwrite: bool) -> Stamp:
         try:
@@ -192,7 +252,9 @@ class Folder:
             ) from error
         if not whole:
             raise StudioError(f"{name!r} does not hold what was written. Save again, or download the text.")
-        return stamp_of(data)
+        stamp = stamp_of(data)
+        self._written.setdefault(name, set()).add(stamp.digest)
+        return stamp
 
     def _bytes(self, path: Path, name: str) -> bytes:
         try:
@@ -214,7 +276,10 @@ class Folder:
                 "or download the text."
             )
         if Path(name).name != name or not name.isprintable():
-            raise StudioError(f"{name!r} names no file of the studio's folder. Choose one from the list.")
+            raise StudioError(
+                f"{name!r} names no file of the studio's folder, which is a name without a path. Open the "
+                "file from the File menu, or save under another name."
+            )
         return self.path / name
 
 

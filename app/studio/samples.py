@@ -59,7 +59,7 @@ class Library:
         """The folder that `src` attributes of a schema of this origin are read from."""
         kind, _, name = origin.partition(":")
         if kind == "file":
-            return self.folder.path
+            return self.folder.path if self.folder.owns(origin) else None
         if kind == "sample":
             return next((s.schema_path.parent for s in sample_schemas.samples() if s.name == name), None)
         return None

@@ -60,9 +60,9 @@ export class Files {
     return this.#turn
   }
 
-  #again(kind, force) {
+  #again(kind, how) {
     return this.#inTurn(async () => {
-      const name = await this.#write(kind, force)
+      const name = await this.#write(kind, how)
       if (name) this.#shell.saved([name])
     })
   }
@@ -80,21 +80,23 @@ export class Files {
     return written
   }
 
-  async #write(kind, force = false) {
-    const workspace = this.#workspace, name = workspace.fileOf(kind), text = workspace.texts()[kind]
-    const answer = await this.#server.ask("save_file", { origin: `file:${name}`, text, stamp: workspace.stamp(kind), force })
+  // `how`: {force} whatever the file holds, {here} although nobody knows which folder it came from.
+  async #write(kind, how = {}) {
+    const workspace = this.#workspace, name = workspace.fileOf(kind), text = workspace.texts()[kind], origin = workspace.originOf(kind)
+    const answer = await this.#server.ask("save_file", { origin, text, stamp: workspace.stamp(kind), ...how })
     const key = `save-${kind}`
     this.#shell.dismiss(key)
-    if (workspace.fileOf(kind) !== name) return answer.saved ?? null  // another document was opened meanwhile
+    if (workspace.originOf(kind) !== origin) return answer.saved ?? null  // another document was opened meanwhile
     if (answer.saved) {
-      await workspace.noteFile(kind, { stamp: answer.stamp, text })
+      await workspace.noteFile(kind, { origin: answer.origin, stamp: answer.stamp, text })
       return name
     }
     await workspace.noteFile(kind, {})
     if (answer.away) return null
-    const again = [answer.refused === "gone" ? "Write it anew" : "Overwrite it", () => this.#again(kind, true)]
+    const again = [answer.refused === "gone" ? "Write it anew" : "Overwrite it", () => this.#again(kind, { ...how, force: true })]
+    const here = ["Write it here", () => this.#again(kind, { here: true })]
     const theirs = ["Load theirs", () => this.#shell.open("open_file", { name })]
-    const actions = { gone: [again], changed: [again, theirs] }[answer.refused] ?? [["Try again", () => this.#again(kind)]]
+    const actions = { gone: [again], changed: [again, theirs], elsewhere: [], unknown: [here] }[answer.refused] ?? [["Try again", () => this.#again(kind, how)]]
     this.#shell.notice(answer.message ?? answer.error, { key, actions: [...actions, ...this.#ways(kind)] })
     return null
   }

@@ -6,6 +6,7 @@ const CHECK_AFTER_MS = 90
 const MEASURE_AFTER_MS = 60
 const SAVE_AFTER_MS = 400
 const KINDS = ["schema", "prompt"]
+const fileName = origin => origin.startsWith("file:") ? origin.slice("file:".length).split("/").at(-1) : ""
 
 const tab = sessionStorage.getItem("studio-tab") ?? crypto.getRandomValues(new Uint32Array(2)).join("-")
 sessionStorage.setItem("studio-tab", tab)
@@ -98,9 +99,9 @@ export class Workspace extends EventTarget {
 
   get name() { return this.editors.schema.source().name ?? "" }
 
-  get origin() { return this.editors.schema.source().origin ?? "" }
+  get origin() { return this.originOf("schema") }
 
-  get promptOrigin() { return this.editors.prompt.source().origin ?? "" }
+  get promptOrigin() { return this.originOf("prompt") }
 
   /** What the file of a document was like when it was read or written, and whether the document was `edited` since. */
   stamp(kind) {
@@ -108,10 +109,11 @@ export class Workspace extends EventTarget {
     return stamp
   }
 
-  /** The file of the user's folder that a document came from; "" where it came from elsewhere. */
+  originOf(kind) { return this.editors[kind].source().origin ?? "" }
+
+  /** The name of the file that a document came from; "" where it came from no file of a folder. */
   fileOf(kind) {
-    const { origin = "" } = this.editors[kind].source()
-    return origin.startsWith("file:") ? origin.slice("file:".length) : ""
+    return fileName(this.originOf(kind))
   }
 
   /** Documents whose file does not hold what is in the editor. */
@@ -119,7 +121,7 @@ export class Workspace extends EventTarget {
 
   /** Remembers what a file holds now: `text`, or something else where that is missing. */
   noteFile(kind, { origin, stamp = {}, text }) {
-    const editor = this.editors[kind], moved = origin ? { origin, name: origin.slice("file:".length) } : {}
+    const editor = this.editors[kind], moved = origin ? { origin, name: fileName(origin) } : {}
     editor.setSource({ ...editor.source(), ...stamp, ...moved, edited: editor.text() !== text })
     this.#dirty = true
     this.dispatchEvent(new Event("written"))

@@ -187,6 +187,22 @@ def test_names_that_leave_the_folder_are_refused(folder: Folder, tmp_path: Path,
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_path_for_a_name_is_told_what_a_name_is(folder: Folder) -> None:
+    with pytest.raises(StudioError, match="Write a plain file name"):
+        folder.create("../a.pml", "<schema/>", Stamp())
+
+
+def test_another_tab_is_not_called_another_program(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "a.pml").write_text("<schema/>")
+    _, first = folder.read("a.pml")
+    folder.save("a.pml", "<schema>one</schema>", first)
+    with pytest.raises(ChangedFileError, match="was saved from another tab or window of the studio"):
+        folder.save("a.pml", "<schema>two</schema>", first)
+    (tmp_path / "a.pml").write_text("<schema>theirs</schema>")
+    with pytest.raises(ChangedFileError, match="was changed by another program"):
+        folder.save("a.pml", "<schema>two</schema>", first)
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
 def test_a_pipe_is_not_waited_for(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "a.pml").write_text("<schema/>")

@@ -186,6 +186,38 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
     )
 
 
+def test_a_draft_of_another_folder_is_saved_under_another_name(
+    browser: Browser, tmp_path: Path, documents: Path
+) -> None:
+    for folder in ("documents", "other"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "mine.pml").write_text(SCHEMA, encoding="utf-8")
+    page = browser.new_page()
+    first = serve(tmp_path)
+    page.goto(first.url)
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    open_document(page, "mine.pml")
+    first.stop()
+    (tmp_path / "documents").rename(tmp_path / "A")
+    (tmp_path / "other").rename(tmp_path / "documents")
+    second = serve(tmp_path)
+    workspace = tmp_path / "data" / "workspace.json"
+    workspace.write_text(workspace.read_text().replace("documents/mine.pml", "A/mine.pml"))
+    page.goto(second.url)
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    rewrite(page, "schema", SCHEMA.replace("café", "thé"))
+    save(page)
+    expect(notice(page)).to_contain_text(f"is from another folder ({tmp_path / 'A'})")
+    expect(notice(page).get_by_role("button", name="Overwrite it")).to_have_count(0)
+    assert (tmp_path / "documents" / "mine.pml").read_text(encoding="utf-8") == SCHEMA
+    notice(page).get_by_role("button", name="Save the schema as").click()
+    page.get_by_label("File name in your folder").fill("ours.pml")
+    page.keyboard.press("Enter")
+    expect(head(page)).to_contain_text("ours.pml written")
+    page.close()
+    second.stop()
+
+
 def test_a_sample_says_that_it_has_no_file(author: Page) -> None:
     rewrite(author, "prompt", "<prompt>mine</prompt>")
     author.keyboard.press("Control+s")
