@@ -237,22 +237,23 @@ def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
 @click.argument("target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
 @click.option("--schema", metavar="NAME", help="Only the segments of the schema with this name.")
 @click.option("--conversation", is_flag=True, help="Earlier turns of conversations too.")
+@click.option("--force", is_flag=True, help="Replace the file where it is there already.")
 @cache_dir_option
 @json_option
 @debug_option
 def export_(
-    target: Path, schema: str | None, conversation: bool, cache_dir: Path | None, as_json: bool
+    target: Path, schema: str | None, conversation: bool, force: bool, cache_dir: Path | None, as_json: bool
 ) -> None:
     """Write segments into one file, for the store of another machine.
 
     Whoever has the file can read the text of its modules.
     """
     with _open(cache_dir) as store, progress_bar() as progress:
-        moved = store.export(target, schema, progress, conversation=conversation)
+        moved = store.export(target, schema, progress, conversation=conversation, replace=force)
     words = f"Wrote {counted(moved.segments, 'segment')}, {size(moved.bytes)}."
     if moved.left_out:
         words += f" Left out {moved.left_out} of conversations; --conversation includes them."
-    _say(moved.to_json(), words, as_json)
+    _say(moved.to_json(), words, as_json, (f"left out: {what}." for what in moved.unfit))
 
 
 @cache.command(name="import")
@@ -276,7 +277,7 @@ def _say(found: Mapping[str, object], words: str, as_json: bool, warnings: Itera
     else:
         say(words)
     for warning in warnings:
-        say(f"pml: {warning}", err=True)
+        say(f"pml: {inline(warning)}", err=True)
 
 
 @contextmanager

@@ -183,6 +183,15 @@ class Folder:
         except NotPlainError as error:
             raise FileNotFoundError(errno.ENOENT, str(error), name) from error
 
+    def holds(self, path: Path) -> bool:
+        """Whether a path is this folder, or leads into it, by whatever name.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        root, real = os.fstat(self.root), path.resolve(strict=True)
+        return any(os.path.samestat(root, folder.stat()) for folder in (real, *real.parents))
+
     def ours(self, part: str = FILES) -> dict[str, os.stat_result]:
         """The plain files of a part whose names the store gives."""
         return {name: status for name, status in self._listed(part) if status is not None}
@@ -321,14 +330,21 @@ class Folder:
 
 
 @contextmanager
-def new_file(target: Path) -> Iterator[BinaryIO]:
-    """A file of the user's own choice that is written whole, or not at all; what was there is replaced then.
+def new_file(target: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
+    """A file of the user's own choice that is written whole, or not at all.
+
+    Args:
+        target: the file.
+        replace: a plain file that is there goes, when the new one is whole.
 
     Raises:
+        FileExistsError: it is there, and is not to be replaced.
+        NotPlainError: it is there and no plain file.
         OSError: it cannot be written; what was there stays.
     """
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        _require_free(directory, target.name, replace)
         temporary = f".{uuid.uuid4().hex}.tmp"
         descriptor = os.open(
             temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, _PRIVATE_FILE, dir_fd=directory
@@ -338,14 +354,38 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
                 yield file
                 file.flush()
                 os.fsync(descriptor)
+            if replace:
+                _require_free(directory, target.name, replace)
+            else:
+                _reserve(directory, temporary, target.name)
             os.rename(temporary, target.name, src_dir_fd=directory, dst_dir_fd=directory)
             _sync(directory)
-        except BaseException:
-            with contextlib.suppress(OSError):
+        finally:
+            with contextlib.suppress(OSError):  # a renaming onto a link to the same file leaves both names
                 delete(directory, temporary, FILES)
-            raise
     finally:
         os.close(directory)
+
+
+def _require_free(directory: int, name: str, replace: bool) -> None:
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not replace:
+        raise FileExistsError(errno.EEXIST, "it is there already", name)
+    if not stat.S_ISREG(status.st_mode):
+        raise NotPlainError("what stands there is no plain file")
+
+
+def _reserve(directory: int, temporary: str, name: str) -> None:
+    """Gives a file its name if no other has it: a link, unlike a renaming, fails where one has come to be."""
+    try:
+        os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, _PRIVATE_FILE, dir_fd=directory))
 
 
 def _names(folder: int) -> list[str]:

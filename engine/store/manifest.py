@@ -16,6 +16,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from engine.errors import StoreError
 from engine.layout import SCOPES
+from engine.pml.reader import MAX_BYTES
 from engine.store.codec import SCHEMES, Scheme, packed_bytes
 from engine.store.contents import MOST_HEADER
 
@@ -25,6 +26,7 @@ MOST_BYTES = 64 << 20  # of all lines together
 MOST_LINE = 12 << 20  # of one line: a segment of a million and a half of tokens
 _MOST_VALUES = 100_000  # in one line: a list of a few bytes takes a hundred of memory
 _MOST_TEXT = 1000  # characters
+_MOST_NAME = MAX_BYTES  # characters: nothing but its document bounds a name or a path of the language
 _MOST_SIDE = 1 << 31  # of a shape
 _MOST_TIME = 1e11  # seconds since 1970
 _MOST_SECONDS = 1e7  # that computing a segment may have taken
@@ -126,14 +128,26 @@ def lines(rows: Sequence[Row]) -> Iterator[bytes]:
     total = 0
     head: dict[str, Any] = {"format": FORMAT, "segments": len(rows)}
     for given in (head, *(row.to_json() for row in rows)):
-        line = json.dumps(given).encode() + b"\n"
-        total += len(line)
-        if len(line) > MOST_LINE or total > MOST_BYTES:
+        written = line(given)
+        total += len(written)
+        if total > MOST_BYTES:
             raise StoreError(
                 f"what is to be exported is too much for one file: its manifest would exceed {MOST_BYTES:,} "
-                f"bytes, or a line of it {MOST_LINE:,}. Export one schema at a time with --schema."
+                "bytes. Export one schema at a time with --schema."
             )
-        yield line
+        yield written
+
+
+def line(given: dict[str, Any]) -> bytes:
+    """Returns one line.
+
+    Raises:
+        ValueError: it would be longer than `read` takes.
+    """
+    found = json.dumps(given).encode() + b"\n"
+    if len(found) > MOST_LINE:
+        raise ValueError(f"its line of {len(found):,} bytes is longer than {MOST_LINE:,}")
+    return found
 
 
 def read(file: BinaryIO, size: int) -> list[Row]:
@@ -152,12 +166,12 @@ def read(file: BinaryIO, size: int) -> list[Row]:
     promised = 0
     while left:
         number += 1
-        line = file.readline(min(left, MOST_LINE + 1))
-        left -= len(line)
+        text = file.readline(min(left, MOST_LINE + 1))
+        left -= len(text)
         try:
-            if not line or len(line) > MOST_LINE:
-                raise ValueError("it is cut short" if not line else f"it is longer than {MOST_LINE:,} bytes")
-            given = _parsed(line)
+            if not text or len(text) > MOST_LINE:
+                raise ValueError("it is cut short" if not text else f"it is longer than {MOST_LINE:,} bytes")
+            given = _parsed(text)
             if number == 1:
                 promised = _promised(given)
                 continue
@@ -202,9 +216,10 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _text(given: dict[str, Any], name: str) -> str:
+def _text(given: dict[str, Any], name: str, most: int = _MOST_TEXT) -> str:
     value = given[name]
-    _require(isinstance(value, str) and len(value) <= _MOST_TEXT, name, value, "a text of modest length")
+    fits = isinstance(value, str) and len(value) <= most
+    _require(fits, name, value, f"a text of at most {most:,} characters")
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -261,7 +276,7 @@ def _labels(value: Any) -> tuple[tuple[str, str], ...]:
     for pair in value:
         _require(isinstance(pair, list | tuple) and len(pair) == 2, "labels", pair, rule)
         both = {"schema": pair[0], "path": pair[1]}
-        found.append((_text(both, "schema"), _text(both, "path")))
+        found.append((_text(both, "schema", _MOST_NAME), _text(both, "path", _MOST_NAME)))
     return tuple(found)
 
 

@@ -15,7 +15,7 @@ from engine.errors import StoreError
 from engine.segment import TURN
 from engine.store import contents, files, manifest, transfer
 from engine.store.audit import Progress
-from engine.store.folder import new_file
+from engine.store.folder import NotPlainError, new_file
 from engine.store.index import FailedIndexError
 from engine.store.manifest import Row
 from engine.store.transfer import Moved
@@ -25,40 +25,73 @@ if TYPE_CHECKING:
 
 
 def export(
-    store: Store, target: Path, schema: str | None, progress: Progress | None, conversation: bool = False
+    store: Store,
+    target: Path,
+    schema: str | None,
+    progress: Progress | None,
+    *,
+    conversation: bool = False,
+    replace: bool = False,
 ) -> Moved:
     """Writes the segments of a schema, or all of them, into one file; earlier turns only where asked.
 
     Raises:
-        StoreError: there are none, or one cannot be exported, or the file cannot be written.
+        StoreError: there are none, or one cannot be read, or the file is there already or cannot be written.
     """
-    listed, left_out = _listed(store, schema, conversation)
-    if not listed and left_out:
-        raise StoreError(
-            f"there are only {left_out} segments of conversations, which are not exported unless you ask "
-            "(--conversation)."
-        )
+    listed, left_out, unfit = _listed(store, schema, conversation)
     if not listed:
-        what = f"of schema {schema!r} " if schema is not None else ""
-        raise StoreError(f"there are no segments {what}to export; pml cache list shows what there is.")
+        raise StoreError(_nothing(schema, left_out, unfit))
     names = {row.key: file for row, file in listed}
     rows = [row for row, _ in listed]
     try:
-        with new_file(target) as file:
+        if store.disk.holds(target.parent):
+            raise StoreError(
+                f"{str(target)!r} lies in the cache folder itself. Write the export somewhere else."
+            )
+        with new_file(target, replace=replace) as file:
             for done in transfer.write(file, rows, lambda row: store.disk.file(names[row.key])):
                 if progress is not None:
                     progress(done, len(rows), rows[done - 1].key)
+    except FileExistsError as error:
+        raise StoreError(
+            f"{str(target)!r} is there already. Name another file, or give --force to replace it."
+        ) from error
+    except NotPlainError as error:
+        raise StoreError(
+            f"{str(target)!r} is no plain file, so it is not replaced. Name another one."
+        ) from error
     except OSError as error:
         raise StoreError(f"{str(target)!r} cannot be written: {error}") from error
-    return Moved(len(rows), sum(row.bytes for row in rows), left_out=left_out)
+    return Moved(len(rows), sum(row.bytes for row in rows), left_out=left_out, unfit=tuple(unfit))
 
 
-def _listed(store: Store, schema: str | None, conversation: bool) -> tuple[list[tuple[Row, str]], int]:
-    """What is to be exported, with the names of its files, the oldest first; and how much is left out."""
+def _nothing(schema: str | None, left_out: int, unfit: Sequence[str]) -> str:
+    """Why there is nothing to export."""
+    if unfit:
+        more = f", and {len(unfit) - 1} more" if len(unfit) > 1 else ""
+        return f"nothing can be exported: {unfit[0]}{more}. They are used here as before."
+    if left_out:
+        return (
+            f"there are only {left_out} segments of conversations, which are not exported unless you ask "
+            "(--conversation)."
+        )
+    what = f"of schema {schema!r} " if schema is not None else ""
+    return f"there are no segments {what}to export; pml cache list shows what there is."
+
+
+def _listed(
+    store: Store, schema: str | None, conversation: bool
+) -> tuple[list[tuple[Row, str]], int, list[str]]:
+    """What is to be exported, the oldest first, with the names of its files.
+
+    Returns:
+        It; how much of conversations is left out; and what cannot travel, with the reason.
+    """
     labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for label in store.query("select key, schema, path from labels"):
         labels[label["key"]].append((label["schema"], label["path"]))
-    found, left_out = [], 0
+    found: list[tuple[Row, str]] = []
+    left_out, unfit = 0, []
     for given in store.query("select * from segments order by created"):
         key = given["key"]
         if schema is not None:  # what another schema calls it is nobody's business
@@ -69,13 +102,12 @@ def _listed(store: Store, schema: str | None, conversation: bool) -> tuple[list[
             left_out += 1
             continue
         try:
-            found.append((_row_of(given, labels[key]), given["file"]))
+            row = _row_of(given, labels[key])
+            manifest.line(row.to_json())
+            found.append((row, given["file"]))
         except (ValueError, TypeError) as error:
-            raise StoreError(
-                f"segment {key!r} cannot be exported ({error}): its line in the index is none of "
-                "ours. Delete it (pml cache clear), and it is computed again when it is needed."
-            ) from error
-    return found, left_out
+            unfit.append(f"segment {key!r} cannot travel ({error})")
+    return found, left_out, unfit
 
 
 def _row_of(given: dict[str, Any], labels: Sequence[tuple[str, str]]) -> Row:

@@ -416,19 +416,21 @@ class Store(Reader):
         progress: Progress | None = None,
         *,
         conversation: bool = False,
+        replace: bool = False,
     ) -> Moved:
         """Writes the segments of a schema, or all of them, into one file.
 
         Args:
-            target: the file.
+            target: the file, outside the store's own folder.
             schema: None for all.
             progress: called with (done, total, key).
             conversation: earlier turns of conversations too.
+            replace: a plain file that is there is replaced.
 
         Raises:
-            StoreError: there are none, or the file cannot be written.
+            StoreError: there are none, or the file is there already or cannot be written.
         """
-        return moving.export(self, target, schema, progress, conversation)
+        return moving.export(self, target, schema, progress, conversation=conversation, replace=replace)
 
     def import_(self, source: Path, progress: Progress | None = None) -> Moved:
         """Takes the segments of an exported file in, each verified before it is entered.

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import xxhash
 
@@ -35,14 +35,16 @@ class Moved:
         bytes: of their files.
         known: of those of an import, how many were there already.
         left_out: earlier turns of conversations that an export left out.
+        unfit: what an export left out besides because it cannot travel, with its reason.
     """
 
     segments: int
     bytes: int
     known: int = 0
     left_out: int = 0
+    unfit: tuple[str, ...] = ()
 
-    def to_json(self) -> dict[str, int]:
+    def to_json(self) -> dict[str, Any]:
         """Returns the fields by name."""
         return asdict(self)
 

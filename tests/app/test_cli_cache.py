@@ -159,6 +159,7 @@ def test_segments_move_to_another_store(
         "bytes": file_bytes(cache),
         "known": 0,
         "left_out": 0,
+        "unfit": [],
     }
     assert "4 were there already" in run_pml("cache", "import", file).out
     assert run_pml("cache", "import", tmp_path / "nothing.tar").status == 1
