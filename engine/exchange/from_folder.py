@@ -13,7 +13,7 @@ from engine.pml import Module, Prompt, Schema
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.entities import forbidden_character
 from engine.pml.reader import MAX_BYTES
-from engine.pml.sources import SourceFault, read_source
+from engine.pml.sources import MAX_TOTAL, SourceFault, read_source
 from engine.programs.naming import legible, unique
 
 MAX_FILES: Final = 2000
@@ -48,14 +48,14 @@ def from_folder(folder: Path, name: str, *, refer_from: Path | None = None) -> I
     notes: list[str] = []
     taken: dict[str, int] = {}
     modules: list[Module] = []
-    total = 0
+    total, most = 0, MAX_BYTES if refer_from is None else MAX_TOTAL
     for path in _files(folder, notes):
         content = _read(folder, path, notes)
         if content is None:
             continue
-        total += 0 if refer_from is not None else len(content.encode("utf-8"))
-        if total > MAX_BYTES or len(modules) == MAX_FILES:
-            limit = f"{MAX_FILES} files" if len(modules) == MAX_FILES else "5 MB"
+        total += len(content.encode("utf-8"))
+        if total > most or len(modules) == MAX_FILES:
+            limit = f"{MAX_FILES} files" if len(modules) == MAX_FILES else f"{most >> 20} MB"
             notes.append(f"{path} and all after it are left out: a schema from a folder holds {limit}")
             break
         short = unique(legible(path.removesuffix(".txt").removesuffix(".md").replace("/", "-")), taken, 0)

@@ -53,7 +53,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E206": ("error", "An element stands where it may not stand."),
     "E207": ("error", "Text stands where there may be none."),
     "E208": ("error", "A `src` that leaves the schema's folder, or that is not a relative path."),
-    "E209": ("error", "A `src` file that cannot be read: missing, no regular file, not UTF-8, over 5 MB."),
+    "E209": ("error", "A `src` file that cannot be read: missing, no regular file, not UTF-8, or too large."),
     "E210": ("error", "A module with `src` that has content of its own."),
     "E301": ("error", "A name that does not follow the rule for names."),
     "E302": ("error", "Two sibling modules have one name."),

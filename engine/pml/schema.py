@@ -12,7 +12,7 @@ from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
 from engine.pml.dom import Attribute, Element
 from engine.pml.names import ATTRIBUTES, CACHE, ELEMENTS, NAME, NAME_RULE, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import read
-from engine.pml.sources import SourceFault, read_source
+from engine.pml.sources import SourceFault, Sources
 from engine.pml.spelling import Speller
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.whitespace import Run, contents, preserves
@@ -71,6 +71,7 @@ class _SchemaBuilder:
         self._text = text
         self._report = report
         self._base = base
+        self._sources = Sources()
         self._speller = Speller()
         self._scaffolds: list[tuple[Scaffold, Span]] = []
         self._texts: dict[str, str] = {}
@@ -214,7 +215,7 @@ class _SchemaBuilder:
             )
             self._report.add("E210", message, src.span)
         frame.items = iter(())
-        content = read_source(src.value, self._base)
+        content = self._sources.read(src.value, self._base)
         if isinstance(content, SourceFault):
             frame.unread = True
             self._report.add(content.code, content.message, src.value_span)

@@ -6,10 +6,14 @@ import os
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from engine.pml.beneath import OutsideError, open_beneath
 from engine.pml.diagnostics import quote
 from engine.pml.reader import MAX_BYTES
+
+MAX_TOTAL: Final = 8 * MAX_BYTES
+"""The most that all `src` files of one schema may have together, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -18,6 +22,36 @@ class SourceFault:
 
     code: str
     message: str
+
+
+class Sources:
+    """Reads the `src` files of one schema: each path once, and nothing any more beyond `MAX_TOTAL` bytes.
+
+    A file counts as often as it is asked for: each module holds its text.
+    """
+
+    def __init__(self) -> None:
+        self._left = MAX_TOTAL
+        self._known: dict[tuple[Path | None, str], tuple[str, int]] = {}
+
+    def read(self, src: str, base: Path | None) -> str | SourceFault:
+        """As `read_source`; a text that goes beyond the bound is a fault, and so is each one after it."""
+        if self._left >= 0:
+            known = self._known.get((base, src))
+            if known is None:
+                found = read_source(src, base)
+                if isinstance(found, SourceFault):
+                    return found
+                known = self._known[base, src] = found, len(found.encode("utf-8"))
+            text, size = known
+            self._left -= size
+            if self._left >= 0:
+                return text
+        message = (
+            f"src {quote(src)} is too much: the src files of a schema have at most 40 MB together, each "
+            "counted as often as it is named; split the schema into several"
+        )
+        return SourceFault("E209", message)
 
 
 def read_source(src: str, base: Path | None) -> str | SourceFault:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from engine.pml import NAME, RESERVED, RoleName
 from engine.pml.entities import forbidden_character
 from engine.pml.names import NAME_RULE
-from engine.pml.sources import SourceFault, read_source
+from engine.pml.sources import SourceFault, Sources
 from engine.programs.calls import bind_call
 from engine.programs.expressions import (
     Comparison,
@@ -80,6 +80,7 @@ class _Compiler:
 
     def __init__(self, turns: bool) -> None:
         self._turns = turns
+        self._sources = Sources()
         self.tail: list[NewTurn] = []
 
     def block(self, statements: list[ast.stmt], frame: Frame) -> list[Node]:
@@ -367,7 +368,7 @@ class _Compiler:
                 ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(name), "include"), args=[], keywords=[]))
             ]:
                 if name == frame.recorder and isinstance(src, str):
-                    text = read_source(src, frame.definition.base)
+                    text = self._sources.read(src, frame.definition.base)
                     if isinstance(text, SourceFault):
                         raise frame.fault(node, text.message)
                     return (Say((Const(text),)),) if text else ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.pml.conversation import Message
-from engine.pml.sources import SourceFault, read_source
+from engine.pml.sources import SourceFault, Sources
 from engine.programs.errors import ProgramError
 from engine.programs.expressions import text_of
 
@@ -24,6 +24,7 @@ class Recorder:
     def __init__(self, opened: str | None = None, base: Path | None = None) -> None:
         self._opened = opened
         self._base = base
+        self._files = Sources()
         self._role = opened
         self._texts: list[str] = []
         self._messages: list[Message] = []
@@ -63,7 +64,7 @@ class Recorder:
             ProgramError: The file cannot be read.
         """
         src = self._sources[-1] if self._sources else None
-        text = read_source(src or "", self._base)
+        text = self._files.read(src or "", self._base)
         if isinstance(text, SourceFault):
             raise ProgramError(text.message)
         self._texts.append(text)

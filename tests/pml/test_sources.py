@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from engine.exchange.from_folder import from_folder
-from engine.pml import beneath
-from engine.pml.sources import SourceFault, read_source
+from engine.pml import beneath, parse_schema
+from engine.pml.beneath import open_beneath
+from engine.pml.sources import MAX_TOTAL, SourceFault, read_source
 
 SECONDS = 2.0
 SWAP = """
@@ -190,3 +191,47 @@ def test_systems_that_cannot_open_from_a_folder_resolve_paths(
         found = read_source(src, base)
         assert isinstance(found, SourceFault)
         assert found.code == code
+
+
+def naming(sources: list[str]) -> str:
+    modules = (f'<module name="m{index}" src="{src}"/>' for index, src in enumerate(sources))
+    return f'<schema name="a">{"".join(modules)}</schema>'
+
+
+def test_all_files_of_a_schema_together_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.pml.sources.MAX_TOTAL", 10)
+    (tmp_path / "four").write_text("1234")
+    (tmp_path / "six").write_text("éé56")
+    assert parse_schema(naming(["four", "six"]), base=tmp_path).ok
+    parsed = parse_schema(naming(["four", "six", "four", "four"]), base=tmp_path)
+    assert [found.code for found in parsed.diagnostics] == ["E209", "E209"]
+    assert "at most 40 MB together" in parsed.diagnostics[0].message
+    third = parsed.source.index('"m2" src="four"')
+    assert parsed.diagnostics[0].span.start == parsed.source.index("four", third)
+    assert parsed.tree is not None
+    assert [bool(module.children) for module in parsed.tree.modules()] == [True, True, False, False]
+
+
+def test_reading_stops_at_the_bound_and_reads_no_file_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.pml.sources.MAX_TOTAL", 10)
+    read: list[str] = []
+
+    def counted(base: Path, path: str) -> int:
+        read.append(path)
+        return open_beneath(base, path)
+
+    monkeypatch.setattr("engine.pml.sources.open_beneath", counted)
+    names = [f"f{index}" for index in range(6)]
+    for name in names:
+        (tmp_path / name).write_text("1234")
+    assert parse_schema(naming(["f0", "f0"]), base=tmp_path).ok
+    assert read == ["f0"]
+    read.clear()
+    assert not parse_schema(naming(names), base=tmp_path).ok
+    assert read == names[:3]
+
+
+def test_the_bound_is_the_one_that_the_message_names() -> None:
+    assert MAX_TOTAL == 40 * 1024 * 1024
