@@ -125,10 +125,14 @@ def verify(repair: bool, cache_dir: Path | None, as_json: bool) -> int:
         say(f"{inline(name)}: is none of the store's, and stays as it is")
     if found.clean:
         say("Index and files agree.")
-    elif repair:
+    elif found.repaired:
         say("What was wrong is set aside, removed or rebuilt; what is gone is computed when needed.")
+    elif repair:
+        say("Nothing was repaired: the index cannot be written just now.")
     else:
         say("Run it with --repair to set this right.")
+    if found.unsure:
+        say(f"Files without a segment were not looked for: {inline(found.unsure)}")
     return 0 if found.clean else 1
 
 

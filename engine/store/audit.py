@@ -11,10 +11,12 @@ from typing import Any
 from engine.store.claim import TEMPORARY
 from engine.store.files import Entry, Opened
 from engine.store.folder import Folder, NotPlainError
+from engine.store.index import FailedIndexError, Index
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int, str], None]
+_SETTLE_SECONDS = 0.3
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Verified:
         unread: segments whose files could not be read just now; they stay as they are.
         foreign: what is in the folder and none of the store's; it stays as it is.
         index: what is wrong with the index, "" where nothing is.
+        unsure: why no file was looked at as an orphan, "" where all were.
     """
 
     segments: int
@@ -51,6 +54,7 @@ class Verified:
     unread: tuple[Fault, ...] = ()
     foreign: tuple[str, ...] = ()
     index: str = ""
+    unsure: str = ""
 
     @property
     def clean(self) -> bool:
@@ -95,24 +99,40 @@ def check(
     return faults, unread, read, time.perf_counter() - started
 
 
-def orphans(folder: Folder, listed: set[str]) -> list[str]:
-    """Files of the store that no row lists, those half written included."""
-    return [name for name in folder.ours() if name not in listed]
+def sweep(folder: Folder, index: Index, *, remove: bool) -> tuple[list[str], str]:
+    """Finds the files of the store that no row lists, those half written included.
 
-
-def sweep(folder: Folder, listed: Callable[[], set[str]]) -> int:
-    """Removes orphans, unless another process is writing just now; returns how many.
+    By nothing but the index on the disk, inside a transaction, while nobody else writes: an old copy, or
+    one that was not read whole, would call good files orphans.
 
     Args:
         folder: of the store.
-        listed: the files that have a row, asked for while the lock is held.
+        index: that lists its files.
+        remove: delete what is found.
+
+    Returns:
+        The names, and why there was no looking, "" where there was.
     """
-    with folder.alone() as alone:
-        if not alone:
-            return 0
-        found = orphans(folder, listed())
-        if found:
-            folder.remove(found)
-            half = sum(TEMPORARY.fullmatch(name) is not None for name in found)
-            log.info("removed %d files without a row, %d of them half written", len(found), half)
-    return len(found)
+    try:
+        with folder.alone() as alone:
+            if not alone:
+                return [], "another process is writing just now"
+            found = _orphans(folder, index)
+            if found and not remove:
+                time.sleep(_SETTLE_SECONDS)  # rows go first, and their files a moment later
+                found = sorted({*found} & {*_orphans(folder, index)})
+            if found and remove:
+                folder.remove(found)
+                half = sum(TEMPORARY.fullmatch(name) is not None for name in found)
+                log.info("removed %d files without a row, %d of them half written", len(found), half)
+    except (OSError, FailedIndexError) as error:
+        return [], str(error)
+    return found, ""
+
+
+def _orphans(folder: Folder, index: Index) -> list[str]:
+    with index.writing() as connection:
+        listed = {row[0] for row in connection.execute("select file from segments").fetchall()}
+        if index.unfilled:
+            raise FailedIndexError("the index was made anew, and not every file could be entered into it yet")
+        return [name for name in folder.ours() if name not in listed]

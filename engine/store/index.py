@@ -20,13 +20,13 @@ import sqlite_utils
 
 from engine.errors import StoreError
 from engine.store import locks
-from engine.store.claim import APPLICATION_ID, INDEX
+from engine.store.claim import APPLICATION_ID, INDEX, SEGMENT
 from engine.store.folder import Folder
-from engine.store.migrations import VERSION, migrate
+from engine.store.migrations import UNFILLED, VERSION, migrate
 
 log = logging.getLogger(__name__)
 
-_BUSY_SECONDS = 30
+_BUSY_SECONDS = 10.0
 _CHECKED_BYTES = 32 << 20  # the largest index that is read wholly at every opening
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 _REFUSED = {
@@ -73,6 +73,11 @@ class FailedIndexError(StoreError):
         """Whether there is no room for it, or no right to write it."""
         return self.code in _REFUSED
 
+    @property
+    def busy(self) -> bool:
+        """Whether another program held it for longer than anybody waits."""
+        return self.code == sqlite3.SQLITE_BUSY
+
 
 class Index:
     """The open database of a store.
@@ -83,17 +88,20 @@ class Index:
 
     Attributes:
         read_only: why nothing can be written, "" where it can.
+        unread: why the file could not be read either, "" where it was, or where nothing of it was wanted.
         version: that the index had when it was opened; 0 where it was made just now.
 
     Raises:
-        FailedIndexError: it is damaged, or it is held by another program.
+        FailedIndexError: it is damaged.
         StoreError: it is of a newer version.
     """
 
     def __init__(self, folder: Folder, without: str = "") -> None:
         self._folder, self._path = folder, folder.path / INDEX
         self._lock = threading.RLock()
-        self.read_only, self.version = without, VERSION
+        self.read_only, self.unread, self.version = without, "", VERSION
+        self._without = without
+        self._patience = _BUSY_SECONDS
         kind = locks.network_kind(folder.path)
         self._kind = kind
         if kind is not None:
@@ -109,10 +117,9 @@ class Index:
         try:
             self._use(self._writable())
         except FailedIndexError as error:
-            if not error.refused:
+            if not (error.refused or error.busy):
                 raise
-            self.read_only = str(error)
-            self._use(self._copy())
+            self._use(self._copy(error))
 
     def _use(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
@@ -131,16 +138,16 @@ class Index:
         Raises:
             FailedIndexError: it is not.
         """
-        with _in_words(self._path):
+        with self._impatient_later(), _in_words(self._path):
             self._make()
-            connection = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, check_same_thread=False)
+            connection = sqlite3.connect(self._path, timeout=self._patience, check_same_thread=False)
             try:
                 connection.isolation_level = None
                 connection.execute(f"pragma journal_mode = {'wal' if self._kind is None else 'delete'}")
                 connection.execute(f"pragma synchronous = {'normal' if self._kind is None else 'full'}")
                 connection.execute("pragma secure_delete = on")  # deleted token ids are overwritten
                 self._require_whole(connection)
-                self.version = migrate(self._folder.path, connection)
+                self.version = migrate(self._folder.path, connection, unfilled=self._has_files())
                 _require_tables(connection)
                 if connection.execute("pragma application_id").fetchone()[0] != APPLICATION_ID:
                     connection.execute(f"pragma application_id = {APPLICATION_ID}")
@@ -150,6 +157,17 @@ class Index:
                 connection.close()
                 raise
         return connection
+
+    @contextmanager
+    def _impatient_later(self) -> Iterator[None]:
+        """Only the first of several waits is paid, until the index is free again."""
+        try:
+            yield
+        except FailedIndexError as error:
+            if error.busy:
+                self._patience = 0.0
+            raise
+        self._patience = _BUSY_SECONDS
 
     def _make(self) -> None:
         """Makes the file, for its owner alone, and follows no link to it."""
@@ -176,28 +194,40 @@ class Index:
         if self._path.stat().st_size <= _CHECKED_BYTES:
             _raise_damaged(connection.execute("pragma quick_check(1)").fetchone()[0])
 
-    def _copy(self) -> sqlite3.Connection:
-        """What can be read of the index without writing anything, as a database in memory."""
-        memory = self._in_memory()
+    def _has_files(self) -> bool:
+        return any(SEGMENT.fullmatch(name) for name in self._folder.ours())
+
+    def _copy(self, why: FailedIndexError) -> sqlite3.Connection:
+        """What can be read of the index without writing anything, as a database in memory.
+
+        Raises:
+            FailedIndexError: it is damaged.
+        """
+        memory, read = sqlite3.connect(":memory:", check_same_thread=False), False
+        memory.isolation_level = None
         uri = self._path.absolute().as_uri()
         for options, before in (
             ("?mode=ro", ""),
             ("?mode=rw", "pragma locking_mode = exclusive"),  # needs no shared memory on the disk
             ("?mode=ro&immutable=1", ""),  # and this one no write-ahead log
         ):
+            if why.busy and "immutable" in options:  # what somebody writes just now is not immutable
+                continue
             with (
                 contextlib.suppress(sqlite3.Error),
-                closing(sqlite3.connect(uri + options, uri=True)) as source,
+                closing(sqlite3.connect(uri + options, uri=True, timeout=0)) as source,
             ):
                 if before:
                     source.execute(before)
                 source.execute("select count(*) from sqlite_master").fetchone()
                 source.backup(memory)
+                read = True
                 break
         with _in_words(self._path):
-            migrate(self._folder.path, memory)
+            migrate(self._folder.path, memory, unfilled=self._has_files())
             _require_tables(memory)
             memory.execute("pragma query_only = on")
+        self.read_only, self.unread = str(why), "" if read else str(why)
         return memory
 
     def _in_memory(self) -> sqlite3.Connection:
@@ -228,7 +258,8 @@ class Index:
         with self._lock:
             if self.read_only:
                 self._try_again()
-            with _in_words(self._path):
+            with self._impatient_later(), _in_words(self._path):
+                self._connection.execute(f"pragma busy_timeout = {int(self._patience * 1000)}")
                 self._connection.execute("begin immediate")
                 try:
                     yield self._connection
@@ -244,21 +275,47 @@ class Index:
         with self._lock:
             read_only, self.read_only = self.read_only, ""
             try:
+                self._connection.execute("pragma query_only = off")
                 with self.writing() as connection:
                     yield connection
             finally:
                 self.read_only = read_only
+                if read_only:
+                    self._connection.execute("pragma query_only = on")
 
     def _try_again(self) -> None:
         """Goes over to the real index, where it can be written by now."""
         connection = self._writable()
         self._connection.close()
         self._use(connection)
-        self.read_only = ""
+        self.read_only = self.unread = self._without = ""
         log.warning("the segment store in %s can be written again", self._folder.path)
+
+    def refresh(self) -> None:
+        """Goes over to the real index where it can be written by now; else reads what it holds now."""
+        with self._lock:
+            if not self.read_only:
+                return
+            try:
+                self._try_again()
+            except FailedIndexError as error:
+                if error.refused or error.busy:
+                    with contextlib.suppress(FailedIndexError):
+                        self._replace(self._copy(error))
+
+    def _replace(self, connection: sqlite3.Connection) -> None:
+        self._connection.close()
+        self._use(connection)
+
+    @property
+    def unfilled(self) -> bool:
+        """Whether it was made anew, and files that lay there may still have no row."""
+        return self.setting(UNFILLED) is not None
 
     def fault(self) -> str | None:
         """Reads the whole database; says what is wrong with it, or None."""
+        if self._without or self.unread:
+            return self._without or self.unread
         try:
             with self.reading() as connection:
                 _raise_damaged(connection.execute("pragma integrity_check(1)").fetchone()[0])
@@ -268,11 +325,26 @@ class Index:
         return None
 
     def renew(self, make: Callable[[], None]) -> None:
-        """Closes the database, has it made anew, and opens what was made."""
+        """Has the database set aside, and opens a new one; where there is no room for it, one in memory.
+
+        Raises:
+            FailedIndexError: it cannot be set aside; what it listed is then taken for unknown.
+        """
         with self._lock:
-            self._connection.close()
-            make()
-            self._use(self._writable())
+            self._connection.close()  # first: closed later it would delete the new one's write-ahead log
+            try:
+                make()
+            except OSError as error:
+                words = f"the index {str(self._path)!r} is damaged and cannot be set aside: {error}"
+                self.read_only = self._without = words
+                self._use(self._in_memory())
+                raise FailedIndexError(f"{words}. Make the folder writable, and repair it again.") from error
+            self._without = ""
+            try:
+                self._use(self._writable())
+                self.read_only = self.unread = ""
+            except FailedIndexError as error:
+                self._use(self._copy(error))
 
     def setting(self, name: str) -> str | None:
         """A setting of the store."""

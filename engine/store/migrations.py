@@ -59,8 +59,16 @@ MIGRATIONS: tuple[tuple[Callable[[sqlite3.Connection], None], ...], ...] = (
 VERSION = len(MIGRATIONS)
 
 
-def migrate(folder: Path, connection: sqlite3.Connection) -> int:
+UNFILLED = "unfilled"  # a setting of an index that was made anew where files lay, until they are in it
+
+
+def migrate(folder: Path, connection: sqlite3.Connection, *, unfilled: bool = False) -> int:
     """Brings an index to this version; returns the version that it had.
+
+    Args:
+        folder: of the store, for messages.
+        connection: to the index.
+        unfilled: an index that is made now has files without a row, which it says of itself.
 
     Raises:
         StoreError: it is of a newer version.
@@ -77,6 +85,8 @@ def migrate(folder: Path, connection: sqlite3.Connection) -> int:
         for steps in MIGRATIONS[found:]:
             for step in steps:
                 step(connection)
+        if found == 0 and unfilled:  # in one transaction with the tables: a crash must not part them
+            connection.execute("insert or replace into settings (name, value) values (?, '1')", [UNFILLED])
         if found < VERSION:
             connection.execute(f"pragma user_version = {VERSION}")
         connection.execute("commit")

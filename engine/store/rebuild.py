@@ -19,6 +19,7 @@ from engine.store.codec import SCHEMES
 from engine.store.eviction import POLICIES
 from engine.store.folder import Folder, NotPlainError
 from engine.store.index import TABLES, FailedIndexError, Index
+from engine.store.migrations import UNFILLED
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +54,21 @@ def opened(folder: Folder) -> Index:
             raise
         with folder.turn("index", _PATIENCE_SECONDS):
             return _again(folder, error)
-    if index.version == 0 and any(SEGMENT.fullmatch(name) for name in folder.ours()):
+    _fill_up(folder, index)
+    return index
+
+
+def refresh(folder: Folder, index: Index) -> None:
+    """Goes over to the index on the disk, where it was only read and can be written by now."""
+    if index.read_only:
+        index.refresh()
+        _fill_up(folder, index)
+
+
+def _fill_up(folder: Folder, index: Index) -> None:
+    if index.unfilled:
         with folder.turn("index", _PATIENCE_SECONDS):
             _say(folder, "there was no index", fill(folder, index, None))
-    return index
 
 
 def _again(folder: Folder, error: FailedIndexError) -> Index:
@@ -117,7 +129,7 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
     for label in known.get("labels", []):
         if isinstance(label["schema"], str) and isinstance(label["path"], str):
             labels_of.setdefault(label["key"], []).append((label["schema"], label["path"]))
-    rows, left_out = [], []
+    rows, left_out, unread = [], [], False
     for name in folder.ours():
         if not SEGMENT.fullmatch(name):
             continue
@@ -128,11 +140,14 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
             left_out.append(name)
             log.warning("%s could not be entered into the index again: %s", name, error)
         except (OSError, NotPlainError) as error:
+            unread = True
             log.warning("%s could not be read while the index was built again: %s", name, error)
     with index.memory_or_writing() as connection:
         for row in sorted(rows, key=lambda row: row["created"]):
             _enter(connection, row, labels_of.get(row["key"], []))
         _keep_settings(connection, known)
+        if not unread:  # else a sweep would take what has no row yet
+            connection.execute("delete from settings where name = ?", [UNFILLED])
     for name in left_out:
         with contextlib.suppress(OSError):
             folder.set_aside(name)

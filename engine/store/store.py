@@ -350,8 +350,9 @@ class Store(Reader):
             repair: build a damaged index again, set faulty segments aside, remove files that belong to none.
             progress: called with (done, total, file).
         """
+        rebuild.refresh(self.disk, self._index)
         index = self._index.fault() or ""
-        if index and not repair:
+        if index and (not repair or self._index.unread):
             return Verified(0, 0, 0.0, (), (), False, foreign=tuple(self.disk.foreign()), index=index)
         if index:
             rebuild.renew(self.disk, self._index)
@@ -359,8 +360,9 @@ class Store(Reader):
         found, unread, read, seconds = audit.check(self.disk, entries, progress)
         still = self.contains(fault.key for fault in found)  # another process may have evicted some meanwhile
         faults += [fault for fault in found if fault.key in still]
-        left = audit.orphans(self.disk, self.listed())
-        if repair:
+        left, unsure = audit.sweep(self.disk, self._index, remove=False)
+        repaired = repair and not self._index.read_only
+        if repaired:
             for fault in faults:
                 self.set_aside(fault.key, fault.file, fault.what)
             self._recover()
@@ -370,10 +372,11 @@ class Store(Reader):
             seconds,
             tuple(faults),
             tuple(left),
-            repair,
+            repaired,
             tuple(unread),
             tuple(self.disk.foreign()),
             index,
+            unsure,
         )
 
     def _recover(self) -> None:
@@ -391,7 +394,7 @@ class Store(Reader):
                     faults.append(Fault(key, entry.file, "its file is gone"))
             for fault in faults:
                 self.set_aside(fault.key, fault.file, fault.what)
-            audit.sweep(self.disk, self.listed)
+            audit.sweep(self.disk, self._index, remove=True)
             self.disk.trim_quarantine()
         except (OSError, FailedIndexError) as error:
             log.warning(
