@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from engine.store.claim import TEMPORARY
-from engine.store.files import Entry, Opened
+from engine.store.files import Entry, Opened, says_it_is
 from engine.store.folder import Folder, NotPlainError
 from engine.store.index import FailedIndexError, Index
 
@@ -135,4 +135,21 @@ def _orphans(folder: Folder, index: Index) -> list[str]:
         listed = {row[0] for row in connection.execute("select file from segments").fetchall()}
         if index.unfilled:
             raise FailedIndexError("the index was made anew, and not every file could be entered into it yet")
-        return [name for name in folder.ours() if name not in listed]
+        rest = [name for name in folder.ours() if name not in listed]
+    return [name for name in rest if _is_own(folder, name)]
+
+
+def strangers(folder: Folder, listed: set[str]) -> list[str]:
+    """Files without a row that have a segment's name and do not say that they are one; they stay."""
+    return [name for name in folder.ours() if name not in listed and not _is_own(folder, name)]
+
+
+def _is_own(folder: Folder, name: str) -> bool:
+    """Whether a file is half written or a segment by its own header; what cannot be read is left alone."""
+    if TEMPORARY.fullmatch(name):
+        return True
+    try:
+        with folder.opened(name) as descriptor:
+            return says_it_is(descriptor, name)
+    except (OSError, NotPlainError):
+        return False

@@ -247,6 +247,24 @@ def described(descriptor: int, name: str) -> dict[str, Any]:
     }
 
 
+def says_it_is(descriptor: int, name: str) -> bool:
+    """Whether a file says in its header that it is the segment which its name says; a name may be anybody's.
+
+    Args:
+        descriptor: of the open file.
+        name: of the file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    try:
+        _, found = contents.read(_head(lambda at, count: os.pread(descriptor, count, at)))
+    except ValueError:
+        return False
+    notes = found.get(_NOTES)
+    return isinstance(notes, dict) and is_own(notes.get("key"), name)
+
+
 def _finite(text: str) -> float:
     found = float(text)
     if not 0 <= found < 1e11:

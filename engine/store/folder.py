@@ -27,7 +27,7 @@ from engine.store.deletion import delete, is_ours
 
 log = logging.getLogger(__name__)
 
-QUARANTINE_BYTES = 1 << 28  # of damaged files that are kept to be looked at
+QUARANTINE_BYTES = 1 << 28  # of damaged files that are kept to be looked at, beside the last one
 _PRIVATE_FOLDER, _PRIVATE_FILE, _SEALED_FILE = 0o700, 0o600, 0o400
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
 _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS}
@@ -279,11 +279,12 @@ class Folder:
             self.trim_quarantine()
 
     def trim_quarantine(self) -> None:
-        """Keeps the newest damaged files, up to a size."""
+        """Keeps the damaged files that came last, up to a size; the very last one whatever its size."""
         total, gone = 0, []
-        for name, status in sorted(self.ours(QUARANTINE).items(), key=lambda item: -item[1].st_mtime_ns):
+        came = sorted(self.ours(QUARANTINE).items(), key=lambda item: -item[1].st_ctime_ns)
+        for place, (name, status) in enumerate(came):
             total += status.st_size
-            if total > QUARANTINE_BYTES:
+            if place and total > QUARANTINE_BYTES:
                 gone.append(name)
         if gone:
             self.remove(gone, QUARANTINE)

@@ -135,10 +135,14 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
             continue
         try:
             with folder.opened(name) as descriptor:
-                rows.append(_row(descriptor, name, rows_of.get(name)))
-        except (ValueError, RecursionError) as error:
-            left_out.append(name)
-            log.warning("%s could not be entered into the index again: %s", name, error)
+                try:
+                    rows.append(_row(descriptor, name, rows_of.get(name)))
+                except (ValueError, RecursionError) as error:
+                    if not _is_own(descriptor, name, rows_of.get(name)):
+                        log.warning("%s is no segment of this store, and stays as it is", name)
+                        continue
+                    left_out.append(name)
+                    log.warning("%s could not be entered into the index again: %s", name, error)
         except (OSError, NotPlainError) as error:
             unread = True
             log.warning("%s could not be read while the index was built again: %s", name, error)
@@ -152,6 +156,11 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
         with contextlib.suppress(OSError):
             folder.set_aside(name)
     return Rebuilt(len(rows), tuple(left_out))
+
+
+def _is_own(descriptor: int, name: str, known: dict[str, Any] | None) -> bool:
+    """Whether a file is the store's, by its header or by the old index, and may be set aside."""
+    return (known is not None and eviction.is_own(known["key"], name)) or files.says_it_is(descriptor, name)
 
 
 def _row(descriptor: int, name: str, known: dict[str, Any] | None) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from engine.segment import TURN, Segment
 from engine.store import audit, eviction, files, moving, rebuild
 from engine.store.audit import Fault, Progress, Verified
 from engine.store.books import Origin
+from engine.store.claim import FILES
 from engine.store.codec import Scheme
 from engine.store.eviction import POLICIES, NoRoomError, Policy, Removed, Victim
 from engine.store.files import VERIFY, Entry, Verify
@@ -361,6 +362,7 @@ class Store(Reader):
         still = self.contains(fault.key for fault in found)  # another process may have evicted some meanwhile
         faults += [fault for fault in found if fault.key in still]
         left, unsure = audit.sweep(self.disk, self._index, remove=False)
+        strange = audit.strangers(self.disk, self.listed())
         repaired = repair and not self._index.read_only
         if repaired:
             for fault in faults:
@@ -374,7 +376,7 @@ class Store(Reader):
             tuple(left),
             repaired,
             tuple(unread),
-            tuple(self.disk.foreign()),
+            tuple(sorted([*self.disk.foreign(), *(f"{FILES}/{name}" for name in strange)])),
             index,
             unsure,
         )

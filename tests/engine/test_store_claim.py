@@ -7,6 +7,8 @@ import stat
 from pathlib import Path
 
 import pytest
+import safetensors.torch
+import torch
 
 from engine.errors import StoreError
 from engine.store import INDEX, Store
@@ -91,3 +93,55 @@ def test_a_folder_that_the_store_made_is_closed_again(tmp_path: Path) -> None:
     place.chmod(0o755)
     Store.open(place).close()
     assert mode(place) == 0o700
+
+
+STRANGE = (f"mylora-{HEX}.safetensors", f"{'a' * 40}-{HEX}.safetensors")
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_file_that_only_has_a_segments_name_is_never_moved_or_deleted(tmp_path: Path, lost: bool) -> None:
+    store = Store.open(tmp_path)
+    store.save(segment(), ORIGIN)
+    foreign = safetensors.torch.save({"lora": torch.ones(3)}, {"key": "mine"})
+    for name in STRANGE:
+        (store.files / name).write_bytes(foreign if "lora" in name else b"years of training")
+    store.close()
+    if lost:
+        (tmp_path / INDEX).unlink()
+    again = Store.open(tmp_path)
+    found = again.verify(repair=True)
+    assert found.clean
+    assert set(found.foreign) == {f"files/{name}" for name in STRANGE}
+    again.clear()
+    again.close()
+    assert {path.name for path in (tmp_path / "files").iterdir()} == set(STRANGE)
+    assert not (tmp_path / "quarantine").exists()
+
+
+def test_a_segment_without_a_row_is_still_removed(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    store.save(segment(), ORIGIN)
+    with store._index.writing() as connection:
+        connection.execute("delete from segments")
+    assert len(store.verify().orphans) == 1
+    store.close()
+    assert not list((Store.open(tmp_path).folder / "files").iterdir())
+
+
+def test_the_damaged_file_that_came_last_is_kept_whatever_its_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.store.folder.QUARANTINE_BYTES", 100)
+    store = Store.open(tmp_path)
+    for number in range(3):
+        store.save(segment(f"{number:040x}", 50, number), ORIGIN)
+        path = next(store.files.iterdir())
+        data = path.read_bytes()
+        path.chmod(0o600)
+        path.write_bytes(bytes(len(data)))
+        os.utime(path, ns=(1, 10**18 - number))  # the last to come is not the last written
+        assert store.load(f"{number:040x}", range(50)) is None
+        store.close()
+        store = Store.open(tmp_path)
+        (kept,) = (tmp_path / "quarantine").iterdir()
+        assert kept.name == path.name

@@ -135,7 +135,7 @@ def test_foreign_files_within_a_store_are_reported_and_never_touched(tmp_path: P
 def test_names_drawn_at_random_survive_unless_the_store_gives_them(tmp_path: Path) -> None:
     draw, store = random.Random(3), Store.open(tmp_path / "cache")
     store.save(segment(), ORIGIN)
-    ours = re.compile(r"[0-9A-Za-z._-]{1,120}-[0-9a-f]{16}\.safetensors|\.[0-9a-f]{32}\.tmp")
+    ours = re.compile(r"\.[0-9a-f]{32}\.tmp")  # no name makes a segment: its header must say what it is
     made = set()
     for _ in range(200):
         stem = "".join(draw.choice("abf09-_. é\n") for _ in range(draw.randrange(1, 40)))

@@ -18,7 +18,7 @@ from engine.engine import Engine
 from engine.errors import StoreError
 from engine.store import Store, locks
 from tests.engine.cases import schema_of
-from tests.engine.test_store import ORIGIN, audit, overwrite, segment
+from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.tiny import tiny_model
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -82,7 +82,8 @@ def test_opening_removes_what_a_crash_has_left(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.save(segment(), ORIGIN)
     (store.files / f".{'0a' * 16}.tmp").write_bytes(b"half")
-    (store.files / "whole-0123456789abcdef.safetensors").write_bytes(b"whole")
+    whole = file_of(store).read_bytes().replace(b'"key":"k"', b'"key":"w"')
+    (store.files / "w-0123456789abcdef.safetensors").write_bytes(whole)
     assert len(store.verify().orphans) == 2
     store.close()
     with locks.shared(tmp_path / "writing.lock"):  # somebody is writing, so nothing may be taken away

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import safetensors.torch
 import torch
 import xxhash
 
@@ -406,7 +407,9 @@ def index_of_version(folder: Path, version: int) -> None:
                 " ('k', 'k-0123456789abcdef.safetensors', 3, '', 1, x'00', 'float32', 'f', 'm', 's', 1, 1, 0)"
             )
             connection.execute("insert into counters values ('hits', 7)")
-            (folder / "files" / "k-0123456789abcdef.safetensors").write_bytes(b"abc")
+            (folder / "files" / "k-0123456789abcdef.safetensors").write_bytes(
+                safetensors.torch.save({"keys": torch.ones(1), "values": torch.ones(1)}, {"key": "k"})
+            )
 
 
 @pytest.mark.parametrize("version", range(VERSION))
