@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from engine.errors import StudioError
-from engine.template import ChatTemplate, TemplateError, TemplateLimitError
+from engine.template import ChatTemplate, TemplateError, TemplateLimitError, TemplateTimeError
 from engine.tokenizer import Tokenizer
 
 _PAD = " \n\t\n "
@@ -80,6 +80,7 @@ class ChatFormat:
         self.tokens, self.date = Tokenizer(tokenizer), date
         self._bos_token: str = tokenizer.bos_token or ""
         self._known: dict[tuple[object, ...], Turns] = {}
+        self._too_slow: dict[tuple[object, ...], str] = {}
         self._template: ChatTemplate | None = None
         self._fault = ""  # why there is a template and none is used
         source: Any = getattr(tokenizer, "chat_template", None)
@@ -182,7 +183,7 @@ class ChatFormat:
 
     def _template_begins(self) -> bool:
         try:
-            return bool(self._template and self._cut(("user",), self.today()).begin)
+            return bool(self._template and self.turns(("user",)).begin)
         except ChatError:
             return False
 
@@ -190,9 +191,17 @@ class ChatFormat:
         if not self.has_template:
             return _plain(roles)
         key = (what, roles, today)
+        if key in self._too_slow:
+            raise ChatError(self._too_slow[key])
         if key not in self._known:
             render = self._whole if what == "whole" else self._opening
-            self._known[key] = render(roles, today)
+            try:
+                with self._template.together() if self._template else contextlib.nullcontext():
+                    turns = render(roles, today)
+            except TemplateTimeError as error:
+                self._too_slow[key] = _unusable(error)
+                raise ChatError(self._too_slow[key]) from error
+            self._known[key] = turns
         return self._known[key]
 
     def _spell(self, turns: Sequence[tuple[str, str]], today: datetime.date, *, invite: bool) -> str:
@@ -217,7 +226,9 @@ class ChatFormat:
         try:
             return self._spell(turns, today, invite=invite)
         except ChatError as error:
-            if isinstance(error.__cause__, TemplateLimitError):  # so short a text: no other one will do
+            limit = error.__cause__
+            # So short a text: no other one will do. Fewer turns may.
+            if isinstance(limit, TemplateLimitError) and not isinstance(limit, TemplateTimeError):
                 self._template, self._fault = None, str(error)
             raise
 

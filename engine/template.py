@@ -7,6 +7,7 @@ is counted. Knows nothing of tokenizers or schemas.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import re
@@ -32,7 +33,7 @@ MAX_VALUE = 2_000_000
 MAX_WORK = 20_000_000
 """Characters written and steps taken in one rendering, beyond what the messages call for."""
 MAX_SECONDS = 5.0
-"""Time of the processor for one rendering."""
+"""Time of the processor for one rendering, and for all that cut one conversation."""
 _MAX_NUMBER = 100_000
 _MAX_BITS = 20_000
 _MAX_DEPTH = 50
@@ -66,6 +67,10 @@ class TemplateLimitError(TemplateError):
     """A chat template goes beyond a bound of time or size."""
 
 
+class TemplateTimeError(TemplateLimitError):
+    """Several renderings took too long together, though none did alone."""
+
+
 class ChatTemplate:
     """One chat template, compiled.
 
@@ -91,6 +96,23 @@ class ChatTemplate:
                 raise
             except Exception as error:  # jinja2 and Python's compiler each have their own
                 raise TemplateError(f"it cannot be read: {_words(error)}") from error
+
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        """Has all that this thread renders meanwhile share the time of one rendering.
+
+        Raises:
+            TemplateTimeError: at the end, where they took longer: what is made of them is not to be used,
+                also where a rendering's own error was passed over.
+        """
+        with self._environment.sharing() as shared:
+            try:
+                yield
+            except StudioError:
+                if not shared.over or shared.renderings < 2:
+                    raise
+        if shared.over:
+            raise shared.error()
 
     def render(self, messages: Sequence[Mapping[str, str]], *, invite: bool, today: datetime.date) -> str:
         """Returns the text of a conversation.
@@ -127,13 +149,34 @@ class ChatTemplate:
         return "".join(pieces)
 
 
+class _Shared:
+    """The time that several renderings of one thread have together."""
+
+    def __init__(self) -> None:
+        self.deadline = time.thread_time() + MAX_SECONDS
+        self.renderings = 0
+
+    @property
+    def over(self) -> bool:
+        return time.thread_time() > self.deadline
+
+    def error(self) -> TemplateLimitError:
+        if self.renderings < 2:
+            return TemplateLimitError(f"it takes longer than {MAX_SECONDS:g} seconds")
+        return TemplateTimeError(
+            f"to find where the turns of this conversation begin and end takes longer than {MAX_SECONDS:g} "
+            "seconds"
+        )
+
+
 class _Budget:
     """What one rendering may still take."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, shared: _Shared | None = None) -> None:
+        self._shared = shared
         self.largest = MAX_VALUE + 8 * size
         self._left = MAX_WORK + 100 * size
-        self._deadline = time.thread_time() + MAX_SECONDS
+        self._deadline = shared.deadline if shared else time.thread_time() + MAX_SECONDS
         self._looks = 0
         self._made = 0
 
@@ -143,7 +186,7 @@ class _Budget:
             raise TemplateLimitError(f"it takes more than {MAX_WORK:,} steps and characters for its messages")
         self._looks += 1
         if self._looks % 32 == 0 and time.thread_time() > self._deadline:
-            raise TemplateLimitError(f"it takes longer than {MAX_SECONDS:g} seconds")
+            raise (self._shared or _Shared()).error()
 
     def fits(self, size: int) -> None:
         """Checks the size of a text or list before it is made."""
@@ -204,8 +247,26 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.globals |= {"raise_exception": _raise, "dict": _Dict(), "namespace": _namespace(self)}
 
     def bounded(self, size: int) -> _Bounded:
-        """A budget for what this thread renders, for messages of so many characters."""
-        return _Bounded(self._thread, _Budget(size))
+        """A budget for what this thread renders, for messages of so many characters.
+
+        Raises:
+            TemplateTimeError: the time that it shares with other renderings is over.
+        """
+        shared: _Shared | None = getattr(self._thread, "shared", None)
+        if shared is not None:
+            shared.renderings += 1
+            if shared.over:
+                raise shared.error()
+        return _Bounded(self._thread, _Budget(size, shared))
+
+    @contextlib.contextmanager
+    def sharing(self) -> Iterator[_Shared]:
+        """Time that all renderings of this thread share meanwhile."""
+        self._thread.shared = _Shared()
+        try:
+            yield self._thread.shared
+        finally:
+            del self._thread.shared
 
     @property
     def budget(self) -> _Budget:

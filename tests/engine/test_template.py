@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -187,3 +188,58 @@ def test_a_template_that_cannot_be_used_is_told_when_turns_are_wanted(given: obj
     chat = ChatFormat(made)
     with pytest.raises(ChatError, match=message):
         chat.turns(["user"])
+
+
+def slow_chat(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[ChatFormat, list[int]]:
+    """A chat format whose template takes so long a rendering, by a clock of its own, and its renderings."""
+    now, asked = [0.0], []
+    monkeypatch.setattr(template.time, "thread_time", lambda: now[0])
+    made = byte_tokenizer()
+    made.chat_template = CHATML
+    chat = ChatFormat(made)
+    plain = template._Budget.text
+
+    def text(self: Any, words: str) -> str:
+        if self._looks == 0:
+            asked.append(1)
+            now[0] += seconds
+        return plain(self, words)
+
+    monkeypatch.setattr(template._Budget, "text", text)
+    return chat, asked
+
+
+LONG = ["user", "assistant"] * 15
+
+
+def test_the_renderings_of_one_conversation_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat, asked = slow_chat(monkeypatch, 1.6)
+    for ask in (chat.turns, chat.opening):
+        asked.clear()
+        for _ in range(2):
+            with pytest.raises(ChatError, match=r"begin and end takes longer than 5 seconds.*another model"):
+                ask(LONG)
+        assert len(asked) == 4
+
+
+def test_a_conversation_that_takes_too_long_leaves_shorter_ones_their_template(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chat, _ = slow_chat(monkeypatch, 1.0)
+    with pytest.raises(ChatError, match="begin and end"):
+        chat.turns(LONG)
+    assert chat.turns(["user"]).opens
+
+
+def test_one_rendering_that_takes_too_long_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat, asked = slow_chat(monkeypatch, 6.0)
+    for roles in (LONG, ["user", "assistant", "user"], LONG):
+        with pytest.raises(ChatError, match=r"beyond what a template may take"):
+            chat.turns(roles)
+    assert len(asked) == 1
+
+
+def test_quick_templates_may_have_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    chat, asked = slow_chat(monkeypatch, 0.1)
+    assert len(chat.turns(LONG).opens) == 30
+    assert len(asked) > 30
