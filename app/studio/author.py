@@ -72,6 +72,8 @@ class Author:
                 self.open_text,
                 self.save_file,
                 self.save_as,
+                self.list_files,
+                self.shelve,
                 self.shelf,
                 self.open_shelved,
                 self.show_run,
@@ -246,6 +248,10 @@ class Author:
             self.library.sample(text_of(request, "name"), whole_number_of(request, "prompt")), request
         )
 
+    def list_files(self, _request: Json) -> Json:
+        """The documents that are in the user's folder now."""
+        return {"files": self.library.folder.names()}
+
     def open_file(self, request: Json) -> Json:
         """A document of the user's folder instead of the open schema or prompt, or what to ask."""
         name = text_of(request, "name")
@@ -285,6 +291,16 @@ class Author:
             "stamp": asdict(stamp),
             "files": self.library.folder.names(),
         }
+
+    def shelve(self, request: Json) -> Json:
+        """Put a page's texts among the earlier workspaces; no `key` where they are the open ones."""
+        page = request.get("page")
+        if not isinstance(page, dict):
+            raise StudioError(
+                "The page did not send its texts, so nothing was kept. Reload it and try again."
+            )
+        key = self.drafts.shelve(workspace_of(page))
+        return {} if key is None else {"key": key}
 
     def shelf(self, _request: Json) -> Json:
         """Earlier workspaces, latest first."""

@@ -10,7 +10,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -92,8 +92,9 @@ class Checked:
 
     @property
     def of_prompt(self) -> tuple[Diagnostic, ...]:
-        """Every fault that stands in the prompt."""
-        return (*self.prompt.diagnostics, *self.bound)
+        """Every fault that stands in the prompt; those against an earlier schema say so."""
+        words = " (checked against the last schema without errors)" if self.stale else ""
+        return (*self.prompt.diagnostics, *(replace(d, message=d.message + words) for d in self.bound))
 
 
 class Documents:

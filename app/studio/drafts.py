@@ -120,6 +120,18 @@ class Drafts:
                 self._shelve(current)
             return self._write_open(workspace, current)
 
+    def shelve(self, workspace: Workspace) -> str | None:
+        """Put `workspace` on the shelf and leave the open one; its key, or None where it is the open one.
+
+        Raises:
+            StudioError: the file cannot be written.
+        """
+        with self._lock:
+            current = self._read_open()
+            if current is not None and current.same_text(workspace):
+                return None
+            return self._shelve(replace(workspace, saved=_now().isoformat(timespec="seconds")))
+
     def shelf(self) -> tuple[tuple[str, Workspace], ...]:
         """The workspaces that were replaced, latest first, each with the key that `shelved` takes."""
         kept = []
@@ -168,16 +180,18 @@ class Drafts:
         _write(self._open_file, kept)
         return kept
 
-    def _shelve(self, workspace: Workspace) -> None:
+    def _shelve(self, workspace: Workspace) -> str:
         paths = sorted(self._shelf.glob("*.json"))
         latest = None
         with contextlib.suppress(OSError):  # then it is put there once more
             latest = _read(paths[-1]) if paths else None
         if latest is not None and latest.same_text(workspace):
-            return
-        _write(self._shelf / f"{_stamp()}.json", workspace)
+            return paths[-1].stem
+        key = _stamp()
+        _write(self._shelf / f"{key}.json", workspace)
         for path in paths[: max(0, len(paths) + 1 - SHELF_SIZE)]:
             path.unlink(missing_ok=True)
+        return key
 
 
 def _now() -> datetime:

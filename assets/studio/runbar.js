@@ -39,7 +39,10 @@ export class RunBar extends EventTarget {
       toggle.setAttribute("aria-expanded", String(!this.#drawer.hidden))
     } }, "Settings")
     host.append(h("div", { class: "run-bar" }, this.#run, this.#stop, toggle, this.#status), this.#drawer)
-    workspace.addEventListener("opened", () => this.#showSettings())
+    workspace.addEventListener("opened", () => {
+      this.#showSettings()
+      if (!this.#key) this.#say("")  // it was said of another document
+    })
     workspace.addEventListener("typing", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
     document.addEventListener("keydown", event => {
       if (event.defaultPrevented) return

@@ -27,6 +27,7 @@ export class Shell {
   #written = ""
   #samples = []
   #files = []
+  #filling = false
 
   constructor(host, workspace, server) {
     this.#workspace = workspace
@@ -147,9 +148,10 @@ export class Shell {
       this.#menu.hidden = false
       this.#menuButton.setAttribute("aria-expanded", "true")
       this.#menu.querySelector("button").focus()
+      this.#listFiles()
     })
     this.#menu.addEventListener("click", close)
-    this.#menu.addEventListener("focusout", event => { if (!this.#menu.contains(event.relatedTarget)) close() })
+    this.#menu.addEventListener("focusout", event => { if (!this.#filling && !this.#menu.contains(event.relatedTarget)) close() })
     this.#menu.addEventListener("keydown", event => {
       const items = [...this.#menu.querySelectorAll("button")], at = items.indexOf(document.activeElement)
       const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
@@ -168,6 +170,21 @@ export class Shell {
       event.preventDefault()
       this.save()
     })
+  }
+
+  // Other programs put files into the folder and take them away. What has the focus keeps it.
+  async #listFiles() {
+    if (!this.#keeper.folder) return
+    const { files } = await this.#server.ask("list_files")
+    if (!files || files.join("/") === this.#files.join("/")) return
+    this.#files = files
+    if (this.#menu.hidden) return
+    const items = () => [...this.#menu.querySelectorAll("button")], words = document.activeElement?.textContent
+    const inside = this.#menu.contains(document.activeElement)
+    this.#filling = true
+    this.#fillMenu()
+    if (inside) (items().find(item => item.textContent === words) ?? items()[0]).focus()
+    this.#filling = false
   }
 
   #fillMenu() {
@@ -223,12 +240,18 @@ export class Shell {
     workspace.addEventListener("conflict", ({ detail }) => {
       say("draft not kept")
       this.notice(detail.message, { key: "conflict", actions: [
-        ["Load that text", () => workspace.open(detail.conflict)],
+        ["Load that text", async () => { if (await workspace.shelve()) workspace.open(detail.conflict) }],
         ["Keep this text", () => workspace.save({ force: true })],
       ] })
     })
-    this.#server.addEventListener("away", () => this.notice(
-      "The studio's server does not answer. Your text is kept in this browser, and is saved when the server is back.", { key: "away" }))
+    workspace.addEventListener("recovered", ({ detail: { restored, keys } }) => {
+      if (restored) this.notice("Text that was not saved before its tab was closed is back in the editors.", { key: "restored", mood: "info" })
+      if (keys.length) this.notice("Text that was not saved before its tab was closed is among the earlier workspaces (File menu).", {
+        key: "recovered", mood: "info", actions: [["Open it", () => this.open("open_shelved", { key: keys.at(-1) })]] })
+    })
+    this.#server.addEventListener("away", () => this.notice(workspace.keepHere()
+      ? "The studio's server does not answer. Your text is kept in this browser, and is saved when the server is back and this page is open."
+      : "The studio's server does not answer, and this browser has no room for your text: leave the page open until the server is back.", { key: "away" }))
     this.#server.addEventListener("back", () => this.dismiss("away"))
   }
 }

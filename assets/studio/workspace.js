@@ -1,20 +1,13 @@
 // The open schema and prompt: their editors, their checks, and the draft on the server. Loses nothing that was typed.
 import { createEditor } from "./editor.bundle.js"
 import { debounce } from "./dom.js"
+import { Unsaved } from "./unsaved.js"
 
 const CHECK_AFTER_MS = 90
 const MEASURE_AFTER_MS = 60
 const SAVE_AFTER_MS = 400
 const KINDS = ["schema", "prompt"]
 const fileName = origin => origin.startsWith("file:") ? origin.slice("file:".length).split("/").at(-1) : ""
-
-const tab = sessionStorage.getItem("studio-tab") ?? crypto.getRandomValues(new Uint32Array(2)).join("-")
-sessionStorage.setItem("studio-tab", tab)
-const UNSAVED = `prompt-cache-studio.unsaved.${tab}`
-
-function unsavedText() {
-  try { return JSON.parse(localStorage.getItem(UNSAVED)) } catch { return null }
-}
 
 /** Where a document of a workspace came from, as its editor keeps it. */
 function source({ name, origin, prompt_origin, files }, kind) {
@@ -23,7 +16,7 @@ function source({ name, origin, prompt_origin, files }, kind) {
 
 /**
  * Events: "checked" (detail: the server's answer), "measured", "problems" (detail: {kind, list}), "saving", "saved", "unsaved",
- * "conflict", "written" (what a file holds has changed), "typing", "opened", "notice" (detail: a sentence).
+ * "conflict", "recovered" (detail: {restored, keys}: text of closed tabs), "written" (what a file holds has changed), "typing", "opened", "notice" (detail: a sentence).
  */
 export class Workspace extends EventTarget {
   editors = {}
@@ -34,11 +27,14 @@ export class Workspace extends EventTarget {
   #checked = -1
   #goodSchema = null
   #known = null
+  #stale = false
   #measured = { version: -1, diagnostics: { schema: [], prompt: [] }, texts: {} }
   #plain = { schema: [], prompt: [] }
   #dirty = false
   #conflict = false
   #saving = null
+  #unsaved = new Unsaved()
+  #claimed = this.#unsaved.claim()
   #edits = Promise.resolve()
   #checkSoon = debounce(CHECK_AFTER_MS, () => this.#check())
   #measureSoon = debounce(MEASURE_AFTER_MS, () => this.#measure())
@@ -49,21 +45,30 @@ export class Workspace extends EventTarget {
     this.#server = server
     server.addEventListener("back", () => { this.save(); this.#checkSoon() })
     addEventListener("pagehide", () => this.#backUp())
+    addEventListener("beforeunload", event => { if ((this.#dirty || this.#saving) && !this.keepHere()) event.preventDefault() })
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.save() })
   }
 
   mount(kind, host, keys) {
     const label = kind === "schema" ? "Schema document" : "Prompt document"
-    const onChange = () => this.#changed()
+    const onChange = () => this.#changed(), say = "Tab indents. To leave the editor, press Escape, then Tab. F8 goes to the next problem."
     this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save(), onFix: diagnostic => this.#fix(kind, diagnostic) })
+    this.editors[kind].view.contentDOM.setAttribute("aria-description", say)
   }
 
   /** The first texts of the page: the server's draft, or what this tab could not save before it was closed. */
-  start(workspace) {
+  async start(workspace) {
+    await this.#claimed
+    const other = page => KINDS.some(kind => page[kind] !== workspace[kind])
+    const left = await this.#unsaved.left()
+    // Only this tab's text, and one that nothing has overtaken, goes straight into the editors.
+    const own = this.#unsaved.own(), next = left.findLast(([, page]) => page.base === workspace.revision && other(page))
+    const restored = !own && next && this.#unsaved.keep(next[1])
+    const unsaved = own ?? (restored ? next[1] : null)
     this.#take(workspace)
     for (const kind of KINDS) this.editors[kind].load(workspace[kind], source(workspace, kind))
-    const unsaved = unsavedText()
-    if (unsaved && KINDS.some(kind => unsaved[kind] !== workspace[kind])) {
+    if (unsaved && !other(unsaved)) this.#unsaved.forget()
+    else if (unsaved) {
       for (const kind of KINDS) this.editors[kind].replace(unsaved[kind], { from: source(unsaved, kind) })
       this.#revision = unsaved.base
       this.#dirty = true
@@ -71,8 +76,31 @@ export class Workspace extends EventTarget {
     }
     this.#version++
     this.dispatchEvent(new Event("opened"))
+    await this.#recover(left, page => other(page) && !(restored && page === next[1]), restored)
     return this.#check()
   }
+
+  // Text of closed tabs goes to the earlier workspaces; what is there, or is in the editors, leaves the browser.
+  async #recover(left, wanted, restored) {
+    const keys = []
+    for (const [key, page] of left) {
+      const answer = wanted(page) ? await this.#server.ask("shelve", { page }) : {}
+      if (answer.away || answer.error) { if (answer.error) this.#say(answer.error); continue }
+      if (answer.key) keys.push(answer.key)
+      this.#unsaved.forget(key)
+    }
+    if (restored || keys.length) this.dispatchEvent(new CustomEvent("recovered", { detail: { restored, keys } }))
+  }
+
+  /** Puts the present texts among the earlier workspaces; whether they are there. */
+  async shelve() {
+    const answer = await this.#server.ask("shelve", { page: this.page() })
+    if (answer.error) this.#say(answer.error)
+    return !answer.away && !answer.error
+  }
+
+  /** Keeps the present texts in this browser; false where it has no room for them. */
+  keepHere() { return this.#unsaved.keep(this.page()) }
 
   /** Another workspace in the same editors: one step of undo brings the present texts back. */
   open(workspace) {
@@ -84,7 +112,7 @@ export class Workspace extends EventTarget {
     this.#dirty = false
     this.#conflict = false
     this.#version++
-    localStorage.removeItem(UNSAVED)
+    this.#unsaved.forget()
     this.dispatchEvent(new Event("opened"))
     return this.#check()
   }
@@ -193,6 +221,7 @@ export class Workspace extends EventTarget {
   /** Keeps the texts on the server; `force` replaces what another tab saved there. */
   async save({ force = false } = {}) {
     this.#saveSoon.cancel()
+    this.#backUp()
     if (this.#saving) { await this.#saving; if (!this.#dirty) return }
     if (!this.#dirty || (this.#conflict && !force)) return
     this.#saving = this.#save(force)
@@ -201,7 +230,6 @@ export class Workspace extends EventTarget {
   }
 
   async #save(force) {
-    this.#backUp()
     const version = this.#version
     this.dispatchEvent(new Event("saving"))
     this.#dirty = false
@@ -216,7 +244,7 @@ export class Workspace extends EventTarget {
     } else {
       this.#conflict = false
       this.#revision = answer.revision
-      if (version === this.#version) localStorage.removeItem(UNSAVED)
+      if (version === this.#version) this.#unsaved.forget()
       this.dispatchEvent(new CustomEvent("saved", { detail: answer.saved }))
     }
     if (this.#dirty && !this.#conflict && !answer.away && !answer.error) this.#saveSoon()
@@ -228,7 +256,7 @@ export class Workspace extends EventTarget {
   }
 
   #backUp() {
-    if (this.#dirty) try { localStorage.setItem(UNSAVED, JSON.stringify(this.page())) } catch { /* full: the page still has it */ }
+    if (this.#dirty) this.keepHere()
   }
 
   #changed() {
@@ -248,6 +276,7 @@ export class Workspace extends EventTarget {
     this.#checked = version
     if (answer.schema.ok) this.#goodSchema = texts.schema
     this.#known = answer.basis.digest
+    this.#stale = answer.basis.stale
     if (answer.basis.words) for (const kind of KINDS) this.editors[kind].setWords(answer.basis.words[kind])
     for (const kind of KINDS) {
       this.#plain[kind] = answer[kind].diagnostics
@@ -270,7 +299,9 @@ export class Workspace extends EventTarget {
   }
 
   #diagnostics(kind) {
-    const counted = this.#measured.texts[kind] === this.editors[kind].text() ? this.#measured.diagnostics[kind] : []
+    // What was counted with an earlier schema would say again, of another one, what the check has said.
+    const current = this.#measured.texts[kind] === this.editors[kind].text() && !(kind === "prompt" && this.#stale)
+    const counted = current ? this.#measured.diagnostics[kind] : []
     const plain = this.#plain[kind]
     const seen = new Set(plain.map(d => `${d.code} ${d.from} ${d.message}`))
     const further = counted.filter(d => !seen.has(`${d.code} ${d.from} ${d.message}`)).map(d => ({ ...d, counted: true }))

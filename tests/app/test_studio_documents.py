@@ -84,6 +84,16 @@ def test_a_half_typed_tag_leaves_the_prompt_on_the_last_good_schema(documents: D
     assert first_error(checked.of_prompt) is None
 
 
+def test_faults_against_an_earlier_schema_say_so(documents: Documents) -> None:
+    broken = SCHEMA.replace("</user>", "").replace('name="travel"', 'name="renamed"')
+    prompt = PROMPT.replace("travel", "renamed")
+    (fault,) = documents.check(broken, prompt, fallback=SCHEMA).of_prompt
+    assert fault.code.startswith("E4")
+    assert fault.message.endswith("(checked against the last schema without errors)")
+    (fault,) = documents.check(SCHEMA, prompt).of_prompt
+    assert "last schema" not in fault.message
+
+
 def test_the_same_text_is_parsed_once(documents: Documents) -> None:
     assert documents.schema(SCHEMA) is documents.schema(SCHEMA)
     assert documents.schema(SCHEMA) is not documents.schema(SCHEMA + "<!-- -->")

@@ -139,6 +139,18 @@ def test_a_draft_that_cannot_be_read_is_left_where_it_is(
     assert kept.schema == workspace("one").schema
 
 
+def test_text_of_a_closed_tab_goes_to_the_shelf_and_leaves_the_open_one(drafts: Drafts) -> None:
+    kept = drafts.save(workspace("open"), base=0)
+    assert drafts.shelve(workspace("open")) is None
+    key = drafts.shelve(workspace("lost"))
+    assert key is not None
+    assert drafts.shelve(workspace("lost")) == key
+    assert drafts.shelved(key).schema == workspace("lost").schema
+    assert drafts.shelved(key).saved
+    assert drafts.load() == kept
+    assert len(drafts.shelf()) == 1
+
+
 def test_drafts_of_an_earlier_version_open(drafts: Drafts, tmp_path: Path) -> None:
     earlier = {
         "name": "n",

@@ -92,6 +92,12 @@ def test_a_draft_of_an_earlier_version_is_asked_about(tmp_path: Path, folders: t
     assert author.library.folder.owns(taken["origin"])
 
 
+def test_the_list_of_files_is_the_folders_of_now(tmp_path: Path, folders: tuple[Path, Path]) -> None:
+    author = studio(tmp_path, folders[0])
+    (folders[0] / "later.pml").write_text(TEXT)
+    assert author.list_files({}) == {"files": ["later.pml", "trip.pml"]}
+
+
 def test_a_text_under_a_new_name_is_this_folders(tmp_path: Path, folders: tuple[Path, Path]) -> None:
     author = studio(tmp_path, folders[0])
     made = author.save_as({"name": "new.pml", "text": TEXT})

@@ -1,0 +1,133 @@
+"""Text that the server did not keep before its tab was gone is found again, and then leaves the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
+
+from tests.browser.conftest import Server, serve
+from tests.browser.test_author import rewrite, text_of, wait_for_text
+
+KEYS = "Object.keys(localStorage).filter(key => key.includes('unsaved')).length"
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = serve(tmp_path_factory.mktemp("unsaved"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """One browser with a storage of its own; its tabs come and go."""
+    made = browser.new_context()
+    yield made
+    made.close()
+
+
+def opened(context: BrowserContext, home: Server) -> Page:
+    page = context.new_page()
+    page.goto(home.url)
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    return page
+
+
+def keep_nothing(page: Page) -> None:
+    """From now on no draft of this tab reaches the server."""
+
+    def refuse(route: Route) -> None:
+        if "save_draft" in (route.request.post_data or ""):
+            route.abort()
+        else:
+            route.continue_()
+
+    page.route("**/component_server**", refuse)
+
+
+def prompt(words: str) -> str:
+    return f'<prompt schema="travel"><user>{words}</user></prompt>'
+
+
+def leave(page: Page) -> None:
+    page.goto("about:blank")
+    page.close()
+
+
+def test_a_closed_tabs_text_comes_back_and_leaves_the_browser(context: BrowserContext, home: Server) -> None:
+    page = opened(context, home)
+    keep_nothing(page)
+    rewrite(page, "prompt", prompt("kept one"))
+    page.wait_for_function(f"{KEYS} === 1")
+    page.close()
+    page = opened(context, home)
+    wait_for_text(page, "prompt", "kept one")
+    expect(page.locator(".notices")).to_contain_text("was not saved before its tab was closed")
+    page.wait_for_function(f"{KEYS} === 0")
+    page.close()
+    wait_for_text(opened(context, home), "prompt", "kept one")
+
+
+def test_text_typed_just_before_leaving_comes_back(context: BrowserContext, home: Server) -> None:
+    page = opened(context, home)
+    keep_nothing(page)
+    rewrite(page, "prompt", prompt("in haste"))
+    leave(page)
+    page = opened(context, home)
+    wait_for_text(page, "prompt", "in haste")
+
+
+def test_text_that_another_tab_overtook_is_among_the_earlier_workspaces(
+    browser: Browser, context: BrowserContext, home: Server
+) -> None:
+    page = opened(context, home)
+    keep_nothing(page)
+    rewrite(page, "prompt", prompt("overtaken"))
+    leave(page)
+    other = browser.new_context()
+    page = opened(other, home)
+    rewrite(page, "prompt", prompt("newer"))
+    expect(page.locator(".workspace-name .saved")).to_contain_text("draft kept")
+    other.close()
+    page = opened(context, home)
+    wait_for_text(page, "prompt", "newer")
+    page.wait_for_function(f"{KEYS} === 0")
+    notice = page.locator(".notices")
+    expect(notice).to_contain_text("among the earlier workspaces")
+    notice.get_by_role("button", name="Open it").click()
+    wait_for_text(page, "prompt", "overtaken")
+
+
+def test_the_text_of_a_tab_that_lives_is_left_to_it(context: BrowserContext, home: Server) -> None:
+    first = opened(context, home)
+    keep_nothing(first)
+    rewrite(first, "prompt", prompt("still mine"))
+    first.wait_for_function(f"{KEYS} === 1")
+    second = opened(context, home)
+    assert "still mine" not in text_of(second, "prompt")
+    assert second.evaluate(KEYS) == 1
+    first.reload()
+    first.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    wait_for_text(first, "prompt", "still mine")
+
+
+def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, home: Server) -> None:
+    page = opened(context, home)
+    keep_nothing(page)
+    asked: list[str] = []
+
+    def answer(dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", answer)
+    rewrite(page, "prompt", prompt("kept here"))
+    page.reload()
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    assert asked == []
+    page.evaluate("() => { Storage.prototype.setItem = () => { throw new Error() } }")
+    rewrite(page, "prompt", prompt("kept nowhere"))
+    page.reload()
+    assert asked == ["beforeunload"]
