@@ -49,6 +49,7 @@ class Folder:
         self.path = path
         self._parts: dict[str, int] = {"": root}
         self._lock = threading.Lock()
+        self._patience = locks.PATIENCE_SECONDS
         self._closed = weakref.finalize(self, _close, self._parts)
 
     @classmethod
@@ -306,9 +307,21 @@ class Folder:
 
     # Between processes
 
-    def shared(self) -> contextlib.AbstractContextManager[None]:
-        """Holds the lock that every writer shares."""
-        return locks.shared(Path(WRITING), within=self.root)
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Holds the lock that every writer shares; only the first of several vain waits is paid.
+
+        Raises:
+            TimeoutError: another program holds it alone.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locks.shared(Path(WRITING), self._patience, within=self.root))
+            except TimeoutError:
+                self._patience = 0.0
+                raise
+            self._patience = locks.PATIENCE_SECONDS
+            yield
 
     def alone(self) -> contextlib.AbstractContextManager[bool]:
         """Tries to hold the lock of the writers alone; gives whether it does."""

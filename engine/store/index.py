@@ -88,6 +88,7 @@ class Index:
 
     Attributes:
         read_only: why nothing can be written, "" where it can.
+        held: nothing can be written because another program keeps it.
         unread: why the file could not be read either, "" where it was, or where nothing of it was wanted.
         version: that the index had when it was opened; 0 where it was made just now.
 
@@ -100,7 +101,7 @@ class Index:
         self._folder, self._path = folder, folder.path / INDEX
         self._lock = threading.RLock()
         self.read_only, self.unread, self.version = without, "", VERSION
-        self._without = without
+        self._without, self.held = without, False
         self._patience = _BUSY_SECONDS
         kind = locks.network_kind(folder.path)
         self._kind = kind
@@ -227,7 +228,7 @@ class Index:
             migrate(self._folder.path, memory, unfilled=self._has_files())
             _require_tables(memory)
             memory.execute("pragma query_only = on")
-        self.read_only, self.unread = str(why), "" if read else str(why)
+        self.read_only, self.unread, self.held = str(why), "" if read else str(why), why.busy
         return memory
 
     def _in_memory(self) -> sqlite3.Connection:
@@ -372,7 +373,7 @@ def _sentence(path: os.PathLike[str], error: Exception, code: int) -> str:
     if code in _DAMAGED:
         return f"the index {str(path)!r} is damaged ({error}); pml cache verify --repair builds it again"
     if code == sqlite3.SQLITE_BUSY:
-        return f"the index {str(path)!r} is held by another program ({error}); try again when that is done"
+        return f"the index {str(path)!r} is held by another program ({error})"
     return f"the index {str(path)!r} cannot be used: {error}"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
 import time
@@ -13,21 +14,35 @@ from engine.store.claim import LOCKS
 from engine.store.deletion import delete
 
 _STEP_SECONDS = 0.02
+PATIENCE_SECONDS = 10.0  # for a program that keeps every writer out
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
 )
 
 
 @contextlib.contextmanager
-def shared(path: Path, *, within: int | None = None) -> Iterator[None]:
+def shared(path: Path, patience: float = PATIENCE_SECONDS, *, within: int | None = None) -> Iterator[None]:
     """Holds a lock that any number of processes may hold, but none together with `alone`.
 
     Args:
         path: of the lock's file.
+        patience: seconds that it is waited for.
         within: descriptor of the folder that the path is relative to.
+
+    Raises:
+        TimeoutError: another program holds it alone for longer.
     """
+    until = time.monotonic() + patience
     with _opened(path, within) as descriptor:
-        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    words = f"another program holds the lock {path.name} and lets nobody write"
+                    raise TimeoutError(errno.ETIMEDOUT, words) from None
+                time.sleep(_STEP_SECONDS)
         yield
 
 

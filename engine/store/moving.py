@@ -15,6 +15,7 @@ from engine.errors import StoreError
 from engine.segment import TURN
 from engine.store import contents, files, manifest, transfer
 from engine.store.audit import Progress
+from engine.store.eviction import NoRoomError
 from engine.store.folder import NotPlainError, new_file
 from engine.store.index import FailedIndexError
 from engine.store.manifest import Row
@@ -124,7 +125,7 @@ def take_in(store: Store, source: Path, progress: Progress | None) -> Moved:
         StoreError: the file is none of ours or damaged, or there is no room; what was taken in stays whole.
     """
     segments = size = known = 0
-    with transfer.opened(source) as archive:
+    with transfer.opened(source) as archive, store.using([row.key for row in archive.rows]):
         _require_room(store, archive)
         for row, pieces in archive.contents():
             if progress is not None:
@@ -132,7 +133,16 @@ def take_in(store: Store, source: Path, progress: Progress | None) -> Moved:
             if store.contains([row.key]):
                 known += 1
                 continue
-            _enter(store, source, row, pieces)
+            try:
+                _enter(store, source, row, pieces)
+            except NoRoomError as error:
+                kept = len(store.contains(row.key for row in archive.rows))
+                would_do = store.pinned_bytes + sum(row.bytes for row in archive.rows)
+                raise StoreError(
+                    f"{archive.name!r}: {kept} of its {len(archive.rows)} segments are kept, "
+                    f"and {error}. A budget of {would_do:,} bytes would do for all: raise it with pml cache "
+                    "budget SIZE, and import the file again."
+                ) from error
             segments, size = segments + 1, size + row.bytes
     return Moved(segments, size, known)
 
@@ -196,6 +206,8 @@ def _enter(store: Store, source: Path, row: Row, pieces: Iterator[bytes]) -> Non
                 store.discard([entered["file"]])
                 raise
             store.discard(gone)
+    except NoRoomError:
+        raise
     except (OSError, FailedIndexError) as error:
         raise StoreError(
             f"{source.name}: segment {row.key} could not be taken in: {error}. Those before it are here; "

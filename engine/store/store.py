@@ -35,6 +35,11 @@ from engine.store.transfer import Moved
 log = logging.getLogger(__name__)
 
 _ODD = "typeof(key) <> 'text' or typeof(bytes) <> 'integer'"  # by which rows could not even be deleted
+_WAIT = "Wait for that program or end it, or choose another folder with --cache-dir."
+_MAKE_ROOM = (
+    "Free some space (pml cache prune --max-bytes 5GB), make the folder writable, or choose another one with "
+    "--cache-dir."
+)
 PATIENCE_SECONDS = 60.0  # for another process that computes the same segment
 
 
@@ -83,10 +88,10 @@ class Store(Reader):
         if store.read_only:
             log.warning(
                 "the segment store in %s is only read: %s. Answers come as before and nothing new is stored. "
-                "Free some space (pml cache prune), make the folder writable, or choose another one with "
-                "--cache-dir",
+                "%s",
                 folder,
                 store.read_only,
+                _WAIT if store._index.held else _MAKE_ROOM,
             )
         else:
             store._recover()
@@ -159,8 +164,7 @@ class Store(Reader):
                     eviction.refuse(connection, segment.key, (origin.schema, origin.path), segment.nbytes)
             raise StoreError(
                 f"a segment of {segment.nbytes:,} bytes could not be written to {str(self.folder)!r}: "
-                f"{error}. Free some space (pml cache prune), make the folder writable, or choose another "
-                "one with --cache-dir."
+                f"{error}. {_advice(error)}"
             ) from error
 
     def _enter(self, segment: Segment, origin: Origin, entry: Entry, seconds: float, now: float) -> None:
@@ -444,6 +448,17 @@ class Store(Reader):
             StoreError: the file is none of ours or damaged, or there is no room; what was taken in stays.
         """
         return moving.take_in(self, source, progress)
+
+
+def _advice(error: Exception) -> str:
+    """What to do about a segment that could not be saved."""
+    if isinstance(error, NoRoomError):
+        return (
+            "Raise the budget (pml cache budget SIZE), or let go of a pinned schema (pml cache unpin NAME)."
+        )
+    if isinstance(error, TimeoutError) or (isinstance(error, FailedIndexError) and error.busy):
+        return _WAIT
+    return _MAKE_ROOM
 
 
 def _columns(entry: Entry) -> dict[str, Any]:
