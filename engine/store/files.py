@@ -175,16 +175,25 @@ class Opened:
         """Keys and values; unless they are copied or compressed they are mapped from the file, page by page.
 
         Raises:
-            OSError, MemoryError, RuntimeError, ValueError, KeyError, TypeError: they cannot be read.
+            DamagedError: the header or the size is not what the index says.
+            OSError, MemoryError: they cannot be read.
         """
+        wrong = self._header_fault()
+        if wrong is not None:
+            raise DamagedError(wrong)
         length, found = contents.read(_head(self._bytes))
         start = 8 + length
-        if self._copied:
-            content = torch.frombuffer(self._copy, dtype=torch.uint8)
-        else:
-            size = os.fstat(self._descriptor).st_size
-            storage = torch.UntypedStorage.from_file(f"/dev/fd/{self._descriptor}", False, size)
-            content = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[arg-type]
+        size = os.fstat(self._descriptor).st_size
+        if not self._copied and size != self.entry.bytes:
+            raise DamagedError(f"it has {size} bytes and should have {self.entry.bytes}")
+        try:
+            if self._copied:
+                content = torch.frombuffer(self._copy, dtype=torch.uint8)
+            else:
+                storage = torch.UntypedStorage.from_file(f"/dev/fd/{self._descriptor}", False, size)
+                content = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[arg-type]
+        except RuntimeError as error:  # torch's word for a file that cannot be mapped
+            raise OSError(str(error)) from error
         tensors = {}
         for name, part in found.items():
             if name != _NOTES:
@@ -192,7 +201,12 @@ class Opened:
                 flat = content[start + begin : start + end].view(_DTYPES[part["dtype"]])
                 tensors[name] = flat.view(part["shape"])
         entry = self.entry
-        return unpack(tensors, entry.scheme, entry.shape, getattr(torch, entry.dtype))
+        try:
+            return unpack(tensors, entry.scheme, entry.shape, getattr(torch, entry.dtype))
+        except RuntimeError as error:
+            if "DefaultCPUAllocator" not in str(error):
+                raise
+            raise MemoryError(str(error)) from error
 
     def _bytes(self, start: int, count: int) -> bytes:
         if self._copied:

@@ -8,8 +8,6 @@ import sqlite3
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 
-from torch import Tensor
-
 from engine.segment import Form, Segment
 from engine.store import eviction, files
 from engine.store.audit import Fault
@@ -88,7 +86,7 @@ class Reader(Books):
                 same = blob == pack_ids(token_ids)
                 wrong = self._fault(opened) if same else "its tokens are not those of its key"
                 if wrong is None:
-                    segment = Segment(key, tuple(token_ids), *self._tensors(opened))
+                    segment = Segment(key, tuple(token_ids), *opened.tensors())
                     wrong = form.misfit(segment) if form is not None else None
                     if wrong is None:
                         return segment
@@ -103,16 +101,6 @@ class Reader(Books):
             wrong = str(error)
         self.set_aside(key, entry.file, wrong)
         return None
-
-    def _tensors(self, opened: Opened) -> tuple[Tensor, Tensor]:
-        """Keys and values; only a digest that differs makes a failure damage."""
-        try:
-            return opened.tensors()
-        except (RuntimeError, ValueError, KeyError, TypeError) as error:
-            wrong = opened.fault(content=True)
-            if wrong is not None:
-                raise files.DamagedError(wrong) from error
-            raise OSError(str(error)) from error
 
     def expect_soon(self, keys: Iterable[str]) -> None:
         """Has the operating system read files ahead, layer by layer, while something else goes on."""

@@ -336,3 +336,18 @@ def test_what_cannot_be_read_just_now_stays_and_is_computed(
     assert loaded(store) == [True] * 6
     assert {path.name for path in store.files.iterdir()} == before
     assert store.stats().corrupt == 0
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), KeyError("a bug"), TypeError("a bug")])
+def test_a_fault_of_our_own_while_reading_is_no_damage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("engine.store.files.unpack", fail)
+    filled(tmp_path).close()
+    store = Store.open(tmp_path)
+    with pytest.raises(type(error), match="a bug"):
+        loaded(store)
+    assert store.stats().corrupt == 0
