@@ -2,7 +2,7 @@
 import { bytes, count, h, plural } from "./dom.js"
 
 const ASK_AGAIN_MS = 250
-const UNITS = { MB: 1e6, GB: 1e9, TB: 1e12 }
+const UNITS = { MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 }
 const date = seconds => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" })
 const COLUMNS = [
   ["schema", "Schema", row => row.schema || "–"],
@@ -48,8 +48,9 @@ export class CachePage {
   #verify = h("button", { type: "button", onclick: () => this.#check(false) }, "Verify")
   #repair = h("button", { type: "button", hidden: true, onclick: () => this.#check(true) }, "Set damage right")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#server.ask("cache_stop") }, "Stop")
-  #most = h("input", { type: "number", min: "0", step: "any", value: "20", required: true, "aria-label": "Size" })
-  #unit = h("select", { "aria-label": "Unit" }, ...Object.keys(UNITS).map(name => h("option", { value: name, selected: name === "GB" }, name)))
+  #most = h("input", { type: "number", min: "0", step: "any", required: true, "aria-label": "Size" })
+  #unit = h("select", { "aria-label": "Unit" }, ...Object.keys(UNITS).map(name => h("option", { value: name, selected: name === "GiB" }, name)))
+  #offered = null
   #empty = h("p", { class: "empty" }, "Nothing is stored yet. Run a prompt, and what it computes is kept here for the next one.")
 
   constructor(host, server) {
@@ -83,8 +84,20 @@ export class CachePage {
     this.#showEvictions()
   }
 
+  get #size() { return `${this.#most.value} ${this.#unit.value}` }
+
+  // The field begins with the budget as it is, and stands for its very bytes until somebody writes another.
+  #offerBudget(budget) {
+    if (this.#offered ? this.#size !== this.#offered.size : this.#most.value) return
+    const unit = Object.keys(UNITS).findLast(name => budget >= UNITS[name]) ?? "MiB"
+    this.#most.value = String(Number((budget / UNITS[unit]).toFixed(2)))
+    this.#unit.value = unit
+    this.#offered = { size: this.#size, bytes: budget }
+  }
+
   #showTotals() {
     const { stats, memory, folder, left_out: more } = this.#state
+    this.#offerBudget(stats.budget)
     const asked = stats.hits + stats.misses
     const facts = [
       ["Segments", count(stats.segments)],
@@ -172,8 +185,9 @@ export class CachePage {
   }
 
   async #bound(question, name) {
-    if (!this.#most.reportValidity()) return
-    const answer = await this.#server.ask(question, { [name]: Number(this.#most.value) * UNITS[this.#unit.value] })
+    if (!this.#most.reportValidity()) return this.#say("A size is a number of 0 or more. Nothing was changed.", "bad")
+    const size = this.#size === this.#offered?.size ? this.#offered.bytes : Number(this.#most.value) * UNITS[this.#unit.value]
+    const answer = await this.#server.ask(question, { [name]: size })
     const done = name === "budget" ? "The budget is set" : "Pruned"
     this.#say(answer.error ?? (answer.removed ? `${done}; ${plural(answer.removed.segments, "segment")} evicted.` : "The studio's server does not answer."), answer.removed ? "" : "bad")
     this.refresh()

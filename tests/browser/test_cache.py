@@ -70,9 +70,23 @@ def test_the_store_is_verified(author: Page) -> None:
 
 def test_a_budget_that_is_none_is_not_taken(author: Page) -> None:
     open_cache(author)
-    author.get_by_label("Size").fill("-3")
+    status = author.locator(".cache-head [role=status]")
+    author.get_by_label("Size").fill("20")
+    author.get_by_role("button", name="Prune to this now").click()
+    expect(status).to_contain_text("Pruned")
+    for wrong in ("-3", ""):
+        author.get_by_label("Size").fill(wrong)
+        author.get_by_role("button", name="Set as budget").click()
+        expect(status).to_have_text("A size is a number of 0 or more. Nothing was changed.")
+    expect(author.locator(".totals")).to_contain_text("of 20.00 GiB")
+
+
+def test_the_budget_that_is_offered_is_the_present_one(author: Page) -> None:
+    open_cache(author)
+    expect(author.get_by_label("Size")).to_have_value("20")
+    expect(author.get_by_label("Unit")).to_have_value("GiB")
     author.get_by_role("button", name="Set as budget").click()
-    expect(author.locator(".cache-head [role=status]")).to_have_text("")
+    expect(author.locator(".cache-head [role=status]")).to_contain_text("The budget is set; 0 segments")
     expect(author.locator(".totals")).to_contain_text("of 20.00 GiB")
 
 

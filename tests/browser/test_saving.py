@@ -218,6 +218,24 @@ def test_a_draft_of_another_folder_is_saved_under_another_name(
     second.stop()
 
 
+def test_the_menu_lists_the_folder_as_it_is(page: Page, documents: Path) -> None:
+    (documents / "later.pml").write_text(PROMPT, encoding="utf-8")
+    (documents / "mine.pml").unlink()
+    page.get_by_role("button", name="File").click()
+    expect(page.get_by_role("menuitem", name="later.pml")).to_be_visible()
+    expect(page.get_by_role("menuitem", name="mine.pml")).to_have_count(0)
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "menuitem"
+
+
+def test_the_editors_say_how_the_keyboard_leaves_them(page: Page) -> None:
+    editor = page.get_by_role("textbox", name="Prompt document")
+    assert "press Escape, then Tab" in (editor.get_attribute("aria-description") or "")
+    editor.focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Tab")
+    expect(editor).not_to_be_focused()
+
+
 def test_a_sample_says_that_it_has_no_file(author: Page) -> None:
     rewrite(author, "prompt", "<prompt>mine</prompt>")
     author.keyboard.press("Control+s")
