@@ -157,7 +157,12 @@ def rendered(diagnostics: Iterable[Diagnostic], source: str, name: str) -> str:
 
 
 def _opened(path: str) -> int:
-    """Opens a plain file and no other; a pipe would be waited for until somebody writes into it."""
+    """Opens a plain file, or what the shell holds open already, as in `pml check <(make-schema)`.
+
+    Any other pipe would be waited for until somebody writes into it.
+    """
+    if path == "/dev/stdin" or path.startswith(("/dev/fd/", "/proc/self/fd/")):
+        return os.open(path, os.O_RDONLY)
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     descriptor = os.open(path, flags)
     mode = os.fstat(descriptor).st_mode

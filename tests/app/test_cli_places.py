@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,3 +55,11 @@ def test_a_pipe_is_refused_in_words(
     assert refused.status == 1
     assert "is no plain file" in refused.err
     assert pipe.is_fifo()
+
+
+def test_what_the_shell_holds_open_is_read() -> None:
+    words = f"{sys.executable} -m app check <(printf '<schema name=\"a\">text</schema>')"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run(["bash", "-c", words], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "schema, ok" in done.stdout
