@@ -131,3 +131,17 @@ def test_only_text_that_is_kept_nowhere_is_asked_about(context: BrowserContext, 
     rewrite(page, "prompt", prompt("kept nowhere"))
     page.reload()
     assert asked == ["beforeunload"]
+
+
+def test_text_that_gives_way_to_another_tabs_is_among_the_earlier_workspaces(
+    context: BrowserContext, home: Server
+) -> None:
+    first, second = opened(context, home), opened(context, home)
+    rewrite(second, "prompt", prompt("of the second tab"))
+    expect(second.locator(".workspace-name .saved")).to_contain_text("draft kept")
+    rewrite(first, "prompt", prompt("gives way"))
+    first.locator(".notices").get_by_role("button", name="Load that text").click()
+    wait_for_text(first, "prompt", "of the second tab")
+    first.get_by_role("button", name="File").click()
+    first.get_by_role("menuitem", name="Earlier workspaces…").click()
+    expect(first.locator("dialog.shelf")).to_contain_text("gives way")
