@@ -100,8 +100,9 @@ def test_verification_counts_what_is_none_of_the_stores_and_repairs_what_is(
     status = author.locator(".cache-head [role=status]")
     author.get_by_role("button", name="Verify").click()
     expect(status).to_contain_text("1 other file in the folder: not the store's, left alone.")
-    stray = cache / "files" / f"stray-{'0' * 16}.safetensors"
-    stray.write_bytes(b"stray")
+    stored = next((cache / "files").glob("*.safetensors"))
+    stray = stored.with_name(f"{stored.name.rsplit('-', 1)[0]}-{'0' * 16}.safetensors")
+    stray.write_bytes(stored.read_bytes())
     author.get_by_role("button", name="Verify").click()
     expect(status).to_contain_text("1 stray file found")
     author.get_by_role("button", name="Set damage right").click()
