@@ -236,11 +236,12 @@ def test_a_run_opens_no_connection(place: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_ctrl_c_ends_a_run_with_status_130(place: Path) -> None:
+def interrupted(seed: int) -> tuple[int, str]:
+    """Status and errors of a run that is interrupted after its first token."""
     with subprocess.Popen(
         [
             *(sys.executable, "-u", "-m", "app", "run", "prompt.pml", "--schema", "trip.pml"),
-            *("--mode", "uncached", "--max-new-tokens", "30000", "--temperature", "3"),
+            *("--mode", "uncached", "--max-new-tokens", "30000", "--temperature", "3", "--seed", str(seed)),
         ],
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
@@ -253,8 +254,13 @@ def test_ctrl_c_ends_a_run_with_status_130(place: Path) -> None:
         assert "first token after" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
         process.stdout.read()
-        assert process.wait(60) == 130
-        assert process.stderr.read().strip() == "pml: interrupted"
+        return process.wait(60), process.stderr.read().strip()
+
+
+def test_ctrl_c_ends_a_run_with_status_130(place: Path) -> None:
+    # A random model may end its answer before the signal arrives; another seed writes on.
+    ends = (interrupted(seed) for seed in range(8))
+    assert next((end for end in ends if end[0]), None) == (130, "pml: interrupted")
 
 
 def test_encode_leaves_alone_what_is_stored(run_pml: Callable[..., SimpleNamespace], place: Path) -> None:

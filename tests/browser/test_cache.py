@@ -94,7 +94,8 @@ def test_verification_counts_what_is_none_of_the_stores_and_repairs_what_is(
     author: Page, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     run(author)
-    cache = tmp_path_factory.getbasetemp() / "studio0" / "cache"
+    latest = max(tmp_path_factory.getbasetemp().glob("studio[0-9]*"), key=lambda path: int(path.name[6:]))
+    cache = latest / "cache"
     (cache / "files" / "thesis.docx").write_text("years of work")
     open_cache(author)
     status = author.locator(".cache-head [role=status]")
