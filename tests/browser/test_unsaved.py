@@ -29,6 +29,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 def opened(context: BrowserContext, home: Server) -> Page:
+    context.unroute_all()
     page = context.new_page()
     page.goto(home.url)
     page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
@@ -36,7 +37,7 @@ def opened(context: BrowserContext, home: Server) -> Page:
 
 
 def keep_nothing(page: Page) -> None:
-    """From now on no draft of this tab reaches the server."""
+    """Until the next page is opened no draft reaches the server; a page's own route ends as it closes."""
 
     def refuse(route: Route) -> None:
         if "save_draft" in (route.request.post_data or ""):
@@ -44,7 +45,7 @@ def keep_nothing(page: Page) -> None:
         else:
             route.continue_()
 
-    page.route("**/component_server**", refuse)
+    page.context.route("**/component_server**", refuse)
 
 
 def prompt(words: str) -> str:
@@ -64,6 +65,7 @@ def test_a_closed_tabs_text_comes_back_and_leaves_the_browser(context: BrowserCo
     page.close()
     page = opened(context, home)
     wait_for_text(page, "prompt", "kept one")
+    expect(page.locator(".notices")).to_contain_text("was not saved before its tab was closed")
     page.wait_for_function(f"{KEYS} === 0")
     page.close()
     wait_for_text(opened(context, home), "prompt", "kept one")
