@@ -31,7 +31,7 @@ lint: $(STAMP) ## ruff and mypy
 	$(BIN)/mypy
 
 test: lint ## lint, types and every test, the browser tests included
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
 
 format: $(STAMP) ## format the Python files
 	$(BIN)/ruff check --fix .

@@ -31,5 +31,20 @@ settings.register_profile("studio", derandomize=os.environ.get("PML_FIXED_DRAWS"
 settings.load_profile("studio")
 
 
+_LONGEST = {
+    "browser",
+    "test_docs_followed",
+    "test_hard_use",
+    "test_cli_engine",
+    "test_bench_store",
+    "test_writer",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What takes longest begins first, so that no core waits for one last file."""
+    items.sort(key=lambda item: not {item.path.stem, item.path.parent.name} & _LONGEST)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     _HOME.cleanup()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -38,6 +38,9 @@ studio.close()
 """
 
 
+expect.set_options(timeout=20_000)  # other tests run beside these
+
+
 def chromium() -> str | None:
     """The browser to drive: PML_CHROMIUM, else the first Chromium on the path."""
     names = (os.environ.get("PML_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
@@ -57,10 +60,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @dataclass
 class Server:
-    """A studio in a process of its own."""
+    """A studio in a process of its own, and where it keeps everything."""
 
     url: str
     process: subprocess.Popen[str]
+    folder: Path
 
     def stop(self) -> None:
         assert self.process.stdin is not None
@@ -79,7 +83,7 @@ def serve(folder: Path) -> Server:
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     assert url.startswith("http://127.0.0.1:"), f"the studio did not start: {url!r}"
-    return Server(url, process)
+    return Server(url, process, folder)
 
 
 @pytest.fixture(scope="session")

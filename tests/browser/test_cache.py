@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-import pytest
 from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Server
 
 
 def open_cache(page: Page) -> None:
@@ -91,11 +92,10 @@ def test_the_budget_that_is_offered_is_the_present_one(author: Page) -> None:
 
 
 def test_verification_counts_what_is_none_of_the_stores_and_repairs_what_is(
-    author: Page, tmp_path_factory: pytest.TempPathFactory
+    author: Page, studio: Server
 ) -> None:
     run(author)
-    latest = max(tmp_path_factory.getbasetemp().glob("studio[0-9]*"), key=lambda path: int(path.name[6:]))
-    cache = latest / "cache"
+    cache = studio.folder / "cache"
     (cache / "files" / "thesis.docx").write_text("years of work")
     open_cache(author)
     status = author.locator(".cache-head [role=status]")

@@ -36,8 +36,18 @@ def opened(context: BrowserContext, home: Server) -> Page:
     return page
 
 
+REFUSE = """() => {
+  const ask = window.fetch, refused = () => Promise.reject(new TypeError("refused"))
+  window.fetch = (where, how) => String(how?.body).includes("save_draft") ? refused() : ask(where, how)
+}"""
+
+
 def keep_nothing(page: Page) -> None:
-    """Until the next page is opened no draft reaches the server; a page's own route ends as it closes."""
+    """Until the next page is opened no draft reaches the server.
+
+    What a page sends as it closes passes by every route: so the page itself refuses. The route is for what
+    is loaded in its place.
+    """
 
     def refuse(route: Route) -> None:
         if "save_draft" in (route.request.post_data or ""):
@@ -46,6 +56,7 @@ def keep_nothing(page: Page) -> None:
             route.continue_()
 
     page.context.route("**/component_server**", refuse)
+    page.evaluate(REFUSE)
 
 
 def prompt(words: str) -> str:

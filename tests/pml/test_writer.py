@@ -14,7 +14,7 @@ from engine.pml.writer import WriteError, write_prompt, write_schema
 from tests.pml.trees import NOWHERE, prompts, schemas, text
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(schemas())
 def test_a_schema_survives(schema: Schema) -> None:
     source = write_schema(schema)
