@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.turns import Way
+from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import SettingsError, StudioError
+from engine.errors import PromptCacheError, SettingsError
 from engine.events import Answer, Event, Finished
-from engine.model import Model
+from engine.inference.params import RunSettings
+from engine.model.model import Model
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
-from engine.settings import RunSettings
-from engine.store import Store
 
 REPAIRS = ("link:8", "blend:0.15", "query:0.15")
 
@@ -104,7 +104,7 @@ class Answers:
 
     def engine_forgets(self) -> None:
         """Memory is empty; digests stay checked."""
-        self.engine.residency.clear()
+        self.engine.memory_tier.clear()
 
     def process_begins(self) -> None:
         """Memory is empty, and no digest was checked."""
@@ -149,7 +149,7 @@ def _answer(events: list[Event]) -> Answer:
 def _schema(source: str) -> Schema:
     tree = parse_schema(source).tree
     if tree is None:
-        raise StudioError("the schema that was drawn does not parse; try another --seed.")
+        raise PromptCacheError("the schema that was drawn does not parse; try another --seed.")
     return tree
 
 

@@ -20,9 +20,9 @@ from dataclasses import dataclass
 import torch
 
 from benchmarks.turns import Way
-from engine.encoder import encode
-from engine.model import Model
-from engine.rotary import move_keys
+from engine.cache.encoder import encode
+from engine.model.model import Model
+from engine.model.rope import move_keys
 from engine.segment import Placement, Segment, segment_key
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.tasks import own_questions, read_tasks
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Answer, Finished
-from engine.model import Model
-from engine.settings import RunSettings
-from engine.store import Store
+from engine.inference.params import RunSettings
+from engine.model.model import Model
 
 _SIZE = "64m"
 _BLOCK = bytes(1 << 12)
@@ -46,14 +46,14 @@ def measure(model: Model, place: Path) -> dict[str, Any]:
         ballast = _fill(place)
         answers = [answer(engine)]
         ballast.unlink()
-        engine.residency.clear()
+        engine.memory_tier.clear()
         answers.append(answer(engine))
         engine.close()
         _fill(place)
         engine = Engine(model, Store.open(place / "cache"))
         read_only = bool(engine.store.read_only)
         answers.append(answer(engine))
-        engine.residency.clear()  # what is mapped takes its room until it is let go
+        engine.memory_tier.clear()  # what is mapped takes its room until it is let go
         engine.store.prune(max_bytes=0)
         freed = shutil.disk_usage(place).free > 0
         clean = engine.store.verify().clean

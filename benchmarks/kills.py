@@ -20,10 +20,10 @@ from typing import Any
 
 import torch
 
+from engine.cache.store import Origin, Store
+from engine.cache.store.claim import TEMPORARY
+from engine.cache.store.eviction import Removed
 from engine.segment import Segment
-from engine.store import Origin, Store
-from engine.store.claim import TEMPORARY
-from engine.store.eviction import Removed
 
 ORIGIN = Origin("benchmark", "m", "isolated", "benchmark", "benchmark")
 KINDS = 16
@@ -115,7 +115,7 @@ def work(folder: str, seed: int, seconds: float, phase: Any = None, pruned: floa
         made = segment(draw.randrange(KINDS))
         read = store.load(made.key, made.token_ids)
         if read is None:
-            with store.turn(made.key):
+            with store.compute_lock(made.key):
                 store.save(made, ORIGIN)
         elif not torch.equal(read.keys, made.keys) or not torch.equal(read.values, made.values):
             os._exit(1)

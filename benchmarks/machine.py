@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from engine.model import Model
+from engine.model.model import Model
 
 
 def machine(model: Model) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 DRAWS = 2000
 SEED = 0
@@ -62,10 +62,12 @@ def paired(side: Sequence[float], other: Sequence[float], seed: int = SEED) -> P
         seed: of the draws.
 
     Raises:
-        StudioError: the sides have not the same prompts, or none.
+        PromptCacheError: the sides have not the same prompts, or none.
     """
     if len(side) != len(other) or not side:
-        raise StudioError(f"{len(side)} scores cannot be paired with {len(other)}; each prompt needs both.")
+        raise PromptCacheError(
+            f"{len(side)} scores cannot be paired with {len(other)}; each prompt needs both."
+        )
     count = len(side)
     wins = sum(a > b for a, b in zip(side, other, strict=True))
     losses = sum(a < b for a, b in zip(side, other, strict=True))

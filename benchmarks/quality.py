@@ -19,14 +19,14 @@ from benchmarks.machine import machine
 from benchmarks.metrics import score
 from benchmarks.shortening import fits, shortened
 from benchmarks.tasks import Task
+from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import PromptError, StudioError
+from engine.errors import PromptCacheError, PromptError
 from engine.events import Answer, Finished, Side
-from engine.generate import compare
-from engine.loading import load
-from engine.reading import Reading
-from engine.settings import RunSettings
-from engine.store import Store
+from engine.inference.params import RunSettings
+from engine.inference.reading import Reading
+from engine.inference.sequence import compare
+from engine.model.loading import load
 
 UNCACHED = "uncached"
 PLAIN = ("isolated", "anchored", "scaffold")
@@ -80,7 +80,7 @@ def run(
         `left_out`, `shortened` (names), `machine`.
 
     Raises:
-        StudioError: no task fits the model, or the model cannot be used.
+        PromptCacheError: no task fits the model, or the model cannot be used.
     """
     say = progress or (lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="pml-quality-") as folder:
@@ -97,14 +97,14 @@ def run(
                         short.append(task.name)
                 except PromptError as error:
                     left_out.append({"task": task.name, "why": str(error)})
-                engine.residency.clear()
+                engine.memory_tier.clear()
                 engine.store.clear()
             say(len(tasks), len(tasks), "done")
             where = machine(engine.model)
         finally:
             engine.close()
     if not samples[UNCACHED]:
-        raise StudioError(f"none of the {len(tasks)} prompts could be run: {left_out[0]['why']}")
+        raise PromptCacheError(f"none of the {len(tasks)} prompts could be run: {left_out[0]['why']}")
     params = {"model": model, "dtype": engine.model.dtype, "placement": placement}
     return {
         "results": _results(samples, params),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from benchmarks.tasks import Task
 from engine.engine import Engine
 from engine.errors import PromptError
-from engine.settings import RunSettings
+from engine.inference.params import RunSettings
 
 _STEP = 0.97  # of the tokens are tried next where borders of modules have taken more than was counted
 

@@ -30,18 +30,18 @@ from benchmarks.kills import kills as killed
 from benchmarks.machine import machine
 from benchmarks.shortening import fits
 from benchmarks.tasks import Task, own_questions, read_tasks
+from engine.cache.store import Lookup, Store
+from engine.cache.store.codec import SCHEMES, Scheme
+from engine.cache.store.eviction import POLICIES
 from engine.engine import Engine
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.events import Answer, Finished
-from engine.loading import load
-from engine.model import Model
+from engine.inference.params import RunSettings
+from engine.inference.reading import Reading
+from engine.model.loading import load
+from engine.model.model import Model
 from engine.pml import Text
-from engine.reading import Reading
 from engine.segment import Segment
-from engine.settings import RunSettings
-from engine.store import Served, Store
-from engine.store.codec import SCHEMES, Scheme
-from engine.store.eviction import POLICIES
 
 DOCUMENTS = 8  # in each prompt that compression is measured over; 60 questions have so many
 Progress = Callable[[int, int, str], None]
@@ -74,7 +74,7 @@ def run(
         `results` (name, and figures by their names) and `machine`.
 
     Raises:
-        StudioError: the model reads none of the questions.
+        PromptCacheError: the model reads none of the questions.
     """
     say = progress or (lambda *_: None)
     loaded = load(model, device=device, dtype=dtype)
@@ -103,7 +103,7 @@ def run(
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Thousands of warnings of the store are the point here."""
-    logger = logging.getLogger("engine.store")
+    logger = logging.getLogger("engine.cache.store")
     before = logger.level
     logger.setLevel(logging.ERROR)
     try:
@@ -211,7 +211,7 @@ def _trace(folder: Path, requests: int = 1500) -> dict[str, Any]:
         for key in asked:
             ids = range(sizes[key])
             if store.load(key, ids) is not None:
-                store.record([Served(key, "disk", "hit")])
+                store.record([Lookup(key, "disk", "hit")])
                 continue
             spent[policy] += costs[key]
             states = torch.zeros(2, 4, 2, len(ids), 32)
@@ -246,7 +246,7 @@ def _compression(model: Model, place: Path, scheme: Scheme, tasks: Sequence[Task
         loads.append(other.ttft_ms / one.ttft_ms)
         sizes.append(packed.stats().bytes / plain.stats().bytes)
         for side in sides:
-            side.residency.clear()
+            side.memory_tier.clear()
             side.store.clear()
     for side in sides:
         side.close()
@@ -267,7 +267,7 @@ def _questions(model: Model, count: int) -> list[Task]:
     """The longest document questions that the model can read.
 
     Raises:
-        StudioError: it reads none.
+        PromptCacheError: it reads none.
     """
     tasks = [task for task in read_tasks(own_questions()) if task.documents == DOCUMENTS]
     tasks.sort(key=_characters, reverse=True)
@@ -278,7 +278,7 @@ def _questions(model: Model, count: int) -> list[Task]:
         found = [task for task in tasks if fits(engine, task, settings)] if readable else []
         engine.close()
     if not found:
-        raise StudioError(
+        raise PromptCacheError(
             f"none of the {len(tasks)} questions to {DOCUMENTS} documents fits the {model.context_length} "
             f"tokens that {model.name!r} reads; name a model that reads more."
         )
@@ -294,11 +294,11 @@ def _characters(task: Task) -> int:
 def _from_disk(engine: Engine, task: Task, settings: RunSettings) -> Answer:
     """The answer whose segments are read from files, computed and checked before."""
     for _ in range(3):
-        engine.residency.clear()
+        engine.memory_tier.clear()
         events = list(engine.run(task.schema, task.prompt, settings, "cached"))
     return next(event.answer for event in events if isinstance(event, Finished))
 
 
 def _read_from_disk(engine: Engine, task: Task, answer: Answer, settings: RunSettings) -> Reading:
-    engine.residency.clear()
+    engine.memory_tier.clear()
     return engine.reading(task.schema, task.prompt, answer.token_ids, settings, "cached")

@@ -18,7 +18,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from benchmarks.metrics import DATASETS, METRICS
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
 from engine.pml.entities import forbidden_character
 
@@ -126,17 +126,19 @@ def read_tasks(path: Path, *, metric: str = "", limit: int | None = None) -> lis
         limit: the most tasks.
 
     Raises:
-        StudioError: nothing can be read from it; the message names the line or file.
+        PromptCacheError: nothing can be read from it; the message names the line or file.
     """
     if not path.exists():
-        raise StudioError(f"there is no file or folder {str(path)!r}.")
+        raise PromptCacheError(f"there is no file or folder {str(path)!r}.")
     tasks: list[Task] = []
     for task in _folder(path) if path.is_dir() else _lines(path, metric):
         if limit is not None and len(tasks) == limit:
             break
         tasks.append(task)
     if not tasks:
-        raise StudioError(f"{str(path)!r} holds no task. A folder needs NAME.pml with NAME.prompt.1.pml.")
+        raise PromptCacheError(
+            f"{str(path)!r} holds no task. A folder needs NAME.pml with NAME.prompt.1.pml."
+        )
     return tasks
 
 
@@ -151,7 +153,7 @@ def _folder(path: Path) -> Iterator[Task]:
             for name, parsed in ((schema_path.name, schema), (prompt_path.name, prompt)):
                 if not parsed.ok:
                     fault = next(d for d in parsed.diagnostics if d.severity == "error")
-                    raise StudioError(f"{name}, line {fault.line}: {fault.code}: {fault.message}")
+                    raise PromptCacheError(f"{name}, line {fault.line}: {fault.code}: {fault.message}")
             assert schema.tree is not None
             assert prompt.tree is not None
             yield Task(prompt_path.name, schema.tree, prompt.tree)
@@ -159,11 +161,11 @@ def _folder(path: Path) -> Iterator[Task]:
 
 def _text(path: Path) -> str:
     if path.exists() and not path.is_file():
-        raise StudioError(f"{str(path)!r} is no plain file. Name a file.")
+        raise PromptCacheError(f"{str(path)!r} is no plain file. Name a file.")
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StudioError(f"{str(path)!r} cannot be read as UTF-8: {error}") from error
+        raise PromptCacheError(f"{str(path)!r} cannot be read as UTF-8: {error}") from error
 
 
 def _lines(path: Path, metric: str) -> Iterator[Task]:
@@ -174,7 +176,7 @@ def _lines(path: Path, metric: str) -> Iterator[Task]:
             yield _question(json.loads(line), metric, f"{path.stem}:{number}")
         except (ValueError, KeyError, TypeError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
-            raise StudioError(f"{path.name}, line {number}: {what}") from error
+            raise PromptCacheError(f"{path.name}, line {number}: {what}") from error
 
 
 def _question(record: dict[str, Any], metric: str, name: str) -> Task:

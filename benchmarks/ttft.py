@@ -16,8 +16,8 @@ from benchmarks.answers import Answers
 from benchmarks.forward import Forward
 from benchmarks.machine import machine
 from benchmarks.turns import ratio, timed
-from engine.errors import StudioError
-from engine.loading import load
+from engine.errors import PromptCacheError
+from engine.model.loading import load
 
 RATIOS = (
     ("uncached", "cached"),
@@ -63,17 +63,17 @@ def run(
         and high of one round), `tokens` (of the prompt whose text is timed), `agreement`, `machine`.
 
     Raises:
-        StudioError: numbers that cannot be run, or a model that cannot be loaded.
+        PromptCacheError: numbers that cannot be run, or a model that cannot be loaded.
     """
     if min(cached, modules, new, repeats) < 1 or cached < modules:
-        raise StudioError(
+        raise PromptCacheError(
             "--cached, --modules, --new and --repeats must be at least 1, and --cached at least --modules."
         )
     say = progress or (lambda _: None)
     say(f"loading {model}")
     loaded = load(model, device=device, dtype=dtype)
     if cached + new + 1 >= loaded.context_length:
-        raise StudioError(
+        raise PromptCacheError(
             f"{cached + new} tokens do not fit the model's {loaded.context_length}; lower --cached."
         )
     forward = Forward(loaded, cached, modules, new, seed, say)

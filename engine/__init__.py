@@ -8,29 +8,29 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ModelError, PromptError, SettingsError, StoreError, StudioError
+from engine.errors import ModelError, PromptCacheError, PromptError, SettingsError, StoreError
 
 if TYPE_CHECKING:
+    from engine.cache.store import Store, StoreStats
     from engine.engine import EncodeReport, Engine
     from engine.events import Answer, Compared, Comparison, Delta, Event, Finished, FirstToken, Working
-    from engine.model import Model
-    from engine.overview import Layout, ModuleLayout, Plan
-    from engine.probe import Probe
-    from engine.settings import RunSettings
-    from engine.store import Store, StoreStats
-    from engine.verdict import Fidelity
+    from engine.inference.params import RunSettings
+    from engine.inference.verdict import Fidelity
+    from engine.model.model import Model
+    from engine.model.probe import Probe
+    from engine.prompt.summary import LayoutSummary, ModuleLayout, PlanSummary
 
 _HOMES = {
     "engine.engine": ("EncodeReport", "Engine"),
     "engine.events": (
         *("Answer", "Compared", "Comparison", "Delta", "Event", "Finished", "FirstToken", "Working"),
     ),
-    "engine.verdict": ("Fidelity",),
-    "engine.model": ("Model",),
-    "engine.overview": ("Layout", "ModuleLayout", "Plan"),
-    "engine.probe": ("Probe",),
-    "engine.settings": ("RunSettings",),
-    "engine.store": ("Store", "StoreStats"),
+    "engine.inference.verdict": ("Fidelity",),
+    "engine.model.model": ("Model",),
+    "engine.prompt.summary": ("LayoutSummary", "ModuleLayout", "PlanSummary"),
+    "engine.model.probe": ("Probe",),
+    "engine.inference.params": ("RunSettings",),
+    "engine.cache.store": ("Store", "StoreStats"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -45,19 +45,19 @@ __all__ = [
     "Fidelity",
     "Finished",
     "FirstToken",
-    "Layout",
+    "LayoutSummary",
     "Model",
     "ModelError",
     "ModuleLayout",
-    "Plan",
+    "PlanSummary",
     "Probe",
+    "PromptCacheError",
     "PromptError",
     "RunSettings",
     "SettingsError",
     "Store",
     "StoreError",
     "StoreStats",
-    "StudioError",
     "Working",
 ]
 

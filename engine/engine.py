@@ -15,31 +15,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from engine import advice
-from engine.chat import ChatError
-from engine.computing import WAITING, Computing
+from engine.cache.memory import MemoryTier
+from engine.cache.segment_cache import ELSEWHERE, Fetched, SegmentCache, wanted
+from engine.cache.store import Store, Verify
 from engine.errors import PromptError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
-from engine.fidelity import FidelityMeter
-from engine.fingerprint import Progress
-from engine.generate import Prefill, compare, respond
-from engine.layout import SchemaLayout, Scope, lay_out
-from engine.loading import load
-from engine.model import Model
-from engine.overview import Layout, Plan, layout_overview, plan_overview
-from engine.plan import Placing, PromptPlan, make_plan
+from engine.inference.computing import WAITING, Computing
+from engine.inference.fidelity import FidelityMeter
+from engine.inference.params import Repair, RunSettings
+from engine.inference.reading import Reading, read
+from engine.inference.repair import choosing, chosen, rows, with_hidden
+from engine.inference.sequence import Prefill, compare, respond
+from engine.inference.verdict import Fidelity
+from engine.model.fingerprint import Progress
+from engine.model.loading import load
+from engine.model.model import Model
 from engine.pml import Diagnostic, Parsed, Prompt, Schema, bind, make, parse_prompt, parse_schema
-from engine.reading import Reading, read
-from engine.repair import choosing, chosen, rows, with_hidden
-from engine.residency import Residency
+from engine.prompt import advice
+from engine.prompt.chat_template import ChatError
+from engine.prompt.layout import SchemaLayout, Scope, lay_out
+from engine.prompt.plan import PlacementPolicy, PromptPlan, make_plan
+from engine.prompt.recipe import RecipeBook, RecipeSlice
+from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
+from engine.prompt.window import Window
 from engine.segment import Placement
-from engine.settings import Repair, RunSettings
-from engine.sight import Seen, Sights
 from engine.stopwatch import Stopwatch
-from engine.store import Store, Verify
-from engine.supply import ELSEWHERE, Supplied, Supply, wanted
-from engine.verdict import Fidelity
-from engine.window import Window
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +88,8 @@ class Engine:
 
     def __init__(self, model: Model, store: Store, memory: int = MEMORY_BUDGET) -> None:
         self.model, self.store = model, store
-        self.residency = Residency(memory, model.network.device)
-        self.supply = Supply(model, store, self.residency)
+        self.memory_tier = MemoryTier(memory, model.network.device)
+        self.segment_cache = SegmentCache(model, store, self.memory_tier)
         self._layouts: OrderedDict[int, SchemaLayout] = OrderedDict()
         self._layouts_lock = threading.Lock()
         self._computing = Computing()  # one step at a time: two would spoil each other's clock
@@ -135,7 +135,7 @@ class Engine:
 
     def close(self) -> None:
         """Closes the store and forgets what is in memory."""
-        self.residency.clear()
+        self.memory_tier.clear()
         self.store.close()
 
     def answer(
@@ -173,28 +173,28 @@ class Engine:
         if side == "uncached":
             whole = Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
             return (yield from respond(self.model, whole, settings, side, clock))
-        supplied = yield from self.supply.segments(
+        fetched = yield from self.segment_cache.segments(
             wanted(uses), schema.name, settings.scope, clock, store_turns=settings.store_conversation
         )
         try:
-            with self.store.using(supplied.segments):
-                new = self._repaired(plan, uses, supplied.place(uses), settings, clock)
-                new = replace(new, encoded=supplied.encoded_of(new.placements))
+            with self.store.using(fetched.segments):
+                new = self._repaired(plan, uses, fetched.place(uses), settings, clock)
+                new = replace(new, encoded=fetched.encoded_of(new.placements))
                 return (
                     yield from respond(
-                        *(self.model, new, settings, side, clock, supplied.uses),
-                        [f"The answer is complete, but {warning}" for warning in supplied.warnings],
+                        *(self.model, new, settings, side, clock, fetched.uses),
+                        [f"The answer is complete, but {warning}" for warning in fetched.warnings],
                     )
                 )
         finally:
-            self.store.record(supplied.served)
+            self.store.record(fetched.served)
             self._look_ahead(layout, plan, settings)
 
     def _look_ahead(self, layout: SchemaLayout, plan: PromptPlan, settings: RunSettings) -> None:
         """Has the files of what the next prompt may pick instead read ahead: other members of the unions."""
         if settings.scope == "scaffold":
             return
-        sights = self._sights(layout, settings.scope, plan.placement)
+        book = self._recipe_book(layout, settings.scope, plan.placement)
         others = {
             member.path
             for path in plan.imports
@@ -202,12 +202,12 @@ class Engine:
             for member in union.members
         } - plan.imports
         runs = [run for run in layout.runs if run.path in others and run.cacheable]
-        self.supply.expect_soon([sights.of_run(run) for run in runs])
+        self.segment_cache.expect_soon([book.of_run(run) for run in runs])
 
     def _repaired(
         self,
         plan: PromptPlan,
-        uses: Sequence[Seen | None],
+        uses: Sequence[RecipeSlice | None],
         placements: list[Placement],
         settings: RunSettings,
         clock: Stopwatch,
@@ -224,10 +224,10 @@ class Engine:
         clock.lap("repair")
         return prefill
 
-    def _sights(self, layout: SchemaLayout, scope: Scope, placement: Placing) -> Sights:
-        return Sights(layout, self.supply.identity, scope, spread=placement == "schema")
+    def _recipe_book(self, layout: SchemaLayout, scope: Scope, placement: PlacementPolicy) -> RecipeBook:
+        return RecipeBook(layout, self.segment_cache.identity, scope, spread=placement == "schema")
 
-    def placement(self, wanted_placement: Placing = "compact") -> Placing:
+    def placement(self, wanted_placement: PlacementPolicy = "compact") -> PlacementPolicy:
         """Returns how prompts are laid out: as wanted, but by the schema where a model cannot relocate."""
         return wanted_placement if self.model.relocatable else "schema"
 
@@ -300,33 +300,33 @@ class Engine:
             raise PromptError(tuple(faults))
         started, clock = time.perf_counter(), Stopwatch()
         layout = self._lay_out(schema)
-        recipes = self._sights(layout, scope, self.placement()).of_schema(self.model.context_length)
-        encoding = self.supply.segments(recipes, schema.name, scope, Stopwatch(), hold=False)
+        recipes = self._recipe_book(layout, scope, self.placement()).of_schema(self.model.context_length)
+        encoding = self.segment_cache.segments(recipes, schema.name, scope, Stopwatch(), hold=False)
         steps = self._computing.steps(encoding, "cached", clock)
         while True:
             try:
                 step = next(steps)
             except StopIteration as end:
-                supplied: Supplied = end.value
+                fetched: Fetched = end.value
                 break
             if progress is not None:
                 progress(step.done, step.total, step.what)
             elif step.what == WAITING:
                 log.warning("encoding %r: %s", schema.name, WAITING)
         seconds = time.perf_counter() - started - clock.waited / 1000
-        self.store.label(supplied.served)
-        made = list(supplied.encoded.values())
+        self.store.label(fetched.served)
+        made = list(fetched.encoded.values())
         return EncodeReport(
             encoded=len(made),
-            reused=sum(use.outcome == "hit" for use in supplied.uses),
-            elsewhere=sum(use.reason == ELSEWHERE for use in supplied.uses),
+            reused=sum(use.outcome == "hit" for use in fetched.uses),
+            elsewhere=sum(use.reason == ELSEWHERE for use in fetched.uses),
             kept=len(self.store.contains(recipe.key for recipe in recipes)),
             total=len(recipes),
-            budget=self.supply.budget_for(recipes),
+            budget=self.segment_cache.budget_for(recipes),
             tokens=sum(one.tokens for one in made),
             seconds=seconds,
             bytes=sum(one.nbytes for one in made),
-            warnings=tuple(supplied.warnings),
+            warnings=tuple(fetched.warnings),
         )
 
     def fidelity(
@@ -352,7 +352,7 @@ class Engine:
         given = settings or RunSettings()
         layout, plan = self._plan(schema, prompt, given.placement, given.turns_held)
         self._uses(layout, prompt, plan, given.scope)
-        measuring = FidelityMeter(self.model, self.supply, layout, plan, given).measure()
+        measuring = FidelityMeter(self.model, self.segment_cache, layout, plan, given).measure()
         return (yield from self._computing.steps(measuring, "cached"))
 
     def reading(
@@ -380,16 +380,16 @@ class Engine:
             whole = Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
             return read(self.model, whole, answer)
         uses, clock = self._uses(layout, prompt, plan, settings.scope), Stopwatch()
-        supplied = yield from self.supply.segments(wanted(uses), schema.name, settings.scope, clock)
-        with self.store.using(supplied.segments):
-            return read(self.model, self._repaired(plan, uses, supplied.place(uses), settings, clock), answer)
+        fetched = yield from self.segment_cache.segments(wanted(uses), schema.name, settings.scope, clock)
+        with self.store.using(fetched.segments):
+            return read(self.model, self._repaired(plan, uses, fetched.place(uses), settings, clock), answer)
 
     def check(
         self,
         schema: Schema,
         prompt: Prompt | None = None,
         *,
-        placement: Placing = "compact",
+        placement: PlacementPolicy = "compact",
         scope: Scope = "anchored",
     ) -> tuple[Diagnostic, ...]:
         """Returns the faults of a document that only a tokenizer can see.
@@ -403,8 +403,8 @@ class Engine:
         if prompt is None:
             try:
                 layout = self._lay_out(schema)
-                sights = self._sights(layout, scope, self.placement())
-                return (*self._window.of_schema(layout, sights), *advice.of_schema(self.model, layout))
+                book = self._recipe_book(layout, scope, self.placement())
+                return (*self._window.of_schema(layout, book), *advice.of_schema(self.model, layout))
             except ChatError as error:
                 return (make("E505", str(error), schema.span, schema.lines),)
         bound = bind(schema, prompt)
@@ -417,20 +417,20 @@ class Engine:
             return bound.diagnostics + error.diagnostics
         return (*bound.diagnostics, *advice.of_prompt(self.model, layout, plan, bound, prompt))
 
-    def layout(self, schema: Schema, *, scope: Scope = "anchored") -> Layout:
+    def layout(self, schema: Schema, *, scope: Scope = "anchored") -> LayoutSummary:
         """Returns modules with positions, sizes, and where their segments are.
 
         Raises:
             ChatError: the model's chat template refuses the schema's roles.
         """
         layout = self._lay_out(schema)
-        sights = self._sights(layout, scope, self.placement())
-        recipes = {run.index: sights.of_run(run) for run in layout.runs if run.cacheable}
-        tier = self.supply.tiers(recipes.values())
+        book = self._recipe_book(layout, scope, self.placement())
+        recipes = {run.index: book.of_run(run) for run in layout.runs if run.cacheable}
+        tier = self.segment_cache.tiers(recipes.values())
         tiers = {index: tier(recipe) for index, recipe in recipes.items()}
-        return layout_overview(layout, lambda run: tiers.get(run.index, "none"), self.model.bytes_per_token)
+        return summarize_layout(layout, lambda run: tiers.get(run.index, "none"), self.model.bytes_per_token)
 
-    def plan(self, schema: Schema, prompt: Prompt, settings: RunSettings | None = None) -> Plan:
+    def plan(self, schema: Schema, prompt: Prompt, settings: RunSettings | None = None) -> PlanSummary:
         """Returns what a run of this prompt would read and compute, without computing anything.
 
         Raises:
@@ -439,9 +439,9 @@ class Engine:
         given = settings or RunSettings()
         layout, plan = self._plan(schema, prompt, given.placement, given.turns_held)
         uses = self._uses(layout, prompt, plan, given.scope)
-        tier = self.supply.tiers(wanted(uses))
+        tier = self.segment_cache.tiers(wanted(uses))
         tiers = [tier(use.recipe) if use is not None else "none" for use in uses]
-        return plan_overview(plan, tiers, self.model.bytes_per_token)
+        return summarize_plan(plan, tiers, self.model.bytes_per_token)
 
     def count_tokens(self, text: str) -> int:
         """Returns how many tokens a text has by itself."""
@@ -458,7 +458,7 @@ class Engine:
             return held
 
     def _plan(
-        self, schema: Schema, prompt: Prompt, placement: Placing = "compact", turns_held: bool = True
+        self, schema: Schema, prompt: Prompt, placement: PlacementPolicy = "compact", turns_held: bool = True
     ) -> tuple[SchemaLayout, PromptPlan]:
         bound = bind(schema, prompt)
         if not bound.ok:
@@ -474,13 +474,13 @@ class Engine:
 
     def _uses(
         self, layout: SchemaLayout, prompt: Prompt, plan: PromptPlan, scope: Scope
-    ) -> tuple[Seen | None, ...]:
+    ) -> tuple[RecipeSlice | None, ...]:
         """What each piece of a prompt reads, all of which can be encoded."""
-        uses = self._sights(layout, scope, plan.placement).of_plan(plan)
+        uses = self._recipe_book(layout, scope, plan.placement).of_plan(plan)
         self._require_room(prompt, plan, uses)
         return uses
 
-    def _require_room(self, prompt: Prompt, plan: PromptPlan, uses: Sequence[Seen | None]) -> None:
+    def _require_room(self, prompt: Prompt, plan: PromptPlan, uses: Sequence[RecipeSlice | None]) -> None:
         faults = tuple(self._window.of_prompt(prompt, plan, uses))
         if faults:
             raise PromptError(faults)

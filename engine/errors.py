@@ -8,23 +8,23 @@ if TYPE_CHECKING:
     from engine.pml import Diagnostic
 
 
-class StudioError(Exception):
+class PromptCacheError(Exception):
     """Base of every error whose text is shown to the user as it is."""
 
 
-class ModelError(StudioError):
+class ModelError(PromptCacheError):
     """A model cannot be found, loaded, or used."""
 
 
-class StoreError(StudioError):
+class StoreError(PromptCacheError):
     """The segment store cannot be opened or written."""
 
 
-class SettingsError(StudioError):
+class SettingsError(PromptCacheError):
     """A setting of a run is out of its range, or does not fit the model."""
 
 
-class PromptError(StudioError):
+class PromptError(PromptCacheError):
     """A document has errors, so nothing can be computed from it.
 
     Attributes:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import PromptError, StudioError
+from engine.errors import PromptCacheError, PromptError
 from engine.pml import (
     Diagnostic,
     PromptEditError,
@@ -182,7 +182,7 @@ def _format(source: str) -> None:
         formatted = format_source(source)
     except PromptError:
         return
-    except StudioError:
+    except PromptCacheError:
         if document_kind(source) is not None:
             raise
         return

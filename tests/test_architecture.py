@@ -111,8 +111,8 @@ def test_the_language_knows_no_tensors() -> None:
 
 def test_few_files_know_transformers() -> None:
     knowing = {str(path.relative_to(ROOT)) for path in sources("engine") if "transformers" in imported(path)}
-    files = ("attention", "configuration", "dense", "loading", "random_models", "sampling")
-    assert knowing == {f"engine/{name}.py" for name in files}
+    model = ("attention", "configuration", "dense", "loading", "synthetic")
+    assert knowing == {"engine/inference/sampler.py", *(f"engine/model/{name}.py" for name in model)}
 
 
 def test_importing_the_whole_engine_loads_no_page_and_opens_no_connection() -> None:

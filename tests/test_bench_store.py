@@ -12,10 +12,10 @@ import torch
 from app.cli.bench import _store_words
 from benchmarks import store as measurement
 from benchmarks.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
-from engine.errors import StudioError
-from engine.loading import load
-from engine.store import Store
-from engine.store.codec import SCHEMES
+from engine.cache.store import Store
+from engine.cache.store.codec import SCHEMES
+from engine.errors import PromptCacheError
+from engine.model.loading import load
 from tests.engine.tiny import save_tiny
 
 
@@ -80,7 +80,7 @@ def test_a_model_that_reads_none_of_the_questions_is_refused_at_once(tmp_path: P
     folder = save_tiny(tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "max_position_embeddings": 512}))
-    with pytest.raises(StudioError, match="none of the 60 questions"):
+    with pytest.raises(PromptCacheError, match="none of the 60 questions"):
         measurement.run(
             str(folder),
             kills=0,

@@ -15,13 +15,13 @@ from benchmarks.paired import interval, paired, sign_test
 from benchmarks.quality import Variant, variants
 from benchmarks.shortening import fits, shortened
 from benchmarks.tasks import cut, own_questions, read_tasks, suite
+from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import StudioError
-from engine.loading import load
+from engine.errors import PromptCacheError
+from engine.inference.params import RunSettings
+from engine.model.loading import load
 from engine.pml import bind
 from engine.pml.conversation import conversation
-from engine.settings import RunSettings
-from engine.store import Store
 from tests.engine.tiny import save_tiny
 
 WORLDS = (
@@ -116,7 +116,7 @@ def test_a_data_set_whose_metric_is_not_known_is_refused(
     """It used to be scored by F1 without a word."""
     file = tmp_path / "q.jsonl"
     file.write_text(json.dumps({"input": "x", "context": "y", "answers": "z", **given}), encoding="utf-8")
-    with pytest.raises(StudioError, match=words) as refused:
+    with pytest.raises(PromptCacheError, match=words) as refused:
         read_tasks(file)
     assert "--metric" in str(refused.value)
     assert read_tasks(file, metric="f1")[0].metric == "f1"
@@ -149,19 +149,19 @@ def test_a_line_that_is_no_question_is_named(line: str, words: str, tmp_path: Pa
     file.write_text(
         '{"input": "x", "context": "y", "answers": "z", "metric": "f1"}\n' + line + "\n", encoding="utf-8"
     )
-    with pytest.raises(StudioError) as refused:
+    with pytest.raises(PromptCacheError) as refused:
         read_tasks(file)
     assert words in str(refused.value)
 
 
 def test_folders_that_hold_no_prompts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(StudioError, match="no file or folder"):
+    with pytest.raises(PromptCacheError, match="no file or folder"):
         read_tasks(tmp_path / "none")
-    with pytest.raises(StudioError, match="holds no task"):
+    with pytest.raises(PromptCacheError, match="holds no task"):
         read_tasks(tmp_path)
     (tmp_path / "s.pml").write_text("<schema name='s'>")
     (tmp_path / "s.prompt.1.pml").write_text("<prompt/>")
-    with pytest.raises(StudioError, match=r"s\.pml, line 1: E1"):
+    with pytest.raises(PromptCacheError, match=r"s\.pml, line 1: E1"):
         read_tasks(tmp_path)
 
 
@@ -305,7 +305,7 @@ def test_nothing_is_divided_by_a_side_without_points() -> None:
     found = paired([0.0, 1.0], [0.0, 0.0])
     assert (found.ratio, found.ratio_low, found.ratio_high) == (None, None, None)
     assert found.wins == 1
-    with pytest.raises(StudioError, match="each prompt needs both"):
+    with pytest.raises(PromptCacheError, match="each prompt needs both"):
         paired([1.0], [1.0, 1.0])
 
 

@@ -13,9 +13,9 @@ from benchmarks import ttft
 from benchmarks.answers import Answers
 from benchmarks.forward import Forward
 from benchmarks.turns import Way, orders, ratio, timed
-from engine.errors import StudioError
-from engine.loading import load
-from engine.model import Model
+from engine.errors import PromptCacheError
+from engine.model.loading import load
+from engine.model.model import Model
 from tests.engine.tiny import save_tiny
 
 TEXT = ["uncached", "cached", "cached_with_schema", "files_later", "files_first", "files_cold"]
@@ -71,7 +71,7 @@ def test_a_report_has_every_row_and_one_value_for_each_ratio(tmp_path: Path) -> 
     assert report["tokens"]["prompt"] == report["tokens"]["from_cache"] + report["tokens"]["computed"]
     assert 90 <= report["tokens"]["from_cache"] <= 105
     assert report["agreement"]["max_difference"] < 1e-3 * report["agreement"]["spread"] + 1e-4
-    with pytest.raises(StudioError, match="do not fit"):
+    with pytest.raises(PromptCacheError, match="do not fit"):
         ttft.run(str(folder), cached=10**6)
 
 

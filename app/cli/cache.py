@@ -13,11 +13,11 @@ import click
 
 from app.cli.options import cache_dir_option, debug_option, json_option
 from app.cli.output import counted, inline, milliseconds, print_json, progress_bar, say, size, table
-from app.cli.quantities import Age, Size, days
+from app.cli.param_types import Age, Size, days
 from engine.errors import StoreError
 
 if TYPE_CHECKING:
-    from engine.store import Store
+    from engine.cache.store import Store
 
 
 @click.group()
@@ -286,7 +286,7 @@ def _say(found: Mapping[str, object], words: str, as_json: bool, warnings: Itera
 
 @contextmanager
 def _open(cache_dir: Path | None) -> Iterator[Store]:
-    from engine.store import Store
+    from engine.cache.store import Store
 
     store = Store.open(cache_dir)
     try:

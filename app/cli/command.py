@@ -28,7 +28,7 @@ from app.cli.models import models
 from app.cli.output import Console, PrintableFormatter, print_json, say
 from app.cli.run import run
 from app.cli.studio import studio
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 INTERRUPTED = 130
 
@@ -100,7 +100,7 @@ def _report(error: Exception, console: Console) -> None:
             print_json({"error": str(error), "files": [report]})
         say(rendered(error.errors, error.source, error.name), err=True)
         say(f"pml: {error}", err=True)
-    elif isinstance(error, StudioError):
+    elif isinstance(error, PromptCacheError):
         console.fail(str(error))
     elif isinstance(error, click.ClickException):
         console.fail(error.format_message())

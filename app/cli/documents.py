@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from app.cli.output import counted, printable
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.pml import Diagnostic, Parsed, Prompt, Schema, parse_prompt, parse_schema
 
 Tree = TypeVar("Tree", Schema, Prompt)
@@ -20,7 +20,7 @@ MAX_BYTES = 5_000_000
 STDIN = "-"
 
 
-class DocumentError(StudioError):
+class DocumentError(PromptCacheError):
     """A file that cannot be read as a document."""
 
 
@@ -28,7 +28,7 @@ class _NotPlainError(Exception):
     """What a path leads to is neither a file nor a folder."""
 
 
-class FaultyDocumentError(StudioError):
+class FaultyDocumentError(PromptCacheError):
     """A document with errors.
 
     Attributes:

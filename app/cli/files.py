@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from app.atomic import NotPlainError, require_replaceable, write_text
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 
-class FileWriteError(StudioError):
+class FileWriteError(PromptCacheError):
     """A file cannot be written, or is there already."""
 
 

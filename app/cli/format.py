@@ -12,7 +12,7 @@ from app.atomic import write_text
 from app.cli.documents import STDIN, DocumentError, read_text, rendered
 from app.cli.options import debug_option, json_option
 from app.cli.output import counted, emit, print_json, say
-from engine.errors import PromptError, StudioError
+from engine.errors import PromptCacheError, PromptError
 from engine.pml import Diagnostic
 from engine.pml.formatter import format_source
 
@@ -102,7 +102,7 @@ def _format(path: str) -> Outcome:
         verdict = f"{path} has {counted(len(errors), 'error')}; it is left as it is."
         fault = f"{rendered(errors, source, path)}\n{verdict}"
         return Outcome(path, source, source, fault, errors)
-    except StudioError as error:
+    except PromptCacheError as error:
         return Outcome(path, source, source, f"{path}: {error}.")
 
 

@@ -19,7 +19,7 @@ from app.cli.options import (
 from app.cli.output import counted, milliseconds, print_json, progress_bar, say, size, table
 
 if TYPE_CHECKING:
-    from engine.layout import Scope
+    from engine.prompt.layout import Scope
 
 
 @click.command()

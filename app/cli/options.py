@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from app.cli.output import Console, reading_bar
-from app.cli.quantities import Size
-from engine.errors import StudioError
+from app.cli.param_types import Size
+from engine.errors import PromptCacheError
 
 if TYPE_CHECKING:
     from engine import Engine
-    from engine.model import Model
+    from engine.model.model import Model
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -72,7 +72,7 @@ class ModelOptions:
             ModelError: The model cannot be loaded.
         """
         _quiet_hub()
-        from engine.loading import load
+        from engine.model.loading import load
 
         return load(self.name, device=self.device, dtype=self.dtype)
 
@@ -175,12 +175,12 @@ _RUN_SCOPE = click.option(
 
 def checked_repair(_: click.Context, __: click.Parameter, value: Any) -> Any:
     """Refuses a repair that is none, as wrong usage, before a model is loaded."""
-    from engine.settings import Repair
+    from engine.inference.params import Repair
 
     for text in value if isinstance(value, tuple) else (value,):
         try:
             Repair.parse(text)
-        except StudioError as error:
+        except PromptCacheError as error:
             raise click.BadParameter(str(error)) from error
     return value
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from engine import Engine
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 if TYPE_CHECKING:
     import gradio
@@ -60,7 +60,7 @@ def launch(
         engine_options: as for `Engine.open`: device, dtype, cache_dir, verify, memory, progress.
 
     Raises:
-        StudioError: the port is in use, or a folder cannot be used.
+        PromptCacheError: the port is in use, or a folder cannot be used.
         ModelError: the model cannot be loaded.
         StoreError: the segment store cannot be opened.
     """
@@ -76,7 +76,7 @@ def launch(
 
     chosen = free_port(port)
     if schemas_dir is not None and not schemas_dir.is_dir():
-        raise StudioError(
+        raise PromptCacheError(
             f"The schemas folder {str(schemas_dir)!r} is no folder. Name another with --schemas."
         )
     drafts = Drafts(data_dir or Path(platformdirs.user_data_dir(APPLICATION)))
@@ -129,14 +129,14 @@ def free_port(port: int) -> int:
     """The port itself if nobody listens on it, or any free one for 0.
 
     Raises:
-        StudioError: the port is in use or not allowed.
+        PromptCacheError: the port is in use or not allowed.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:
-            raise StudioError(
+            raise PromptCacheError(
                 f"Port {port} on {HOST} cannot be used: {error}. Name another with --port."
             ) from error
         return int(probe.getsockname()[1])

@@ -16,15 +16,15 @@ from app.studio import documents
 from app.studio.chart import ttft_chart
 from app.studio.documents import Documents, diagnostics_json, digest, first_error
 from app.studio.drafts import Drafts, StaleDraftError, Workspace
-from app.studio.explanations import Explanations
+from app.studio.fidelity import Explanations
 from app.studio.folder import ChangedFileError, ElsewhereError, NotUtf8Error, Stamp
 from app.studio.requests import Json, endpoint, repeats_of, settings_of, text_of, whole_number_of
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
 from engine import Engine, RunSettings
-from engine.errors import PromptError, StudioError
-from engine.plan import PLACEMENTS
+from engine.errors import PromptCacheError, PromptError
 from engine.pml import Diagnostic, Schema, add_scaffold, document_kind, parse_prompt
+from engine.prompt.plan import PLACEMENTS
 
 logger = logging.getLogger(__name__)
 
@@ -196,7 +196,9 @@ class Author:
             or not isinstance(edit, dict)
             or parsed.tree.module(str(edit.get("path"))) is None
         ):
-            raise StudioError("The schema has no such module any more. The picker is brought up to date.")
+            raise PromptCacheError(
+                "The schema has no such module any more. The picker is brought up to date."
+            )
         return {"prompt": documents.edited_prompt(parsed.tree, text_of(request, "prompt"), edit)}
 
     def fix_document(self, request: Json) -> Json:
@@ -270,7 +272,9 @@ class Author:
         """Write a document back to the file of the user's folder that it came from."""
         origin, folder = text_of(request, "origin"), self.library.folder
         if not origin.startswith("file:"):
-            raise StudioError("This document did not come from the studio's folder, so no file was written.")
+            raise PromptCacheError(
+                "This document did not come from the studio's folder, so no file was written."
+            )
         known = Stamp.of_json(request.get("stamp"))
         try:
             name = folder.name_of(origin, here=bool(request.get("here")))
@@ -296,7 +300,7 @@ class Author:
         """Put a page's texts among the earlier workspaces; no `key` where they are the open ones."""
         page = request.get("page")
         if not isinstance(page, dict):
-            raise StudioError(
+            raise PromptCacheError(
                 "The page did not send its texts, so nothing was kept. Reload it and try again."
             )
         key = self.drafts.shelve(workspace_of(page))
@@ -328,7 +332,9 @@ class Author:
     def _opened_text(self, text: str, name: str, origin: str, stamp: Json, request: Json) -> Json:
         kind = document_kind(text)
         if kind is None:
-            raise StudioError(f"{name!r} is no PML document. Open a file whose root is <schema> or <prompt>.")
+            raise PromptCacheError(
+                f"{name!r} is no PML document. Open a file whose root is <schema> or <prompt>."
+            )
         page = self._keep_page(request)
         if kind == "prompt":
             opened = replace(page, prompt=text, prompt_origin=origin, files={**page.files, kind: stamp})
@@ -339,7 +345,7 @@ class Author:
     def _keep_page(self, request: Json) -> Workspace:
         page = request.get("page")
         if not isinstance(page, dict):
-            raise StudioError(
+            raise PromptCacheError(
                 "The page did not send its texts, so nothing was opened. Reload the page and try again."
             )
         kept = workspace_of(page)
@@ -353,7 +359,7 @@ class Author:
         key = text_of(request, "key")
         try:
             wanted = self._request_of(request, key)
-        except StudioError as error:
+        except PromptCacheError as error:
             yield json.dumps({"key": key, "state": "refused", "message": str(error)}), None
             return
         run: Run | None = None
@@ -369,7 +375,7 @@ class Author:
         if fault is not None:
             raise PromptError((fault,))
         if checked.schema.tree is None:
-            raise StudioError("There is no schema yet. Write one, or open a sample from the gallery.")
+            raise PromptCacheError("There is no schema yet. Write one, or open a sample from the gallery.")
         settings = settings_of(request.get("settings"))
         return RunRequest(checked.schema.tree, prompt, settings, repeats_of(request.get("settings")), key)
 
@@ -381,7 +387,7 @@ class Author:
         """One earlier run of this session, as its last frame."""
         run = self.runs.find(whole_number_of(request, "number"))
         if run is None:
-            raise StudioError(
+            raise PromptCacheError(
                 "That run is not kept any more: the studio was restarted since. Run the prompt again."
             )
         return {"run": run.to_json()}
@@ -398,7 +404,7 @@ class Author:
         wanted = self._request_of(request, text_of(request, "key"))
         prompt = parse_prompt(wanted.prompt).tree
         if prompt is None:
-            raise StudioError("The prompt cannot be read. Mend the errors that are marked in it.")
+            raise PromptCacheError("The prompt cannot be read. Mend the errors that are marked in it.")
         self.explanations.start(wanted.key, wanted.schema, prompt, wanted.settings)
         return self.explanations.state(wanted.key)
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from app.studio.jobs import Job
 from app.studio.requests import Json, endpoint, number_of, text_of
 from engine import Engine
-from engine.errors import StudioError
-from engine.store import Removed, Verified
+from engine.cache.store import Removed, Verified
+from engine.errors import PromptCacheError
 
 SHOWN = 2000  # segments that the page lists
 EVICTIONS_SHOWN = 50
@@ -40,15 +40,15 @@ class CachePage:
 
     def cache_state(self, _request: Json) -> Json:
         """Segments with the tier that each is in, totals, pins, and what was evicted."""
-        store, residency = self._engine.store, self._engine.residency
+        store, memory_tier = self._engine.store, self._engine.memory_tier
         rows = store.segments()
         for row in rows:
-            row["tier"] = "memory" if row["key"] in residency else "disk"
+            row["tier"] = "memory" if row["key"] in memory_tier else "disk"
         return {
             "segments": rows[:SHOWN],
             "left_out": max(0, len(rows) - SHOWN),
             "stats": store.stats().to_json(),
-            "memory": {"bytes": residency.bytes, "budget": residency.budget},
+            "memory": {"bytes": memory_tier.bytes, "budget": memory_tier.budget},
             "pins": store.pins(),
             "evictions": store.evictions(EVICTIONS_SHOWN),
             "folder": str(store.folder),
@@ -59,14 +59,14 @@ class CachePage:
         keys = request.get("keys")
         wanted = [str(key) for key in keys] if isinstance(keys, list) else []
         removed = self._engine.store.remove(wanted)
-        self._engine.residency.drop(wanted)
+        self._engine.memory_tier.drop(wanted)
         return {"removed": removed.to_json()}
 
     def cache_pin(self, request: Json) -> Json:
         """Pin the segments of a schema, or take the pin away."""
         schema, store = text_of(request, "schema"), self._engine.store
         if not schema:
-            raise StudioError("Name the schema whose segments should stay.")
+            raise PromptCacheError("Name the schema whose segments should stay.")
         if request.get("pinned"):
             store.pin(schema)
         else:
@@ -77,20 +77,20 @@ class CachePage:
         """Evict down to a size in bytes."""
         most = number_of(request, "max_bytes", -1)
         if most < 0:
-            raise StudioError("A size to prune to is 0 or more, for example 2 GB.")
+            raise PromptCacheError("A size to prune to is 0 or more, for example 2 GB.")
         return self._removed(self._engine.store.prune(max_bytes=int(most)))
 
     def cache_budget(self, request: Json) -> Json:
         """Set the most that the store may take, for good."""
         most = number_of(request, "budget", -1)
         if most < 0:
-            raise StudioError("A budget is 0 bytes or more, for example 20 GB.")
+            raise PromptCacheError("A budget is 0 bytes or more, for example 20 GB.")
         return self._removed(self._engine.store.set_budget(int(most)))
 
     def _removed(self, removed: Removed) -> Json:
         """What was evicted from the disk goes from memory too, so that it is stored again when it is used."""
-        held = self._engine.residency.keys()
-        self._engine.residency.drop(held - self._engine.store.contains(held))
+        held = self._engine.memory_tier.keys()
+        self._engine.memory_tier.drop(held - self._engine.store.contains(held))
         return {"removed": removed.to_json()}
 
     def cache_verify(self, request: Json) -> Json:
@@ -108,7 +108,7 @@ class CachePage:
     def cache_verified(self, _request: Json) -> Json:
         """How far the verification is, or what it found."""
         if self._job is None:
-            raise StudioError("Nothing is being verified. Press Verify.")
+            raise PromptCacheError("Nothing is being verified. Press Verify.")
         return self._job.state()
 
     def cache_stop(self, _request: Json) -> Json:

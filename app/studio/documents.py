@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from app.studio.source_offsets import to_utf16
-from engine.errors import PromptError, StudioError
+from engine.errors import PromptCacheError, PromptError
 from engine.exchange import export
 from engine.pml import (
     Diagnostic,
@@ -173,16 +173,16 @@ def mended_document(source: str, code: str, place: int, diagnose: Diagnose) -> s
         diagnose: finds the faults of a document.
 
     Raises:
-        StudioError: there is no such fault, or its fix would do harm.
+        PromptCacheError: there is no such fault, or its fix would do harm.
     """
     offset = to_utf16(source)
     found = (d for d in diagnose(source) if d.fix and (d.code, offset(d.span.start)) == (code, place))
     fault = next(found, None)
     if fault is None:
-        raise StudioError("The document has changed since. Look at its marks again.")
+        raise PromptCacheError("The document has changed since. Look at its marks again.")
     result = mended(source, fault, diagnose)
     if result is None:
-        raise StudioError(
+        raise PromptCacheError(
             f"Writing {fault.hint} would bring more faults than it mends here, so nothing was changed. Mend "
             "the other faults first, or this one by hand."
         )
@@ -313,19 +313,19 @@ def formatted(source: str) -> str:
     """A document in its canonical form.
 
     Raises:
-        StudioError: It is not well-formed.
+        PromptCacheError: It is not well-formed.
     """
     try:
         return format_source(source)
     except PromptError as error:
-        raise StudioError(f"The document is left as it is, for it has a fault: {error}") from None
+        raise PromptCacheError(f"The document is left as it is, for it has a fault: {error}") from None
 
 
 def exported(form: str, checked: Checked, base: Path | None) -> dict[str, Any]:
     """The schema, or the prompt, in another form.
 
     Raises:
-        StudioError: The documents have errors, or the form cannot hold what is in them.
+        PromptCacheError: The documents have errors, or the form cannot hold what is in them.
     """
     fault, of_prompt = first_error(checked.schema.diagnostics), first_error(checked.of_prompt)
     prompt = checked.prompt.tree if of_prompt is None else None
@@ -334,7 +334,7 @@ def exported(form: str, checked: Checked, base: Path | None) -> dict[str, Any]:
     if fault is not None:
         raise PromptError((fault,))
     if checked.schema.tree is None:
-        raise StudioError("There is no schema yet. Write one, or open a sample from the gallery.")
+        raise PromptCacheError("There is no schema yet. Write one, or open a sample from the gallery.")
     found = export(form, checked.schema.tree, prompt, base)
     return {
         "text": found.text,

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from app.atomic import write_text
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class Workspace:
         return (self.schema, self.prompt) == (other.schema, other.prompt)
 
 
-class StaleDraftError(StudioError):
+class StaleDraftError(PromptCacheError):
     """A save started from a revision that another tab has replaced since."""
 
     def __init__(self, current: Workspace) -> None:
@@ -70,7 +70,7 @@ class Drafts:
         folder: made if it is missing.
 
     Raises:
-        StudioError: the folder cannot be made or written.
+        PromptCacheError: the folder cannot be made or written.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -81,7 +81,7 @@ class Drafts:
             self._shelf.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)  # what somebody writes is nobody else's to read
         except OSError as error:
-            raise StudioError(
+            raise PromptCacheError(
                 f"The drafts folder {str(folder)!r} cannot be used: {error.strerror}. Make it writable."
             ) from error
 
@@ -102,7 +102,7 @@ class Drafts:
 
         Raises:
             StaleDraftError: there is a newer revision with another text.
-            StudioError: the file cannot be written.
+            PromptCacheError: the file cannot be written.
         """
         with self._lock:
             current = self._read_open()
@@ -124,7 +124,7 @@ class Drafts:
         """Put `workspace` on the shelf and leave the open one; its key, or None where it is the open one.
 
         Raises:
-            StudioError: the file cannot be written.
+            PromptCacheError: the file cannot be written.
         """
         with self._lock:
             current = self._read_open()
@@ -149,11 +149,11 @@ class Drafts:
         """One workspace of the shelf.
 
         Raises:
-            StudioError: there is none under this key.
+            PromptCacheError: there is none under this key.
         """
         found = dict(self.shelf()).get(key)
         if found is None:
-            raise StudioError(
+            raise PromptCacheError(
                 f"There is no earlier workspace {key!r} any more. Choose another from the list."
             )
         return found
@@ -164,7 +164,7 @@ class Drafts:
         try:
             workspace = _read(self._open_file)
         except OSError as error:
-            raise StudioError(
+            raise PromptCacheError(
                 f"The draft {str(self._open_file)!r} cannot be read: {error.strerror or error}. It is left "
                 "as it is; mend that and reload the page."
             ) from error
@@ -227,6 +227,6 @@ def _write(path: Path, workspace: Workspace) -> None:
     try:
         write_text(path, json.dumps(asdict(workspace), indent=1))
     except OSError as error:
-        raise StudioError(
+        raise PromptCacheError(
             f"The draft cannot be saved in {str(path.parent)!r}: {error.strerror}. The page still has it."
         ) from error

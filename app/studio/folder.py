@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from app.atomic import write_bytes
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 LARGEST_FILE = 5_000_000
 ENDINGS = (".pml", ".xml")
@@ -63,20 +63,20 @@ class Stamp:
         """The bytes of a text whose lines end with `\\n`.
 
         Raises:
-            StudioError: a character of it has no bytes.
+            PromptCacheError: a character of it has no bytes.
         """
         try:
             data = text.replace("\n", self.newline).encode("utf-8")
         except UnicodeEncodeError as error:
             line = text.count("\n", 0, error.start) + 1
-            raise StudioError(
+            raise PromptCacheError(
                 f"Line {line} holds half of a surrogate pair (U+{ord(text[error.start]):04X}), which no file "
                 "can hold. Remove it, and save again."
             ) from None
         return BOM + data if self.bom else data
 
 
-class NotUtf8Error(StudioError):
+class NotUtf8Error(PromptCacheError):
     """A file that is text in another encoding than UTF-8, as far as one can tell.
 
     Attributes:
@@ -90,7 +90,7 @@ class NotUtf8Error(StudioError):
         self.encoding = encoding
 
 
-class ChangedFileError(StudioError):
+class ChangedFileError(PromptCacheError):
     """A file that another program changed or removed since it was opened, so it was not written.
 
     Attributes:
@@ -104,7 +104,7 @@ class ChangedFileError(StudioError):
         self.gone = gone
 
 
-class ElsewhereError(StudioError):
+class ElsewhereError(PromptCacheError):
     """A document of another folder than the studio's, or of an unknown one, so nothing was written.
 
     Attributes:
@@ -187,16 +187,16 @@ class Folder:
 
         Raises:
             NotUtf8Error: it is not, and `encoding` says nothing else.
-            StudioError: it is gone, too large, or cannot be read.
+            PromptCacheError: it is gone, too large, or cannot be read.
         """
         if name not in self.names():
-            raise StudioError(
+            raise PromptCacheError(
                 f"There is no document {name!r} in the studio's folder. Choose one from the list."
             )
         try:
             data = self._bytes(self._path(name), name)
         except FileNotFoundError:
-            raise StudioError(f"{name!r} is not there any more. Choose another file.") from None
+            raise PromptCacheError(f"{name!r} is not there any more. Choose another file.") from None
         return _lines(_decoded(data, name, encoding)), stamp_of(data)
 
     def save(self, name: str, text: str, known: Stamp, *, force: bool = False) -> Stamp:
@@ -210,7 +210,7 @@ class Folder:
 
         Raises:
             ChangedFileError: it is not the file that was opened.
-            StudioError: it cannot be written; what was there is still there.
+            PromptCacheError: it cannot be written; what was there is still there.
         """
         path = self._path(name)
         with self._lock:
@@ -229,11 +229,11 @@ class Folder:
         """Write a new document, with the line ends of `like`.
 
         Raises:
-            StudioError: there is one of this name, or it cannot be written.
+            PromptCacheError: there is one of this name, or it cannot be written.
         """
         odd = name.startswith(".") or not name.isprintable() or NOT_IN_NAMES & set(name)
         if odd or not name.lower().endswith(ENDINGS) or len(name.encode()) > LONGEST_NAME:
-            raise StudioError(
+            raise PromptCacheError(
                 f"{name!r} cannot name a document. Write a plain file name that ends in .pml or .xml."
             )
         with self._lock:
@@ -244,14 +244,16 @@ class Folder:
             write_bytes(path, data, overwrite=overwrite)
             whole = path.read_bytes() == data
         except FileExistsError:
-            raise StudioError(f"There is a file {name!r} already. Choose another name.") from None
+            raise PromptCacheError(f"There is a file {name!r} already. Choose another name.") from None
         except OSError as error:
-            raise StudioError(
+            raise PromptCacheError(
                 f"{name!r} was not written: {error.strerror or error}. The text is kept in your draft; "
                 "mend that and save again, or download it."
             ) from error
         if not whole:
-            raise StudioError(f"{name!r} does not hold what was written. Save again, or download the text.")
+            raise PromptCacheError(
+                f"{name!r} does not hold what was written. Save again, or download the text."
+            )
         stamp = stamp_of(data)
         self._written.setdefault(name, set()).add(stamp.digest)
         return stamp
@@ -260,23 +262,25 @@ class Folder:
         try:
             status = path.stat()
             if not stat.S_ISREG(status.st_mode):
-                raise StudioError(f"{name!r} is not a file. Choose another.")
+                raise PromptCacheError(f"{name!r} is not a file. Choose another.")
             if status.st_size > LARGEST_FILE:
-                raise StudioError(f"{name!r} is larger than 5 MB. Open a smaller file.")
+                raise PromptCacheError(f"{name!r} is larger than 5 MB. Open a smaller file.")
             return path.read_bytes()
         except FileNotFoundError:
             raise
         except OSError as error:
-            raise StudioError(f"{name!r} cannot be read: {error.strerror}. Choose another file.") from error
+            raise PromptCacheError(
+                f"{name!r} cannot be read: {error.strerror}. Choose another file."
+            ) from error
 
     def _path(self, name: str) -> Path:
         if self.path is None:
-            raise StudioError(
+            raise PromptCacheError(
                 "The studio has no folder of documents, so no file was written. Start it with --schemas DIR, "
                 "or download the text."
             )
         if Path(name).name != name or not name.isprintable():
-            raise StudioError(
+            raise PromptCacheError(
                 f"{name!r} names no file of the studio's folder, which is a name without a path. Open the "
                 "file from the File menu, or save under another name."
             )
@@ -309,7 +313,7 @@ def _decoded(data: bytes, name: str, encoding: str) -> str:
         try:
             return data.decode("utf-16")
         except UnicodeDecodeError:
-            raise StudioError(f"{name!r} is broken UTF-16. Convert it to UTF-8 first.") from None
+            raise PromptCacheError(f"{name!r} is broken UTF-16. Convert it to UTF-8 first.") from None
     if encoding == "windows-1252":
         return data.decode("latin-1").translate(WINDOWS)
     if wide:

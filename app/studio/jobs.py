@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class Job:
             self.result = self._work(self)
         except StoppedError:
             self.error = "Stopped."
-        except (StudioError, OSError) as error:
+        except (PromptCacheError, OSError) as error:
             self.error = str(error)
         except Exception as error:  # the page shows it; the thread has nobody else to tell
             logger.exception("Work in the background failed")

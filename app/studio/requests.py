@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS
 from engine import RunSettings
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ def endpoint(method: Callable[[Json], Json]) -> Callable[[Any], Response]:
             return {"error": "The page sent something else than an object. Reload it and try again."}
         try:
             return method(request)
-        except StudioError as error:
+        except PromptCacheError as error:
             return {"error": str(error)}
         except Exception as error:
             logger.exception("The page's request %s failed", method.__name__)
@@ -56,7 +56,7 @@ def settings_of(sent: object) -> RunSettings:
     """Run settings from the page's drawer, brought within their limits.
 
     Raises:
-        StudioError: a value is no number, or is not known.
+        PromptCacheError: a value is no number, or is not known.
     """
     chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
     stop = text_of(chosen, "stop").replace("\\n", "\n")
@@ -87,14 +87,16 @@ def number_of(chosen: Mapping[str, Any], key: str, default: float) -> float:
     """A number of the settings.
 
     Raises:
-        StudioError: it is none.
+        PromptCacheError: it is none.
     """
     try:
         value = float(chosen.get(key, default))
     except (TypeError, ValueError):
         value = float("nan")
     if value != value or abs(value) > 1e15:
-        raise StudioError(f"The setting {key.replace('_', ' ')} is not a number. Correct it in the settings.")
+        raise PromptCacheError(
+            f"The setting {key.replace('_', ' ')} is not a number. Correct it in the settings."
+        )
     return value
 
 
@@ -102,11 +104,11 @@ def whole_number_of(request: Mapping[str, Any], key: str, default: int = 0) -> i
     """A whole number that the page sent.
 
     Raises:
-        StudioError: it is none.
+        PromptCacheError: it is none.
     """
     value = request.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool):
-        raise StudioError(
+        raise PromptCacheError(
             f"The page sent {value!r} where the number {key!r} belongs. Reload it and try again."
         )
     return value

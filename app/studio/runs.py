@@ -17,7 +17,7 @@ from difflib import SequenceMatcher
 from typing import Any, Literal
 
 from engine import Compared, Delta, Engine, Finished, FirstToken, RunSettings, Working
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.pml import Schema, parse_prompt
 
 logger = logging.getLogger(__name__)
@@ -246,7 +246,7 @@ class Runs:
         prompt = parse_prompt(request.prompt).tree
         parse_ms = (time.perf_counter() - started) * 1000
         if prompt is None:
-            raise StudioError("The prompt cannot be read. Mend the errors that are marked in it.")
+            raise PromptCacheError("The prompt cannot be read. Mend the errors that are marked in it.")
         settings = request.settings if repeat == 1 else replace(request.settings, max_new_tokens=1)
         stream = self._engine.run(
             request.schema, prompt, settings, "both", parse_ms=parse_ms, order=tuple(order)
@@ -325,7 +325,7 @@ def _conclude(run: Run) -> None:
 
 
 def _sentence(error: BaseException) -> str:
-    if isinstance(error, StudioError):
+    if isinstance(error, PromptCacheError):
         return str(error)
     logger.error("A run failed", exc_info=error)
     if isinstance(error, MemoryError):

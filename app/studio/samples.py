@@ -9,7 +9,7 @@ from typing import Any
 import sample_schemas
 from app.studio.drafts import Workspace
 from app.studio.folder import Folder
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 FIRST_SAMPLE = "travel"
 
@@ -40,7 +40,7 @@ class Library:
         """A sample with one of its prompts.
 
         Raises:
-            StudioError: there is no such sample.
+            PromptCacheError: there is no such sample.
         """
         for sample in sample_schemas.samples():
             if sample.name == name and 0 <= prompt < len(sample.prompts):
@@ -51,7 +51,7 @@ class Library:
                     origin=f"sample:{name}",
                     prompt_origin=f"sample:{name}",
                 )
-        raise StudioError(
+        raise PromptCacheError(
             f"There is no sample {name!r} with a prompt {prompt + 1}. Choose one from the gallery."
         )
 

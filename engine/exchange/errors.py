@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 
-class ExchangeError(StudioError):
+class ExchangeError(PromptCacheError):
     """A document that another form cannot hold, or a source that cannot be read as one."""

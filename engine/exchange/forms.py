@@ -49,7 +49,7 @@ def export(form: str, schema: Schema, prompt: Prompt | None = None, base: Path |
     Raises:
         ExchangeError: There is no such form, the prompt is missing, or the form cannot hold what is in it.
         PromptError: The prompt does not fit the schema.
-        StudioError: The schema cannot be written in this form.
+        PromptCacheError: The schema cannot be written in this form.
     """
     if form not in _EXPORTERS:
         raise ExchangeError(f"there is no form {form!r}; there are {', '.join(FORMS)}")

@@ -20,10 +20,10 @@ from engine.pml.diagnostics import (
 from engine.pml.edits import Picks, read_picks, set_argument, set_pick
 from engine.pml.fixes import apply_edits, mended
 from engine.pml.names import NAME, RESERVED, ROLES
-from engine.pml.page import PromptEditError
-from engine.pml.prompt import document_kind, parse_prompt
+from engine.pml.prompt_parser import document_kind, parse_prompt
+from engine.pml.prompt_source import PromptEditError
 from engine.pml.scaffolding import add_scaffold
-from engine.pml.schema import parse_schema
+from engine.pml.schema_parser import parse_schema
 from engine.pml.tree import (
     Argument,
     Import,

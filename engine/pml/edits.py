@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.pml.diagnostics import quote
-from engine.pml.dom import Attribute, Element
+from engine.pml.elements import Attribute, Element
 from engine.pml.entities import forbidden_character
-from engine.pml.page import Page, Place, PromptEditError, require_module
+from engine.pml.prompt_source import Page, Place, PromptEditError, require_module
 from engine.pml.tree import Schema
 from engine.pml.whitespace import normalise
 

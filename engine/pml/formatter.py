@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from engine.errors import PromptError, StudioError
+from engine.errors import PromptCacheError, PromptError
 from engine.pml.diagnostics import quote
-from engine.pml.dom import Attribute, Chars, Element
+from engine.pml.elements import Attribute, Chars, Element
 from engine.pml.names import ROLES
-from engine.pml.prompt import document_kind, parse_prompt
+from engine.pml.prompt_parser import document_kind, parse_prompt
 from engine.pml.reader import Document, read
-from engine.pml.schema import parse_schema
+from engine.pml.schema_parser import parse_schema
 from engine.pml.tree import Prompt, Schema
 from engine.pml.whitespace import SPACE, Run, contents, preserves
 
@@ -34,7 +34,7 @@ _COMMENT: Final = re.compile("<!--.*?-->", re.DOTALL)
 _ESCAPED: Final = re.compile('[&<"\n\t\r]')
 
 
-class FormatError(StudioError):
+class FormatError(PromptCacheError):
     """A document that cannot be formatted without changing what it means."""
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import lxml.etree as ET
 
 from engine.pml.diagnostics import MAX_ERRORS, LineIndex, Reporter, Span
-from engine.pml.dom import Element
+from engine.pml.elements import Element
 from engine.pml.scanner import Scanner
 
 MAX_BYTES: Final = 5 * 1024 * 1024

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.pml.diagnostics import quote
-from engine.pml.dom import Element
-from engine.pml.page import walk
+from engine.pml.elements import Element
+from engine.pml.prompt_source import walk
 from engine.pml.reader import read
-from engine.pml.schema import parse_schema
+from engine.pml.schema_parser import parse_schema
 
 
 def add_scaffold(source: str, modules: Sequence[str]) -> str:
@@ -20,23 +20,23 @@ def add_scaffold(source: str, modules: Sequence[str]) -> str:
         modules: Paths of the modules to encode together.
 
     Raises:
-        StudioError: The schema cannot be read, lacks a module, or has this scaffold already.
+        PromptCacheError: The schema cannot be read, lacks a module, or has this scaffold already.
     """
     parsed = parse_schema(source)
     schema, root = parsed.tree, read(source).root
     unreadable = any(d.severity == "error" and d.code[:2] in ("E1", "E2") for d in parsed.diagnostics)
     if schema is None or root is None or root.close_span is None or unreadable:
-        raise StudioError("The schema has errors. Mend them first, then add the scaffold.")
+        raise PromptCacheError("The schema has errors. Mend them first, then add the scaffold.")
     missing = [path for path in modules if schema.module(path) is None]
     if missing:
-        raise StudioError(f"The schema has no module {quote(missing[0])} any more. Measure again.")
+        raise PromptCacheError(f"The schema has no module {quote(missing[0])} any more. Measure again.")
     if any(set(scaffold.modules) == set(modules) for scaffold in schema.scaffolds):
-        raise StudioError("The schema has this scaffold already.")
+        raise PromptCacheError("The schema has this scaffold already.")
     for result in _written(source, root, f'<scaffold modules="{" ".join(modules)}"/>'):
         tree = parse_schema(result).tree
         if tree is not None and tree.children == schema.children:
             return result
-    raise StudioError("The white space of the schema leaves no place for a scaffold. Write it by hand.")
+    raise PromptCacheError("The white space of the schema leaves no place for a scaffold. Write it by hand.")
 
 
 def _written(source: str, root: Element, scaffold: str) -> Iterator[str]:

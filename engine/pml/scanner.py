@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
-from engine.pml.dom import Attribute, Chars, Element
+from engine.pml.elements import Attribute, Chars, Element
 from engine.pml.entities import decode
 
 MAX_DEPTH: Final = 256

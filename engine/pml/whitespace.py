@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from engine.pml.diagnostics import Span
-from engine.pml.dom import Chars, Element
+from engine.pml.elements import Chars, Element
 
 SPACE: Final = " \t\r\n"
 """White space as XML has it; a no-break space is text."""

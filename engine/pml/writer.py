@@ -10,12 +10,12 @@ import re
 from dataclasses import replace
 from typing import Any, Final
 
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.pml.diagnostics import NOWHERE
-from engine.pml.dom import Chars, Element
+from engine.pml.elements import Chars, Element
 from engine.pml.formatter import format_source, start_tag
-from engine.pml.prompt import parse_prompt
-from engine.pml.schema import parse_schema
+from engine.pml.prompt_parser import parse_prompt
+from engine.pml.schema_parser import parse_schema
 from engine.pml.tree import Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
 from engine.pml.whitespace import Run, contents
 
@@ -27,7 +27,7 @@ def _escape(found: re.Match[str]) -> str:
     return _ESCAPES[found[0]]
 
 
-class WriteError(StudioError):
+class WriteError(PromptCacheError):
     """A tree that no document can spell."""
 
 

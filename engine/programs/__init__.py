@@ -8,8 +8,8 @@ from __future__ import annotations
 from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.parameters import Arg
 from engine.programs.program import Program, compile_source, schema
-from engine.programs.recorder import Recorder
 from engine.programs.writer import PromptCallError, to_program
+from engine.programs.writer_api import Recorder
 
 __all__ = [
     "Arg",

@@ -23,7 +23,10 @@ from engine.programs.expressions import (
     references,
     text_of,
 )
-from engine.programs.frames import (
+from engine.programs.naming import legible, unique
+from engine.programs.nodes import Block, Choice, Compiled, NewTurn, Node, Say, Turn
+from engine.programs.scopes import Definition
+from engine.programs.statements import (
     Branch,
     Frame,
     LocalFunction,
@@ -34,9 +37,6 @@ from engine.programs.frames import (
     statements_of,
     turn_of,
 )
-from engine.programs.naming import legible, unique
-from engine.programs.nodes import Block, Choice, Compiled, NewTurn, Node, Say, Turn
-from engine.programs.scopes import Definition
 
 MAX_DEPTH: Final = 100
 """How deep programs may call one another and blocks may nest."""

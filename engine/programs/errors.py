@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 
-class ProgramError(StudioError):
+class ProgramError(PromptCacheError):
     """A program that has no schema, or a schema that has no program.
 
     Attributes:

@@ -19,8 +19,8 @@ from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.naming import legible
 from engine.programs.nodes import Compiled
 from engine.programs.parameters import Parameter, complete
-from engine.programs.recorder import Recorder
 from engine.programs.scopes import Decorated, Definition, decorated_in, definition_of
+from engine.programs.writer_api import Recorder
 
 Scaffolds = Iterable[str | Iterable[str]]
 """Modules that are encoded together: each entry is several paths, in a list or with spaces between."""

@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import click
 import pytest
 
-from app.cli.quantities import Age, Size
+from app.cli.param_types import Age, Size
+from engine.cache.store import INDEX, Origin, Store
 from engine.segment import TURN
-from engine.store import INDEX, Origin, Store
 from tests.app.test_cli_output import visible
 from tests.engine.test_store import ORIGIN, overwrite, segment
 

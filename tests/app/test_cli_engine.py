@@ -46,7 +46,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from engine.random_models import byte_tokenizer
+    from engine.model.synthetic import byte_tokenizer
 
     folder = tmp_path_factory.mktemp("tiny-model")
     config = LlamaConfig(

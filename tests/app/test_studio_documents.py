@@ -18,7 +18,7 @@ from app.studio.documents import (
     words_json,
 )
 from app.studio.source_offsets import to_utf16
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.pml import Diagnostic, Edit, Span, make
 
 SCHEMA = """<schema name="travel">
@@ -173,7 +173,7 @@ def test_a_fix_is_made_by_its_place_in_utf16(documents: Documents) -> None:
     assert fault["fix"] == "module"
     found = mended_document(source, "E205", fault["from"], lambda text: documents.schema(text).diagnostics)
     assert found == source.replace("modul", "module")
-    with pytest.raises(StudioError, match="changed since"):
+    with pytest.raises(PromptCacheError, match="changed since"):
         mended_document(source, "E205", 0, lambda text: documents.schema(text).diagnostics)
 
 
@@ -183,5 +183,5 @@ def test_a_fix_that_would_do_harm_is_not_made() -> None:
         one = make("E105", "", span, text, "x", fix=(Edit(Span(0, 0), "x"),))
         return (one,) if text == "a" else (one, make("E104", "", span, text))
 
-    with pytest.raises(StudioError, match="more faults than it mends"):
+    with pytest.raises(PromptCacheError, match="more faults than it mends"):
         mended_document("a", "E105", 0, diagnose)

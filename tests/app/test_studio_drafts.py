@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.studio.drafts import SHELF_SIZE, Drafts, StaleDraftError, Workspace, write_text
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 
 def workspace(text: str, **fields: object) -> Workspace:
@@ -57,7 +57,7 @@ def test_opening_another_workspace_shelves_the_present_one(drafts: Drafts) -> No
     ((key, kept),) = drafts.shelf()
     assert kept.schema == workspace("mine").schema
     assert drafts.shelved(key) == kept
-    with pytest.raises(StudioError, match="Choose another"):
+    with pytest.raises(PromptCacheError, match="Choose another"):
         drafts.shelved("gone")
 
 
@@ -106,13 +106,13 @@ def test_a_full_disk_is_a_sentence(drafts: Drafts, monkeypatch: pytest.MonkeyPat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(StudioError, match="No space left on device"):
+    with pytest.raises(PromptCacheError, match="No space left on device"):
         drafts.save(workspace("one"), base=0)
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(StudioError, match="drafts folder"):
+    with pytest.raises(PromptCacheError, match="drafts folder"):
         Drafts(tmp_path / "file" / "drafts")
 
 
@@ -131,7 +131,7 @@ def test_a_draft_that_cannot_be_read_is_left_where_it_is(
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "read_bytes", broken)
-        with pytest.raises(StudioError, match="Input/output error"):
+        with pytest.raises(PromptCacheError, match="Input/output error"):
             drafts.load()
     assert not list((tmp_path / "drafts").glob("workspace.damaged-*.json"))
     kept = drafts.load()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.studio.folder import BOM, ChangedFileError, Folder, NotUtf8Error, Stamp
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 TEXT = '<schema name="s">\n  é 😀\n</schema>\n'
 
@@ -104,7 +104,7 @@ def test_a_read_only_file_is_left_alone(folder: Folder, tmp_path: Path) -> None:
     file.write_text("<schema/>")
     file.chmod(0o444)
     _, stamp = folder.read("a.pml")
-    with pytest.raises(StudioError, match=r"was not written: the file is read-only.*kept in your draft"):
+    with pytest.raises(PromptCacheError, match=r"was not written: the file is read-only.*kept in your draft"):
         folder.save("a.pml", "<schema>new</schema>", stamp)
     assert file.read_text() == "<schema/>"
     assert [path.name for path in tmp_path.iterdir()] == ["a.pml"]
@@ -118,7 +118,7 @@ def test_a_full_disk_is_a_sentence(folder: Folder, tmp_path: Path, monkeypatch: 
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.fsync", full_disk)
-    with pytest.raises(StudioError, match="No space left on device"):
+    with pytest.raises(PromptCacheError, match="No space left on device"):
         folder.save("a.pml", "<schema>new</schema>", stamp)
     assert (tmp_path / "a.pml").read_text() == "<schema/>"
 
@@ -129,7 +129,7 @@ def test_what_does_not_read_back_is_not_called_saved(
     (tmp_path / "a.pml").write_text("<schema/>")
     _, stamp = folder.read("a.pml")
     monkeypatch.setattr("app.studio.folder.write_bytes", lambda *_arguments, **_options: None)
-    with pytest.raises(StudioError, match="does not hold what was written"):
+    with pytest.raises(PromptCacheError, match="does not hold what was written"):
         folder.save("a.pml", "<schema>new</schema>", stamp)
 
 
@@ -146,12 +146,12 @@ def test_other_encodings_are_offered_never_guessed(folder: Folder, tmp_path: Pat
         folder.read("b.pml")
     assert folder.read("b.pml", found.value.encoding)[0] == "<schema>é</schema>"
     (tmp_path / "c.pml").write_bytes(b"\xff\xfea")
-    with pytest.raises(StudioError, match="broken UTF-16"):
+    with pytest.raises(PromptCacheError, match="broken UTF-16"):
         folder.read("c.pml", "utf-16")
 
 
 def test_half_of_a_surrogate_pair_is_a_sentence(folder: Folder) -> None:
-    with pytest.raises(StudioError, match="Line 2 holds half of a surrogate pair"):
+    with pytest.raises(PromptCacheError, match="Line 2 holds half of a surrogate pair"):
         folder.create("a.pml", "<schema>\n\ud83d</schema>", Stamp())
 
 
@@ -159,7 +159,7 @@ def test_a_new_file_takes_no_name_that_is_taken(folder: Folder, tmp_path: Path) 
     stamp = folder.create("a.pml", "<schema/>\n", Stamp(newline="\r\n", bom=True))
     assert (tmp_path / "a.pml").read_bytes() == BOM + b"<schema/>\r\n"
     assert folder.save("a.pml", "<schema/>\n<!-- -->\n", stamp).digest != stamp.digest
-    with pytest.raises(StudioError, match="already"):
+    with pytest.raises(PromptCacheError, match="already"):
         folder.create("a.pml", "other", Stamp())
 
 
@@ -180,15 +180,15 @@ def test_a_new_file_takes_no_name_that_is_taken(folder: Folder, tmp_path: Path) 
     ],
 )
 def test_names_that_leave_the_folder_are_refused(folder: Folder, tmp_path: Path, name: str) -> None:
-    with pytest.raises(StudioError):
+    with pytest.raises(PromptCacheError):
         folder.create(name, "<schema/>", Stamp())
-    with pytest.raises(StudioError):
+    with pytest.raises(PromptCacheError):
         folder.read(name)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_path_for_a_name_is_told_what_a_name_is(folder: Folder) -> None:
-    with pytest.raises(StudioError, match="Write a plain file name"):
+    with pytest.raises(PromptCacheError, match="Write a plain file name"):
         folder.create("../a.pml", "<schema/>", Stamp())
 
 
@@ -209,11 +209,11 @@ def test_a_pipe_is_not_waited_for(folder: Folder, tmp_path: Path) -> None:
     _, stamp = folder.read("a.pml")
     (tmp_path / "a.pml").unlink()
     os.mkfifo(tmp_path / "a.pml")
-    with pytest.raises(StudioError, match="not a file"):
+    with pytest.raises(PromptCacheError, match="not a file"):
         folder.save("a.pml", "<schema>new</schema>", stamp)
 
 
 def test_without_a_folder_nothing_is_written() -> None:
-    with pytest.raises(StudioError, match="--schemas"):
+    with pytest.raises(PromptCacheError, match="--schemas"):
         Folder().create("a.pml", "", Stamp())
     assert Folder().names() == []

@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from app.studio.jobs import Job
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 
 def ended(job: Job) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def test_a_job_says_how_far_it_is_and_stops_at_its_next_step() -> None:
 
 def test_faults_become_sentences() -> None:
     def refuse(_: Job) -> None:
-        raise StudioError("The disk is gone.")
+        raise PromptCacheError("The disk is gone.")
 
     def fail(_: Job) -> None:
         raise KeyError("x")

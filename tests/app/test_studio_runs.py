@@ -12,7 +12,7 @@ from app.studio.chart import ttft_chart
 from app.studio.documents import Documents
 from app.studio.runs import Run, RunRequest, Runs, word_difference
 from engine import Answer, Compared, Comparison, Delta, Finished, FirstToken, RunSettings, Working
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 
 SCHEMA = '<schema name="s"><module name="m">Some text.</module></schema>'
 PROMPT = '<prompt schema="s"><m/>Go on.</prompt>'
@@ -139,7 +139,7 @@ def test_leaving_the_page_stops_the_run() -> None:
 
 
 def test_a_fault_of_the_users_is_said_as_it_is() -> None:
-    run = last(Runs(PlayedEngine(fault=StudioError("The prompt is too long. Pick fewer."))), request())  # type: ignore[arg-type]
+    run = last(Runs(PlayedEngine(fault=PromptCacheError("The prompt is too long. Pick fewer."))), request())  # type: ignore[arg-type]
     assert (run.state, run.message) == ("failed", "The prompt is too long. Pick fewer.")
     assert run.number == 0
 

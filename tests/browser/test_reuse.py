@@ -6,8 +6,8 @@ import re
 
 from playwright.sync_api import Page, expect
 
+from engine.inference.verdict import Fidelity, Flip, ModuleFidelity, Remedy
 from engine.pml import parse_schema
-from engine.verdict import Fidelity, Flip, ModuleFidelity, Remedy
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
+from engine.cache.segment_cache import wanted
 from engine.engine import Engine
-from engine.model import Model
+from engine.inference.params import Repair
+from engine.inference.repair import chosen, rows, with_hidden
+from engine.model.model import Model
 from engine.pml import parse_prompt, parse_schema
-from engine.repair import chosen, rows, with_hidden
-from engine.settings import Repair
 from engine.stopwatch import Stopwatch
-from engine.supply import wanted
 from tests.engine.tiny import tiny_model
 
 
@@ -48,9 +48,9 @@ class Case:
     ) -> None:
         self.engine, self.model = engine, engine.model
         self.layout, self.plan = engine._plan(schema, prompt, placement)
-        self.sights = engine._sights(self.layout, scope, self.plan.placement)
-        self.uses = self.sights.of_plan(self.plan)
-        steps = engine.supply.segments(wanted(self.uses), schema.name, scope, Stopwatch())
+        self.book = engine._recipe_book(self.layout, scope, self.plan.placement)
+        self.uses = self.book.of_plan(self.plan)
+        steps = engine.segment_cache.segments(wanted(self.uses), schema.name, scope, Stopwatch())
         self.supplied = run_out(steps)
         self.placements = self.supplied.place(self.uses)
 

@@ -20,11 +20,11 @@ from pathlib import Path
 import torch
 from transformers.utils import logging
 
+from engine.cache.store import Store
 from engine.engine import Engine
-from engine.layout import SCOPES
-from engine.model import Model
-from engine.random_models import byte_tokenizer
-from engine.store import Store
+from engine.model.model import Model
+from engine.model.synthetic import byte_tokenizer
+from engine.prompt.layout import SCOPES
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference
 from tests.engine.test_distance import FEW, plain, read

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from engine.layout import SchemaLayout
-from engine.plan import PromptPlan
-from engine.sight import Recipe, Seen
+from engine.prompt.layout import SchemaLayout
+from engine.prompt.plan import PromptPlan
+from engine.prompt.recipe import Recipe, RecipeSlice
 
 FORBIDDEN = -1e30
 LIFT = 64  # added to all positions, so that contexts before the prompt's start have positions too
@@ -41,7 +41,7 @@ class Reference:
         self._known: dict[tuple[str, int], States] = {}
 
     @torch.no_grad()
-    def logits(self, plan: PromptPlan, uses: Sequence[Seen | None]) -> Tensor:
+    def logits(self, plan: PromptPlan, uses: Sequence[RecipeSlice | None]) -> Tensor:
         """Logits [new tokens, vocabulary] of the prompt's new tokens over concatenated keys and values."""
         past, at = self._assembled([use for use in uses if use is not None], 0)
         new = torch.tensor(plan.new_positions)
@@ -53,7 +53,7 @@ class Reference:
         return self._run(tokens, torch.tensor(positions), None, torch.tensor([]), allowed).logits[0]
 
     @torch.no_grad()
-    def repaired(self, plan: PromptPlan, uses: Sequence[Seen | None], again: frozenset[int]) -> Tensor:
+    def repaired(self, plan: PromptPlan, uses: Sequence[RecipeSlice | None], again: frozenset[int]) -> Tensor:
         """Logits of all computed tokens where the tokens at these positions are taken from no segment."""
         past, at = self._assembled([use for use in uses if use is not None], 0)
         wanted = sorted(again.union(plan.new_positions))
@@ -63,7 +63,7 @@ class Reference:
         allowed = torch.cat([stale & (at <= rows[:, None]), rows <= rows[:, None]], 1)
         return self._run([token_at[place] for place in wanted], rows, past, at, allowed).logits[0]
 
-    def _assembled(self, seen: Sequence[Seen], away: int) -> tuple[States | None, Tensor]:
+    def _assembled(self, seen: Sequence[RecipeSlice], away: int) -> tuple[States | None, Tensor]:
         parts, positions = [], []
         for one in seen:
             states = self._states(one.recipe, one.start + away - one.lo)

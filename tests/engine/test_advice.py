@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from engine.chat import ChatFormat
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import PromptError
-from engine.model import Model
+from engine.model.model import Model
+from engine.model.synthetic import byte_tokenizer
 from engine.pml import Diagnostic, parse_prompt, parse_schema
-from engine.random_models import byte_tokenizer
-from engine.store import Store
+from engine.prompt.chat_template import ChatFormat
 from tests.engine.tiny import CHATML, save_tiny, tiny_network
 
 SCHEMA = (
@@ -71,7 +71,9 @@ def test_an_open_engine_follows_the_day(tmp_path: Path, monkeypatch: pytest.Monk
         names.append(
             [
                 recipe.key
-                for recipe in engine._sights(engine._lay_out(schema), "anchored", "compact").of_schema(999)
+                for recipe in engine._recipe_book(engine._lay_out(schema), "anchored", "compact").of_schema(
+                    999
+                )
             ]
         )  # type: ignore[arg-type]
     assert set(names[0]).isdisjoint(names[1])

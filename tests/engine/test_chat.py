@@ -10,13 +10,13 @@ import pytest
 from tokenizers import pre_tokenizers, trainers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from engine.chat import ChatError, ChatFormat
+from engine.cache.store import Store
 from engine.engine import Engine
-from engine.model import Model
+from engine.model.model import Model
+from engine.model.synthetic import byte_tokenizer
 from engine.pml import bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
-from engine.random_models import byte_tokenizer
-from engine.store import Store
+from engine.prompt.chat_template import ChatError, ChatFormat
 from tests.engine.tiny import CHATML, tiny_model, tiny_network
 
 # The forms of well-known families, each written as its tokenizer's template renders it.

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from engine import advice
-from engine.chat import ChatFormat
-from engine.layout import lay_out
-from engine.plan import make_plan
 from engine.pml import bind, parse_prompt, parse_schema
+from engine.prompt import advice
+from engine.prompt.chat_template import ChatFormat
+from engine.prompt.layout import lay_out
+from engine.prompt.plan import make_plan
 from tests.engine.chat_templates import FAMILIES, tokenizer
 
 SYSTEM = "You are a planner of trips. Be brief."

@@ -13,9 +13,9 @@ import torch
 import transformers as t
 
 from engine.errors import ModelError
-from engine.loading import load
-from engine.model import Model
-from engine.random_models import byte_tokenizer
+from engine.model.loading import load
+from engine.model.model import Model
+from engine.model.synthetic import byte_tokenizer
 
 LLAMA = {
     "hidden_size": 32,

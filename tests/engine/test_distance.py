@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.encoder import encode
-from engine.model import Model
-from engine.random_models import byte_tokenizer
+from engine.cache.encoder import encode
+from engine.model.model import Model
+from engine.model.synthetic import byte_tokenizer
 from engine.segment import Placement
 from tests.engine.tiny import tiny_network
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import ModelError, PromptError
 from engine.events import Compared, Delta, Finished, FirstToken
-from engine.loading import load
+from engine.inference.params import RunSettings
+from engine.inference.sampler import TextStream
+from engine.model.loading import load
 from engine.pml import parse_prompt, parse_schema
-from engine.sampling import TextStream
-from engine.settings import RunSettings
-from engine.store import Store
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 
 SCHEMA = """<schema name="trip">

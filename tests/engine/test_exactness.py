@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.encoder import encode
+from engine.cache.encoder import encode
+from engine.cache.store import Origin, Store
 from engine.engine import Engine
-from engine.layout import SCOPES
-from engine.model import Model
-from engine.repair import rows
+from engine.inference.repair import rows
+from engine.model.model import Model
+from engine.prompt.layout import SCOPES
 from engine.segment import Placement, Segment
-from engine.store import Origin, Store
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference, sight_of_modules
 from tests.engine.tiny import DENSE, FAMILIES, FIXED, SEGMENTS, tiny_model, tiny_network
@@ -288,7 +288,7 @@ def test_a_segment_gives_the_same_at_0_at_1000_and_from_disk(family: str, tmp_pa
 @pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "gemma3", "gpt-oss", "mistral-swa"])
 def test_long_prefills_in_blocks_equal_one_block(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_of(family)
-    from engine import attention
+    from engine.model import attention
 
     segments = [encode(model, str(i), list(range(3 + i, 40 + i))) for i in range(3)]
     placements = [Placement(s, 0, s.tokens, 50 * i, (4, 5, 20)) for i, s in enumerate(segments)]

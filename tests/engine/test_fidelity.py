@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Compared, Finished, Working
-from engine.settings import RunSettings
-from engine.store import Store
+from engine.inference.params import RunSettings
 from tests.engine.cases import model_of, prompt_of, run_out, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.

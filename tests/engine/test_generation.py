@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import SettingsError
 from engine.events import Delta, Finished
-from engine.layout import SCOPES
-from engine.model import Model
-from engine.sampling import Sampler, TextStream
-from engine.settings import Repair, RunSettings
-from engine.store import Store
+from engine.inference.params import Repair, RunSettings
+from engine.inference.sampler import Sampler, TextStream
+from engine.model.model import Model
+from engine.prompt.layout import SCOPES
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 
@@ -184,7 +184,7 @@ def test_reused_turns_are_what_computing_them_gives(engine: Engine) -> None:
     case = Case(engine, schema, prompt)
     reused = case.logits()
     turns = {p.start + i for p in case.plan.pieces if p.turn for i in range(p.tokens)}
-    from engine.repair import rows, with_hidden
+    from engine.inference.repair import rows, with_hidden
 
     tokens, positions = rows(case.plan, frozenset(turns))
     kv = case.model.key_values(with_hidden(case.placements, frozenset(turns)), len(tokens))

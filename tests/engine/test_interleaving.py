@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from engine.computing import WAITING, Computing
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Compared, Delta, Event, Finished, FirstToken, Working
-from engine.settings import RunSettings
-from engine.store import Store
+from engine.inference.computing import WAITING, Computing
+from engine.inference.params import RunSettings
 from tests.engine.cases import model_of, prompt_of, run_out, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
@@ -134,9 +134,9 @@ def test_what_another_answer_has_encoded_meanwhile_is_not_encoded_again(engine: 
     first = events_of(engine, 0, "cached")
     until(first, Working)  # it knows what it misses, and has encoded nothing
     list(events_of(engine, 0, "cached"))
-    held = {key: engine.residency.get(key) for key in engine.residency.keys()}  # noqa: SIM118
+    held = {key: engine.memory_tier.get(key) for key in engine.memory_tier.keys()}  # noqa: SIM118
     list(first)
-    assert {key: engine.residency.get(key) for key in engine.residency.keys()} == held  # noqa: SIM118
+    assert {key: engine.memory_tier.get(key) for key in engine.memory_tier.keys()} == held  # noqa: SIM118
 
 
 def counting(log: list[str], name: str) -> Any:

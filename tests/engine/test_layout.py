@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from engine.layout import SchemaLayout, lay_out
 from engine.pml import parse_schema
+from engine.prompt.layout import SchemaLayout, lay_out
 from tests.engine.tiny import tiny_model
 
 SCHEMA = """<schema name="s">Zero

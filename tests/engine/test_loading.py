@@ -9,8 +9,8 @@ import pytest
 import transformers as t
 
 from engine.errors import ModelError
-from engine.loading import load
-from engine.random_models import byte_tokenizer
+from engine.model.loading import load
+from engine.model.synthetic import byte_tokenizer
 from tests.engine.tiny import FAMILIES, tiny_model, tiny_network
 
 _SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320}
@@ -88,7 +88,7 @@ def test_a_window_that_cannot_be_applied_bounds_the_context() -> None:
     """The dense path applies no windows, so a model that declares one is exact up to its length only."""
     network = tiny_network("falcon")
     network.config.sliding_window = 40
-    from engine.model import Model
+    from engine.model.model import Model
 
     model = Model("falcon", network, byte_tokenizer(), "f")
     assert model.probe.exact_up_to == 40
@@ -106,7 +106,7 @@ def test_gpt_neo_is_exact_up_to_its_window() -> None:
         window_size=30,
     )
     config._attn_implementation = "eager"
-    from engine.model import Model
+    from engine.model.model import Model
 
     model = Model("neo", t.GPTNeoForCausalLM(config).eval(), byte_tokenizer(), "f")
     assert (model.path, model.relocatable, model.context_length) == ("dense", False, 30)

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from engine.cache.store import Store, pack_ids
 from engine.engine import Engine
 from engine.errors import StoreError
 from engine.events import Answer, Finished
+from engine.inference.params import RunSettings
 from engine.segment import TURN
-from engine.settings import RunSettings
-from engine.store import Store, pack_ids
 from tests.engine.cases import model_of, prompt_of, schema_of
 from tests.engine.test_store import ORIGIN, segment
 

@@ -12,12 +12,12 @@ import torch
 import transformers as t
 from transformers.models.llama import modeling_llama
 
-from engine import attention
-from engine.encoder import encode
+from engine.cache.encoder import encode
 from engine.errors import ModelError
-from engine.model import Model
-from engine.random_models import byte_tokenizer
-from engine.rotary import Rotary
+from engine.model import attention
+from engine.model.model import Model
+from engine.model.rope import Rotary
+from engine.model.synthetic import byte_tokenizer
 from engine.segment import Placement
 from tests.engine.tiny import sharpened, tiny_model, tiny_network
 
@@ -238,12 +238,12 @@ def test_windows_are_followed_when_they_are_lowered_into_sight() -> None:
     """A window of thousands of tokens is checked as one of five, one place wrong is found."""
     config = t.MistralConfig(**SIZES, max_position_embeddings=8192, sliding_window=4096)
     assert model_of(config).context_length == 8192
-    rules = attention.Rules
+    rules = attention.AttentionParams
 
     def wrong(scale: float, window: int | None = None, *rest: Any) -> Any:
         return rules(scale, window and window + 1, *rest)
 
-    with mock.patch.object(attention, "Rules", wrong):
+    with mock.patch.object(attention, "AttentionParams", wrong):
         assert model_of(config).context_length == 4095
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.cache.store import INDEX, Lookup, Origin, Scheme, Store
 from engine.engine import Engine
 from engine.errors import StoreError
 from engine.events import Answer, Finished
+from engine.inference.params import RunSettings
 from engine.segment import Segment
-from engine.settings import RunSettings
-from engine.store import INDEX, Origin, Scheme, Served, Store
 from tests.engine.cases import model_of, prompt_of, schema_of
 
 ORIGIN = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
@@ -124,8 +124,8 @@ def test_clear_removes_files_and_spares_other_schemas(tmp_path: Path) -> None:
 def test_hits_and_misses_are_counted(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.save(segment(), ORIGIN)
-    store.record([Served("k", "disk", "hit"), *(Served(k, "none", "miss", "new") for k in "xy")])
-    store.record([Served("k", "memory", "hit")])
+    store.record([Lookup("k", "disk", "hit"), *(Lookup(k, "none", "miss", "new") for k in "xy")])
+    store.record([Lookup("k", "memory", "hit")])
     assert (store.stats().hits, store.stats().misses) == (2, 2)
     assert store.segments()[0]["hits"] == 2
 
@@ -240,13 +240,13 @@ def test_a_segment_of_another_form_is_set_aside_and_the_answer_comes(
     settings = RunSettings(max_new_tokens=2)
 
     def answered() -> Answer:
-        engine.residency.clear()
+        engine.memory_tier.clear()
         events = engine.run(schema, prompt, settings, "cached")
         return next(event.answer for event in events if isinstance(event, Finished))
 
     want = answered()
     (row,) = store.segments()
-    held = engine.residency.get(row["key"])
+    held = engine.memory_tier.get(row["key"])
     assert held is not None
     sides, dtype = tuple(held.keys.shape), held.keys.dtype
     sides, dtype = (sides, change) if isinstance(change, torch.dtype) else (change(*sides), dtype)

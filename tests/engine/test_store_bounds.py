@@ -12,15 +12,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine import supply
+from engine.cache import segment_cache as supply
+from engine.cache.memory import MemoryTier
+from engine.cache.store import INDEX, Origin, Sought, Store, pack_ids
+from engine.cache.store.ledger import DEFAULT_BUDGET
 from engine.engine import Engine
 from engine.errors import StoreError
 from engine.events import Finished
-from engine.residency import Residency
+from engine.inference.params import RunSettings
 from engine.segment import Segment
-from engine.settings import RunSettings
-from engine.store import INDEX, Origin, Sought, Store, pack_ids
-from engine.store.books import DEFAULT_BUDGET
 from tests.engine.cases import model_of, prompt_of, schema_of
 from tests.engine.test_store import ORIGIN, audit, overwrite, segment
 
@@ -237,7 +237,7 @@ def test_under_a_budget_of_nothing_nothing_is_stored_and_nothing_is_wrong(tmp_pa
     want = answered(engine, SCHEMA)
     engine.store.set_budget(0)
     assert engine.store.stats().segments == 0
-    engine.residency.clear()
+    engine.memory_tier.clear()
     found = answered(engine, SCHEMA)
     assert (found.token_ids, found.warnings) == (want.token_ids, ())
     assert engine.store.budget == engine.store.stats().segments == 0
@@ -273,12 +273,12 @@ def test_an_age_that_is_none_is_refused(tmp_path: Path, seconds: float) -> None:
 
 
 def test_memory_holds_no_more_than_its_budget(tmp_path: Path) -> None:
-    residency = Residency(1000, torch.device("cpu"))
+    memory_tier = MemoryTier(1000, torch.device("cpu"))
     for tokens in (1, 3, 20, 2):
         made = segment(f"k{tokens}", tokens)
-        assert residency.add(made) is made
-        assert residency.bytes <= 1000, "a segment of more than the budget is used and not held"
-    assert residency.keys() == {"k2"}
+        assert memory_tier.add(made) is made
+        assert memory_tier.bytes <= 1000, "a segment of more than the budget is used and not held"
+    assert memory_tier.keys() == {"k2"}
 
 
 SCHEMA = """<schema name="s">Read. <module name="a">alpha {}</module><union><module name="b">beta</module>
@@ -311,7 +311,7 @@ def test_a_budget_too_small_costs_a_warning_and_no_answer(tmp_path: Path) -> Non
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
     want = answered(engine, SCHEMA)
     engine.store.set_budget(100)
-    engine.residency.clear()
+    engine.memory_tier.clear()
     found = answered(engine, SCHEMA)
     assert found.token_ids == want.token_ids
     (warning,) = found.warnings
@@ -323,7 +323,7 @@ def test_a_budget_too_small_costs_a_warning_and_no_answer(tmp_path: Path) -> Non
 def test_other_members_of_a_union_are_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
     engine.encode(schema_of(SCHEMA))
-    engine.residency.clear()
+    engine.memory_tier.clear()
     asked: list[str] = []
     monkeypatch.setattr(engine.store, "expect_soon", lambda keys: asked.extend(keys))
     answered(engine, SCHEMA)
@@ -386,7 +386,7 @@ def test_encoding_over_the_budget_says_what_is_kept_and_what_it_takes(tmp_path: 
     assert size <= whole.budget
     engine.store.set_budget(size // 2)
     engine.store.clear()
-    engine.residency.clear()
+    engine.memory_tier.clear()
     part = engine.encode(schema)
     assert part.encoded == part.total == 6
     assert 0 < part.kept < 6
@@ -394,7 +394,7 @@ def test_encoding_over_the_budget_says_what_is_kept_and_what_it_takes(tmp_path: 
     assert "no room left" in part.warnings[0]
     assert "answer" not in part.warnings[0]
     engine.store.set_budget(part.budget)
-    engine.residency.clear()
+    engine.memory_tier.clear()
     assert engine.encode(schema).kept == 6
     engine.close()
 
@@ -422,7 +422,7 @@ def test_encoding_holds_in_memory_only_what_others_still_see(tmp_path: Path, mon
 def test_after_a_prompt_memory_is_within_its_budget(tmp_path: Path) -> None:
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path), memory=1)
     want = answered(engine, SCHEMA).token_ids
-    assert engine.residency.bytes == 0
+    assert engine.memory_tier.bytes == 0
     again = answered(engine, SCHEMA)
     assert {use.tier for use in again.segments} == {"disk"}
     assert again.token_ids == want

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import StoreError
 from engine.events import Answer, Finished
-from engine.settings import RunSettings
-from engine.store import Store
+from engine.inference.params import RunSettings
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.test_store import ORIGIN, audit, overwrite, segment
 from tests.engine.tiny import tiny_model
@@ -210,7 +210,7 @@ def test_a_disk_that_fills_up_while_answering_costs_one_warning(disk: Path) -> N
     assert "pml cache prune" in warning
     ballast.unlink()
     assert not list((disk / "cache" / "files").iterdir())
-    engine.residency.clear()
+    engine.memory_tier.clear()
     assert answered(engine).token_ids == found.token_ids
     assert engine.store.verify().clean
     engine.close()
@@ -234,7 +234,7 @@ def test_a_disk_that_may_only_be_read_is_read(disk: Path, clean: bool) -> None:
             with pytest.raises(StoreError, match=r"read-?only|Read-only"):
                 refused()
         again.record([])
-        with again.turn("k") as waited:
+        with again.compute_lock("k") as waited:
             assert not waited
         again.close()
     finally:
@@ -245,7 +245,7 @@ AS_NOBODY = """
 import os, sys
 from pathlib import Path
 import torch
-from engine.store import Store
+from engine.cache.store import Store
 from tests.engine.test_store_failures import filled, loaded
 os.setgid(65534); os.setuid(65534)
 place = Path(sys.argv[1])
@@ -276,7 +276,7 @@ def test_a_folder_without_the_right_to_write_is_read() -> None:
 WITHOUT_DESCRIPTORS = """
 import json, os, resource, sys
 from pathlib import Path
-from engine.store import Store
+from engine.cache.store import Store
 from tests.engine.test_store_failures import filled, loaded
 store = Store.open(Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 4096))
@@ -326,7 +326,7 @@ def test_what_cannot_be_read_just_now_stays_and_is_computed(
             patch.setattr(torch.UntypedStorage, "from_file", fail)
             patch.setattr(torch, "frombuffer", fail)
         else:
-            patch.setattr("engine.store.folder.Folder.opened" if where == "open" else "os.pread", fail)
+            patch.setattr("engine.cache.store.folder.Folder.opened" if where == "open" else "os.pread", fail)
             patch.setattr(os, "preadv", fail)
         assert loaded(store) == [False] * 6
         if where != "map":
@@ -345,7 +345,7 @@ def test_a_fault_of_our_own_while_reading_is_no_damage(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr("engine.store.files.unpack", fail)
+    monkeypatch.setattr("engine.cache.store.files.unpack", fail)
     filled(tmp_path).close()
     store = Store.open(tmp_path)
     with pytest.raises(type(error), match="a bug"):

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import torch
 
-import engine.store
+import engine.cache.store
+from engine.cache.store import INDEX, Store
 from engine.errors import StoreError
-from engine.store import INDEX, Store
 from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
 
 SOURCES = Path(engine.store.__file__).parent
@@ -336,7 +336,7 @@ def test_nobody_else_may_read_a_store(tmp_path: Path) -> None:
     store = Store.open(place)
     store.save(segment(), ORIGIN)
     store.save(segment("damaged", 5, 1), ORIGIN)
-    with store.turn("k"):
+    with store.compute_lock("k"):
         overwrite(next(store.files.glob("damaged-*")), b"x")
         assert store.load("damaged", range(5)) is None
         found = modes(place)
@@ -387,7 +387,7 @@ def test_under_always_what_was_checked_is_what_is_used(tmp_path: Path) -> None:
 CUT = """
 import os, sys
 from pathlib import Path
-from engine.store import Store
+from engine.cache.store import Store
 store = Store.open(Path(sys.argv[1]), verify="always")
 read = store.load("k", range(5000))
 path = next((Path(sys.argv[1]) / "files").iterdir())

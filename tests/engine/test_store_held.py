@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from engine.cache.store import INDEX, Store, index, locks
 from engine.engine import Engine
 from engine.errors import StoreError
-from engine.store import INDEX, Store, index, locks
 from tests.engine.test_store import ORIGIN, segment
 from tests.engine.test_store_failures import answered, filled, loaded
 from tests.engine.tiny import tiny_model
@@ -50,7 +50,7 @@ def test_a_lock_that_is_never_let_go_costs_the_saving_and_not_the_answer(tmp_pat
         assert "prune" not in warning
         assert engine.store.disk._patience == 0, "only the first wait is paid"
     assert engine.store.stats().segments == 6
-    engine.residency.clear()
+    engine.memory_tier.clear()
     assert answered(engine).warnings == ()
     assert engine.store.stats().segments > 6
     assert engine.store.disk._patience > 0

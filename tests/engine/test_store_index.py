@@ -12,9 +12,9 @@ import pytest
 import safetensors.torch
 import xxhash
 
+from engine.cache.store import INDEX, Origin, Store
 from engine.engine import Engine
 from engine.errors import StoreError
-from engine.store import INDEX, Origin, Store
 from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.test_store_failures import answered, filled, loaded
 from tests.engine.tiny import tiny_model
@@ -171,7 +171,7 @@ def spoil_in_use(store: Store) -> None:
 def test_an_index_that_is_damaged_meanwhile_costs_no_answer_and_is_said_in_words(tmp_path: Path) -> None:
     engine = Engine(tiny_model(chat=False), Store.open(tmp_path))
     want = answered(engine)
-    engine.residency.clear()
+    engine.memory_tier.clear()
     spoil_in_use(engine.store)
     found = answered(engine)
     assert found.token_ids == want.token_ids

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.cache.store import Store, locks
 from engine.engine import Engine
 from engine.errors import StoreError
-from engine.store import Store, locks
 from tests.engine.cases import schema_of
 from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.tiny import tiny_model
@@ -33,7 +33,7 @@ def write_and_prune(folder: str, number: int, until: float) -> None:
         made = segment(f"k{what}", 20 + what, what)
         read = store.load(made.key, made.token_ids)
         if read is None:
-            with store.turn(made.key):
+            with store.compute_lock(made.key):
                 store.save(made, ORIGIN)
         elif not torch.equal(read.keys, made.keys):
             os._exit(1)
@@ -156,11 +156,11 @@ def test_what_another_process_computes_meanwhile_is_not_computed_again(tmp_path:
     other = Engine(tiny_model(chat=False), Store.open(tmp_path / "other"))
     schema = schema_of(SCHEMA)
     other.encode(schema)
-    (made,) = [segment for segment in other.residency._held.values() if segment.tokens == len("alpha")]
+    (made,) = [segment for segment in other.memory_tier._held.values() if segment.tokens == len("alpha")]
     engine = Engine(tiny_model(chat=False), Store.open(tmp_path / "shared"))
     reports = []
     thread = threading.Thread(target=lambda: reports.append(engine.encode(schema)))
-    with engine.store.turn(made.key):
+    with engine.store.compute_lock(made.key):
         thread.start()
         while engine.store.stats().segments < 1:  # it is past the text before, and waits
             time.sleep(0.01)
@@ -177,7 +177,7 @@ def test_who_waits_finds_what_the_other_has_computed(tmp_path: Path) -> None:
     held = threading.Event()
 
     def first() -> None:
-        with locks.turn(lock, 5) as waited:
+        with locks.compute_lock(lock, 5) as waited:
             held.set()
             time.sleep(0.2)
             order.append(("first", waited))
@@ -185,7 +185,7 @@ def test_who_waits_finds_what_the_other_has_computed(tmp_path: Path) -> None:
     thread = threading.Thread(target=first)
     thread.start()
     held.wait()
-    with locks.turn(lock, 5) as waited:
+    with locks.compute_lock(lock, 5) as waited:
         order.append(("second", waited))
     thread.join()
     assert order == [("first", False), ("second", True)]
@@ -194,9 +194,9 @@ def test_who_waits_finds_what_the_other_has_computed(tmp_path: Path) -> None:
 
 def test_who_waits_in_vain_goes_on(tmp_path: Path) -> None:
     lock = tmp_path / "k.lock"
-    with locks.turn(lock, 5), locks.turn(lock, 0.05) as waited:
+    with locks.compute_lock(lock, 5), locks.compute_lock(lock, 0.05) as waited:
         assert waited
-    with locks.turn(lock, 0) as waited:
+    with locks.compute_lock(lock, 0) as waited:
         assert not waited
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from engine import template
-from engine.chat import ChatError, ChatFormat
-from engine.random_models import byte_tokenizer
-from engine.template import ChatTemplate, TemplateError, TemplateLimitError
+from engine.model.synthetic import byte_tokenizer
+from engine.prompt import template
+from engine.prompt.chat_template import ChatError, ChatFormat
+from engine.prompt.template import ChatTemplate, TemplateError, TemplateLimitError
 from tests.engine.tiny import CHATML
 
 DAY = datetime.date(2026, 1, 31)

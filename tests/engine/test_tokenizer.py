@@ -10,15 +10,15 @@ import pytest
 from tokenizers import Tokenizer as Backend
 from transformers import AutoTokenizer
 
-from engine.chat import ChatFormat
+from engine.cache.store import Store
 from engine.engine import Engine
-from engine.layout import lay_out
-from engine.loading import demo_folder
-from engine.plan import make_plan
+from engine.model.loading import demo_folder
 from engine.pml import RoleClose, RoleOpen, bind, parse_prompt, parse_schema
 from engine.pml.conversation import part_text
-from engine.store import Store
-from engine.tokenizer import Fragment, Tokenizer
+from engine.prompt.chat_template import ChatFormat
+from engine.prompt.layout import lay_out
+from engine.prompt.plan import make_plan
+from engine.prompt.tokenizer import Fragment, Tokenizer
 from sample_schemas import Sample, samples
 from tests.engine.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_model

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from benchmarks.tasks import read_tasks, suite
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Finished
-from engine.loading import load
-from engine.settings import RunSettings
-from engine.store import Store
-from engine.verdict import Fidelity, Flip, ModuleFidelity, Remedy, advice
+from engine.inference.params import RunSettings
+from engine.inference.verdict import Fidelity, Flip, ModuleFidelity, Remedy, advice
+from engine.model.loading import load
 from tests.engine.cases import model_of, prompt_of, run_out, schema_of
 
 MODULES = (

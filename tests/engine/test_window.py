@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import PromptError
 from engine.events import Answer, Finished
-from engine.settings import RunSettings
-from engine.store import Store
+from engine.inference.params import RunSettings
 from tests.engine.cases import model_of, prompt_of, run_out, schema_of
 
 WINDOW = 2048  # of every tiny model
@@ -109,7 +109,7 @@ def test_a_scope_is_checked_as_it_is_encoded(llama: Engine, monkeypatch: pytest.
     assert answer(llama, SLOT, prompt, isolated).tokens["from_cache"] > 900
     assert llama.encode(schema_of(SLOT), scope="isolated").encoded > 0
     llama.store.clear()
-    llama.residency.clear()
+    llama.memory_tier.clear()
     longer = SLOT.replace('len="200"', 'len="1200"')
     assert "'m'" in refused(llama, longer, prompt, isolated, monkeypatch)
     with pytest.raises(PromptError, match="E502"):
@@ -138,7 +138,7 @@ def test_schema_placement_counts_its_gaps(llama: Engine, monkeypatch: pytest.Mon
     prompt = QUESTION.format('<m p="a"><short/></m>')
     assert answer(llama, schema, prompt, SHORT).tokens["from_cache"] > 300
     llama.store.clear()
-    llama.residency.clear()
+    llama.memory_tier.clear()
     spread = RunSettings(max_new_tokens=3, placement="schema")
     assert "'m'" in refused(llama, schema, prompt, spread, monkeypatch)
 

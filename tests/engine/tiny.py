@@ -9,9 +9,9 @@ from typing import Any
 import torch
 import transformers as t
 
-from engine.model import Model
-from engine.random_models import byte_tokenizer
-from engine.reach import DECLARED
+from engine.model.model import Model
+from engine.model.reach import DECLARED
+from engine.model.synthetic import byte_tokenizer
 
 CHATML = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}</s>\n{% endfor %}"

@@ -145,7 +145,7 @@ _SWAPPED = """
 import shutil, sys
 from pathlib import Path
 from engine import Engine, RunSettings
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.pml import parse_prompt, parse_schema
 engine = Engine.open(sys.argv[2], cache_dir=Path(sys.argv[1]))
 schema = parse_schema(Path("schema.pml").read_text()).tree
@@ -161,7 +161,7 @@ with open(sys.argv[3], "rb") as new, target.open("r+b") as old:  # in place, as 
     shutil.copyfileobj(new, old)
 try:
     print("same" if answer("anchored") == first and answer("isolated") is not None else "differ")
-except StudioError as error:
+except PromptCacheError as error:
     print("refused:", error)
 """
 

@@ -123,7 +123,7 @@ class Stage:
 
     def model(self, **changes: Any) -> Path:
         """A copy of the bundled model; `changes` go into its configuration."""
-        from engine.loading import demo_folder
+        from engine.model.loading import demo_folder
 
         folder = self.folder / "model"
         shutil.copytree(demo_folder(), folder)

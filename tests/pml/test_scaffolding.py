@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import StudioError
+from engine.errors import PromptCacheError
 from engine.pml import add_scaffold, parse_schema
 
 SCHEMA = """<schema name="s">
@@ -60,5 +60,5 @@ def test_a_scaffold_is_added_at_the_end_of_the_schema(source: str) -> None:
     ],
 )
 def test_a_scaffold_that_cannot_be_added_is_refused(source: str, modules: list[str], words: str) -> None:
-    with pytest.raises(StudioError, match=words):
+    with pytest.raises(PromptCacheError, match=words):
         add_scaffold(source, modules)

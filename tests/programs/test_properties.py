@@ -35,8 +35,8 @@ from engine.pml.diagnostics import NOWHERE
 from engine.pml.writer import write_prompt, write_schema
 from engine.programs import compile_source, to_program
 from engine.programs.program import Program
-from engine.programs.recorder import Recorder
 from engine.programs.writer import PromptCallError
+from engine.programs.writer_api import Recorder
 from tests.pml.trees import prompts, schemas
 from tests.programs.sources import arguments, load, programs, run
 

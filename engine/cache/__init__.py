@@ -1,0 +1,1 @@
+"""Segments: found in memory or on disk, or encoded and stored."""

@@ -1,0 +1,284 @@
+"""Recipes → segments: from memory, from the store, or encoded now. A miss is an event, never a failure."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.cache.encoder import encode
+from engine.cache.memory import MemoryTier
+from engine.cache.store import Lookup, Origin, Sought, Store, pack_ids
+from engine.cache.store.codec import packed_bytes, rounded
+from engine.errors import StoreError
+from engine.events import SegmentUse, Working
+from engine.model.model import Model
+from engine.prompt.recipe import Identity, Recipe, RecipeSlice
+from engine.prompt.summary import Tier
+from engine.segment import Form, Placement, Segment
+from engine.stopwatch import Stopwatch
+
+log = logging.getLogger(__name__)
+
+ELSEWHERE = "computed elsewhere meanwhile"
+NOT_KEPT = "conversation is not stored"
+_HEADER = 4096  # of a file, at most
+_HEADER_PER_TOKEN = 16
+
+
+@dataclass(frozen=True)
+class Request:
+    """What segments are wanted for.
+
+    Attributes:
+        schema: its name, for the list of the store.
+        scope: likewise.
+        trial: what is encoded is for this one use, and neither stored nor held in memory.
+        store_turns: earlier turns of the conversation are stored too; else they are held in memory only.
+        hold: every segment is wanted at the end; else each only until those that see it are made.
+    """
+
+    schema: str
+    scope: str
+    trial: bool = False
+    store_turns: bool = False
+    hold: bool = True
+
+
+@dataclass(frozen=True)
+class Made:
+    """A segment that was computed: its tokens and bytes."""
+
+    tokens: int
+    nbytes: int
+
+
+@dataclass
+class Fetched:
+    """Segments of one prompt or schema.
+
+    Attributes:
+        request: what they are for.
+        segments: by key.
+        uses: where each was found, in the order of asking.
+        served: the same for the books of the store.
+        encoded: those that were computed, contexts included, by key.
+        warnings: what could not be stored, in words.
+    """
+
+    request: Request
+    segments: dict[str, Segment] = field(default_factory=dict)
+    uses: list[SegmentUse] = field(default_factory=list)
+    served: list[Lookup] = field(default_factory=list)
+    encoded: dict[str, Made] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+
+    def encoded_of(self, placements: Iterable[Placement]) -> int:
+        """How many of the tokens that are read were computed for it just now."""
+        return sum(p.tokens - len(p.hidden) for p in placements if p.segment.key in self.encoded)
+
+    def place(self, uses: Iterable[RecipeSlice | None]) -> list[Placement]:
+        """Puts the segments where a prompt wants them."""
+        return [
+            Placement(self.segments[use.recipe.key], use.lo, use.hi, use.start)
+            for use in uses
+            if use is not None
+        ]
+
+
+class SegmentCache:
+    """Segments of one model.
+
+    Args:
+        model: that encodes what is missing.
+        store: on disk.
+        memory_tier: in memory.
+    """
+
+    def __init__(self, model: Model, store: Store, memory_tier: MemoryTier) -> None:
+        self.model, self.store, self.memory_tier = model, store, memory_tier
+        self.scheme = store.scheme
+        dtype = model.dtype if self.scheme == "plain" else f"{model.dtype} {self.scheme}"
+        self.identity = Identity(model.fingerprint, dtype, model.relocatable)
+        self._form = Form(model.layers, *model.kv_shape, model.torch_dtype)
+
+    def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
+        """Returns a function that says where the segment of each of these recipes is now."""
+        on_disk = self.store.contains({recipe.key for recipe in recipes})
+
+        def tier(recipe: Recipe) -> Tier:
+            key = recipe.key
+            return "memory" if key in self.memory_tier else "disk" if key in on_disk else "none"
+
+        return tier
+
+    def segments(
+        self,
+        recipes: Iterable[Recipe],
+        schema: str,
+        scope: str,
+        clock: Stopwatch,
+        *,
+        trial: bool = False,
+        store_turns: bool = False,
+        hold: bool = True,
+    ) -> Generator[Working, None, Fetched]:
+        """Finds or encodes segments.
+
+        Args:
+            recipes: of what is wanted; one that comes twice counts once.
+            schema: see `Request`, as for the others.
+            scope: likewise.
+            clock: counts "load" and "encode".
+            trial: likewise.
+            store_turns: likewise.
+            hold: likewise.
+
+        Yields:
+            Working, before each one that must be encoded.
+        """
+        fetched = Fetched(Request(schema, scope, trial, store_turns, hold))
+        missing: list[Recipe] = []
+        recipes = list({recipe.key: recipe for recipe in recipes}.values())
+        self.expect_soon(recipes)
+        for recipe in recipes:
+            started = time.perf_counter()
+            segment, tier = self._find(recipe)
+            if segment is None:
+                missing.append(recipe)
+                continue
+            if hold:
+                fetched.segments[recipe.key] = segment
+            self._note(fetched, recipe, segment, tier, started)
+        clock.lap("load")
+        with self.store.using([recipe.key for recipe in recipes]):
+            yield from self._encode(missing, fetched, clock)
+        return fetched
+
+    def _encode(self, missing: Sequence[Recipe], fetched: Fetched, clock: Stopwatch) -> Iterator[Working]:
+        reasons = [self._reason(recipe, fetched.request) for recipe in missing]  # before any is stored
+        seen = Counter(one.recipe.key for recipe in missing for one in recipe.context)
+        for done, recipe in enumerate(missing):
+            yield Working("cached", f"encoding {recipe.path or 'anonymous text'}", done, len(missing))
+            clock.restart()
+            started = time.perf_counter()
+            segment = fetched.segments.get(recipe.key) or self._make(recipe, fetched)
+            computed = recipe.key in fetched.encoded or not recipe.kept or fetched.request.trial
+            reason = reasons[done] if computed else ELSEWHERE
+            self._note(fetched, recipe, segment, "none", started, reason)
+            log.info("encoded %s of %s (%s)", recipe.path or "text", fetched.request.schema, reason)
+            clock.lap("encode")
+            if not fetched.request.hold:
+                seen.subtract(one.recipe.key for one in recipe.context)
+                for key in [key for key in fetched.segments if seen[key] <= 0]:
+                    del fetched.segments[key]
+        if missing:
+            yield Working("cached", "encoded", len(missing), len(missing))
+
+    @staticmethod
+    def _note(
+        fetched: Fetched, recipe: Recipe, segment: Segment, tier: Tier, started: float, reason: str = ""
+    ) -> None:
+        """Writes down where a segment came from."""
+        outcome: Literal["hit", "miss"] = "miss" if reason else "hit"
+        ms = (time.perf_counter() - started) * 1000
+        fetched.uses.append(SegmentUse(recipe.path, recipe.tokens, tier, outcome, reason))
+        fetched.served.append(
+            Lookup(
+                *(recipe.key, tier, outcome, reason, segment.nbytes, ms),
+                schema=fetched.request.schema,
+                path=recipe.path,
+            )
+        )
+
+    def _find(self, recipe: Recipe) -> tuple[Segment | None, Tier]:
+        held = self.memory_tier.get(recipe.key)
+        if held is not None and held.token_ids == recipe.token_ids:
+            return held, "memory"
+        read = self.store.load(recipe.key, recipe.token_ids, self._form) if recipe.kept else None
+        return (self.memory_tier.add(read), "disk") if read is not None else (None, "none")
+
+    def _make(self, recipe: Recipe, fetched: Fetched) -> Segment:
+        """Encodes a segment, after those of its context where they are missing too."""
+        context = [
+            Placement(self._of_context(seen.recipe, fetched), seen.lo, seen.hi, seen.start)
+            for seen in recipe.context
+        ]
+        request = fetched.request
+        if not recipe.kept or request.trial:
+            segment = self._encoded(recipe, context)
+        elif recipe.turn and not request.store_turns:
+            segment = self.memory_tier.add(self._encoded(recipe, context))
+            fetched.encoded[segment.key] = Made(segment.tokens, segment.nbytes)
+        else:
+            with self.store.compute_lock(
+                recipe.key
+            ) as waited:  # no other lock is held here, so none waits for ever
+                made = (
+                    waited or recipe.key in self.memory_tier
+                )  # another answer may have been at it meanwhile
+                found = self._find(recipe)[0] if made else None
+                segment = found if found is not None else self._kept(recipe, context, fetched)
+        fetched.segments[recipe.key] = segment
+        return segment
+
+    def _kept(self, recipe: Recipe, context: Sequence[Placement], fetched: Fetched) -> Segment:
+        """Encodes a segment and stores it."""
+        started = time.perf_counter()
+        segment = self.memory_tier.add(self._encoded(recipe, context))
+        fetched.encoded[segment.key] = Made(segment.tokens, segment.nbytes)
+        seconds = time.perf_counter() - started
+        try:
+            origin = self._origin(recipe, fetched.request)
+            self.store.save(segment, origin, scheme=self.scheme, seconds=seconds)
+        except StoreError as error:
+            if not fetched.warnings:
+                fetched.warnings.append(str(error))
+        return segment
+
+    def _encoded(self, recipe: Recipe, context: Sequence[Placement]) -> Segment:
+        """What is used at once is what would be read later: rounded as the store rounds it."""
+        made = encode(self.model, recipe.key, recipe.token_ids, context, recipe.start)
+        return Segment(made.key, made.token_ids, *rounded(made.keys, made.values, self.scheme))
+
+    def _of_context(self, recipe: Recipe, fetched: Fetched) -> Segment:
+        found = fetched.segments.get(recipe.key) or self._find(recipe)[0]
+        # What stands before has what stands before it in its own context, so making in order never goes deep.
+        segment = found if found is not None else self._make(recipe, fetched)
+        fetched.segments[recipe.key] = segment
+        return segment
+
+    def _origin(self, recipe: Recipe, request: Request) -> Origin:
+        return Origin(request.schema, recipe.path, request.scope, self.model.name, self.model.fingerprint)
+
+    def _reason(self, recipe: Recipe, request: Request) -> str:
+        """Why the segment of a recipe is not there."""
+        if recipe.turn and not request.store_turns:
+            return NOT_KEPT
+        dtype = str(self.model.torch_dtype).removeprefix("torch.")
+        sought = Sought(
+            *(recipe.key, pack_ids(recipe.token_ids), request.schema, recipe.path, request.scope),
+            *(self.model.fingerprint, dtype, self.scheme),
+        )
+        return self.store.reason(sought)
+
+    def budget_for(self, recipes: Iterable[Recipe]) -> int:
+        """Bytes of a budget under which the store holds the segments of all these, beside what is pinned."""
+        form, total = self._form, self.store.pinned_bytes
+        dtype = str(form.dtype).removeprefix("torch.")
+        for recipe in recipes:
+            shape = (form.layers, form.heads, recipe.tokens, form.size)
+            total += packed_bytes(self.scheme, shape, dtype) + _HEADER + _HEADER_PER_TOKEN * recipe.tokens
+        return total
+
+    def expect_soon(self, recipes: Iterable[Recipe]) -> None:
+        """Has the files of these read ahead, where they are stored and not in memory."""
+        self.store.expect_soon(r.key for r in recipes if r.key not in self.memory_tier)
+
+
+def wanted(uses: Sequence[RecipeSlice | None]) -> list[Recipe]:
+    """The recipes that a prompt reads, in its order."""
+    return [use.recipe for use in uses if use is not None]

@@ -1,0 +1,434 @@
+"""The folder of a store, held open: nothing outside it is reached, and nothing deleted but the store's own.
+
+Every file is opened, placed, renamed and deleted by its name relative to a descriptor, and no link is
+followed. Nothing here knows the index.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import os
+import stat
+import threading
+import time
+import uuid
+import weakref
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from engine.cache.store import claim, locks
+from engine.cache.store.claim import FILES, IN_PART, LOCKS, QUARANTINE, SEGMENT, TAG, TAG_TEXT, WRITING
+from engine.cache.store.deletion import delete, is_ours
+from engine.errors import StoreError
+
+log = logging.getLogger(__name__)
+
+QUARANTINE_BYTES = 1 << 28  # of damaged files that are kept to be looked at, beside the last one
+_PRIVATE_FOLDER, _PRIVATE_FILE, _SEALED_FILE = 0o700, 0o600, 0o400
+_OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
+_NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS}
+
+
+class NotPlainError(Exception):
+    """Something stands where a segment's file should be that is no plain file."""
+
+
+class Folder:
+    """The folder of a store.
+
+    Args:
+        path: of it.
+        root: its descriptor.
+    """
+
+    def __init__(self, path: Path, root: int) -> None:
+        self.path = path
+        self._parts: dict[str, int] = {"": root}
+        self._lock = threading.Lock()
+        self._patience = locks.PATIENCE_SECONDS
+        self._closed = weakref.finalize(self, _close, self._parts)
+
+    @classmethod
+    def open(cls, path: Path) -> Folder:
+        """Opens a folder, makes it where there is none, and keeps others from reading it.
+
+        Raises:
+            StoreError: it is neither empty nor a store, or it cannot be made or read.
+        """
+        standing = claim.require_ours(path)
+        try:
+            if standing == "none":
+                path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            folder = cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+        except OSError as error:
+            raise StoreError(
+                f"the cache folder {str(path)!r} cannot be used: {error}. Choose another with --cache-dir."
+            ) from error
+        try:
+            folder._settle(claim.KEPT_MODE if standing == "empty" else b"")
+        except BaseException:
+            folder.close()
+            raise
+        return folder
+
+    def close(self) -> None:
+        """Closes the descriptors. The folder must not be used afterwards."""
+        self._closed()
+
+    @property
+    def root(self) -> int:
+        """The descriptor of the folder itself."""
+        return self._parts[""]
+
+    def _settle(self, note: bytes) -> None:
+        """Marks the folder as a store and opens its parts; where nothing can be written it stays as it is.
+
+        Args:
+            note: what the mark says besides.
+        """
+        with contextlib.suppress(OSError):
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | _OPEN
+            with os.fdopen(os.open(TAG, flags, _PRIVATE_FILE, dir_fd=self.root), "wb") as file:
+                status = os.fstat(file.fileno())
+                if stat.S_ISREG(status.st_mode) and not status.st_size:
+                    file.write(TAG_TEXT + note)
+        with contextlib.suppress(OSError):
+            self._part(FILES)
+        for name in (QUARANTINE, LOCKS):
+            with contextlib.suppress(OSError):
+                self._part(name, make=False)
+        self._tighten()
+
+    def _part(self, name: str, *, make: bool = True) -> int:
+        """The descriptor of a folder within.
+
+        Raises:
+            StoreError: it is a link, or no folder.
+            OSError: it is not there and cannot be made.
+        """
+        with self._lock:
+            if name not in self._parts:
+                if make:
+                    with contextlib.suppress(FileExistsError):
+                        os.mkdir(name, _PRIVATE_FOLDER, dir_fd=self.root)
+                try:
+                    found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _OPEN, dir_fd=self.root)
+                except OSError as error:
+                    if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+                        raise
+                    raise StoreError(
+                        f"{str(self.path / name)!r} is a link or no folder, so the store does not use it. "
+                        "Put the whole cache folder elsewhere with --cache-dir, or remove this one by hand."
+                    ) from error
+                self._parts[name] = found
+            return self._parts[name]
+
+    def _tighten(self) -> None:
+        """Takes what an earlier version left open to others away from them, where it is ours to do."""
+        loose = [descriptor for descriptor in self._parts.values() if _is_loose(descriptor)]
+        if self.root not in loose:
+            return
+        for descriptor in loose:
+            for name in _names(descriptor):
+                with contextlib.suppress(OSError):
+                    found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _OPEN, dir_fd=descriptor)
+                    try:
+                        known = claim.in_root(name) or any(claim.matches(name, p) for p in IN_PART.values())
+                        if known and _is_loose(found):
+                            os.fchmod(found, stat.S_IMODE(os.fstat(found).st_mode) & _PRIVATE_FOLDER)
+                    finally:
+                        os.close(found)
+        if claim.keeps_mode(self.path):
+            return
+        with contextlib.suppress(OSError):
+            os.fchmod(self.root, stat.S_IMODE(os.fstat(self.root).st_mode) & _PRIVATE_FOLDER)
+
+    # Reading
+
+    @contextmanager
+    def opened(self, name: str) -> Iterator[int]:
+        """Opens a segment's file for reading.
+
+        Raises:
+            FileNotFoundError: there is none.
+            NotPlainError: it is a link, a folder, a pipe, or of a name that no segment has.
+            OSError: it cannot be opened.
+        """
+        if not SEGMENT.fullmatch(name):
+            raise NotPlainError(f"{name!r} is no name of a segment's file")
+        part = self._part(FILES, make=False)
+        if not stat.S_ISREG(os.stat(name, dir_fd=part, follow_symlinks=False).st_mode):
+            raise NotPlainError("what stands in its place is no plain file")
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _OPEN, dir_fd=part)
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise NotPlainError("what stands in its place is no plain file")
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def file(self, name: str) -> BinaryIO:
+        """Opens a segment's file as an object; what it raises is as for `opened`, but `NotPlainError`.
+
+        Raises:
+            FileNotFoundError: there is none that is a plain file of the store.
+            OSError: it cannot be opened.
+        """
+        try:
+            with self.opened(name) as descriptor:
+                return os.fdopen(os.dup(descriptor), "rb")
+        except NotPlainError as error:
+            raise FileNotFoundError(errno.ENOENT, str(error), name) from error
+
+    def holds(self, path: Path) -> bool:
+        """Whether a path is this folder, or leads into it, by whatever name.
+
+        Raises:
+            OSError: it cannot be looked at.
+        """
+        root, real = os.fstat(self.root), path.resolve(strict=True)
+        return any(os.path.samestat(root, folder.stat()) for folder in (real, *real.parents))
+
+    def ours(self, part: str = FILES) -> dict[str, os.stat_result]:
+        """The plain files of a part whose names the store gives."""
+        return {name: status for name, status in self._listed(part) if status is not None}
+
+    def foreign(self) -> list[str]:
+        """What is in the folder and none of the store's; nobody here touches it."""
+        beside = [name for name in _names(self.root) if not claim.in_root(name)]
+        within = [
+            f"{part}/{name}" for part in IN_PART for name, status in self._listed(part) if status is None
+        ]
+        return sorted(beside + within)
+
+    def _listed(self, part: str) -> list[tuple[str, os.stat_result | None]]:
+        """Names in a part, with their status where they are the store's."""
+        try:
+            descriptor = self._part(part, make=False)
+        except FileNotFoundError:
+            return []
+        found: list[tuple[str, os.stat_result | None]] = []
+        for name in _names(descriptor):
+            try:
+                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            plain = stat.S_ISREG(status.st_mode) and claim.matches(name, IN_PART[part])
+            found.append((name, status if plain else None))
+        return found
+
+    # Writing
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """A new segment's file, which gets its name when all of it is on the disk, or leaves nothing behind.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        if not SEGMENT.fullmatch(name):
+            raise OSError(f"{name!r} is no name of a segment's file")
+        part, temporary = self._part(FILES), f".{uuid.uuid4().hex}.tmp"
+        descriptor = os.open(
+            temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, _PRIVATE_FILE, dir_fd=part
+        )
+        try:
+            with os.fdopen(descriptor, "w+b") as file:
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+                os.fchmod(descriptor, _SEALED_FILE)
+            os.rename(temporary, name, src_dir_fd=part, dst_dir_fd=part)
+            _sync(part)
+        except BaseException:
+            self.remove([temporary, name])
+            raise
+
+    # Deleting
+
+    def remove(self, names: Iterable[str], part: str = FILES) -> int:
+        """Deletes plain files of names that the store gives; returns how many bytes they took.
+
+        What cannot be deleted stays, with a log line.
+        """
+        freed, failed = 0, []
+        for name in names:
+            try:
+                freed += delete(self._part(part, make=False), name, part)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                failed.append(f"{name!r} ({error.strerror})")
+        if failed:
+            more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
+            log.warning("%s%s in %s could not be deleted", failed[0], more, self.path / part)
+        return freed
+
+    def set_aside(self, name: str) -> None:
+        """Moves a damaged file into quarantine, and lets go of the oldest ones there.
+
+        Raises:
+            OSError: it cannot be moved.
+        """
+        source, target = self._part(FILES, make=False), self._part(QUARANTINE)
+        if is_ours(source, name, FILES):
+            os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
+            self.trim_quarantine()
+
+    def trim_quarantine(self) -> None:
+        """Keeps the damaged files that came last, up to a size; the very last one whatever its size."""
+        total, gone = 0, []
+        came = sorted(self.ours(QUARANTINE).items(), key=lambda item: -item[1].st_ctime_ns)
+        for place, (name, status) in enumerate(came):
+            total += status.st_size
+            if place and total > QUARANTINE_BYTES:
+                gone.append(name)
+        if gone:
+            self.remove(gone, QUARANTINE)
+
+    def set_index_aside(self) -> str:
+        """Renames the index and what belongs to it; returns its new name.
+
+        Raises:
+            OSError: it cannot be renamed.
+        """
+        stamp = f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{uuid.uuid4().hex[:8]}"
+        aside = f"{claim.INDEX}.damaged-{stamp}"
+        for ending in ("-wal", "-shm", "-journal", ""):
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(
+                    f"{claim.INDEX}{ending}", f"{aside}{ending}", src_dir_fd=self.root, dst_dir_fd=self.root
+                )
+        return aside
+
+    # Between processes
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Holds the lock that every writer shares; only the first of several vain waits is paid.
+
+        Raises:
+            TimeoutError: another program holds it alone.
+        """
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(locks.shared(Path(WRITING), self._patience, within=self.root))
+            except TimeoutError:
+                self._patience = 0.0
+                raise
+            self._patience = locks.PATIENCE_SECONDS
+            yield
+
+    def alone(self) -> contextlib.AbstractContextManager[bool]:
+        """Tries to hold the lock of the writers alone; gives whether it does."""
+        return locks.alone(Path(WRITING), within=self.root)
+
+    @contextmanager
+    def compute_lock(self, key: str, patience: float) -> Iterator[bool]:
+        """Waits for the turn to compute a segment; gives whether it had to wait.
+
+        Where no lock can be made nobody waits: at worst two compute the same.
+        """
+        name = f"{key}.lock"
+        with contextlib.ExitStack() as stack:
+            waited = False
+            try:
+                waited = stack.enter_context(
+                    locks.compute_lock(Path(name), patience, within=self._part(LOCKS))
+                )
+            except (OSError, StoreError) as error:
+                log.info("%s is computed without a lock: %s", key, error)
+            yield waited
+
+
+@contextmanager
+def new_file(target: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
+    """A file of the user's own choice that is written whole, or not at all.
+
+    Args:
+        target: the file.
+        replace: a plain file that is there goes, when the new one is whole.
+
+    Raises:
+        FileExistsError: it is there, and is not to be replaced.
+        NotPlainError: it is there and no plain file.
+        OSError: it cannot be written; what was there stays.
+    """
+    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        _require_free(directory, target.name, replace)
+        temporary = f".{uuid.uuid4().hex}.tmp"
+        descriptor = os.open(
+            temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, _PRIVATE_FILE, dir_fd=directory
+        )
+        try:
+            with os.fdopen(descriptor, "w+b") as file:
+                yield file
+                file.flush()
+                os.fsync(descriptor)
+            if replace:
+                _require_free(directory, target.name, replace)
+            else:
+                _reserve(directory, temporary, target.name)
+            os.rename(temporary, target.name, src_dir_fd=directory, dst_dir_fd=directory)
+            _sync(directory)
+        finally:
+            with contextlib.suppress(OSError):  # a renaming onto a link to the same file leaves both names
+                delete(directory, temporary, FILES)
+    finally:
+        os.close(directory)
+
+
+def _require_free(directory: int, name: str, replace: bool) -> None:
+    try:
+        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    if not replace:
+        raise FileExistsError(errno.EEXIST, "it is there already", name)
+    if not stat.S_ISREG(status.st_mode):
+        raise NotPlainError("what stands there is no plain file")
+
+
+def _reserve(directory: int, temporary: str, name: str) -> None:
+    """Gives a file its name if no other has it: a link, unlike a renaming, fails where one has come to be."""
+    try:
+        os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except FileExistsError:
+        raise
+    except OSError:  # a file system without links
+        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, _PRIVATE_FILE, dir_fd=directory))
+
+
+def _names(folder: int) -> list[str]:
+    """The names in a folder, read through a descriptor of its own: threads would share a position."""
+    own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        with os.scandir(own) as entries:
+            return sorted(entry.name for entry in entries)
+    finally:
+        os.close(own)
+
+
+def _is_loose(descriptor: int) -> bool:
+    """Whether others may read what is ours."""
+    status = os.fstat(descriptor)
+    return status.st_uid == os.geteuid() and bool(status.st_mode & 0o077)
+
+
+def _sync(folder: int) -> None:
+    """Has a new name reach the disk, where the file system can."""
+    try:
+        os.fsync(folder)
+    except OSError as error:
+        if error.errno not in _NO_SYNC:
+            raise
+
+
+def _close(parts: dict[str, int]) -> None:
+    while parts:
+        os.close(parts.popitem()[1])

@@ -1,0 +1,1 @@
+"""Answers: parameters, prefill and decoding, repair, and what reuse changed."""

@@ -1,0 +1,164 @@
+"""Repair: cached tokens that are computed again in sight of the real prompt.
+
+A segment saw less than what stands before it in a prompt. A few of its tokens, computed again, bring most
+of the difference back. They are just more new tokens and segments with hidden places, so every query still
+sees exactly the keys at its own position and before.
+
+- `link:K`: the first K tokens of every run (EPIC, arXiv 2410.15332).
+- `blend:R`: the share R of cached tokens whose keys in the second layer deviate most from those of a full
+  pass (CacheBlend, arXiv 2405.16444). The pass ends at that layer.
+- `query:R`: the share R to which the new tokens attend most (the idea of ProphetKV), found by a prefill of
+  those tokens.
+
+With K as long as the longest run, or R = 1, what is left is the full pass. Tokens that saw everything before
+them already are never computed again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from engine.errors import SettingsError
+from engine.inference.params import Repair
+from engine.model.attention import SegmentKVCache
+from engine.segment import Placement
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from engine.model.model import Model
+    from engine.prompt.plan import PromptPlan
+    from engine.prompt.recipe import RecipeSlice
+
+CHECK_LAYER = 1  # the first one whose keys depend on what a token saw
+
+
+def chosen(
+    repair: Repair,
+    model: Model,
+    plan: PromptPlan,
+    uses: Sequence[RecipeSlice | None],
+    placements: Sequence[Placement],
+) -> frozenset[int]:
+    """Returns the positions of the cached tokens that are computed again.
+
+    Args:
+        repair: how to choose.
+        model: computes what the choice needs.
+        plan: of the prompt.
+        uses: what each of its pieces reads.
+        placements: the segments in their places, one for each piece that reads one.
+
+    Raises:
+        SettingsError: the model does not show what its tokens attend to.
+    """
+    open_to_repair = [use for use in inexact(plan, uses) if use is not None]
+    if repair.kind == "none" or not open_to_repair:
+        return frozenset()
+    if repair.kind == "link":
+        return frozenset(
+            use.start + local - use.lo
+            for use in open_to_repair
+            for local in range(use.lo, min(use.hi, repair.tokens))
+        )
+    count = math.ceil(repair.share * sum(p.tokens for p in placements))
+    if not count:
+        return frozenset()
+    scores = _deviation if repair.kind == "blend" else _attention
+    found = scores(model, plan, placements)
+    able = [use.start + local for use in open_to_repair for local in range(use.hi - use.lo)]
+    able.sort(key=lambda position: (-found[position], position))
+    return frozenset(able[:count])
+
+
+def choosing(repair: Repair, model: Model, plan: PromptPlan, uses: Sequence[RecipeSlice | None]) -> int:
+    """Returns what choosing alone costs, in tokens that pass through the whole network, rounded up.
+
+    Args:
+        repair: how to choose.
+        model: computes what the choice needs.
+        plan: of the prompt.
+        uses: what each of its pieces reads.
+    """
+    if repair.kind in ("none", "link") or not repair.share or not any(inexact(plan, uses)):
+        return 0
+    if repair.kind == "query":
+        return len(plan.new_tokens)
+    return math.ceil(plan.total_tokens * min(CHECK_LAYER, model.layers - 1) / model.layers)
+
+
+def inexact(plan: PromptPlan, uses: Sequence[RecipeSlice | None]) -> list[RecipeSlice | None]:
+    """The uses, without those whose segments saw all that stands before them just as it stands."""
+    found: list[RecipeSlice | None] = []
+    exact = True  # everything so far
+    before: list[tuple[int, int]] = []  # position and token
+    for piece, use in zip(plan.pieces, uses, strict=True):
+        if use is not None:
+            away = use.start - use.lo - use.recipe.start
+            seen = [
+                (one.start + i + away, token)
+                for one in use.recipe.context
+                for i, token in enumerate(one.recipe.token_ids[one.lo : one.hi])
+            ]
+            seen += [(use.start - use.lo + i, use.recipe.token_ids[i]) for i in range(use.lo)]
+            exact = exact and seen == before
+        found.append(None if exact else use)
+        before += [(piece.start + i, token) for i, token in enumerate(piece.token_ids)]
+    return found
+
+
+def with_hidden(placements: Sequence[Placement], positions: frozenset[int]) -> list[Placement]:
+    """The placements without the tokens at these positions."""
+    found = []
+    for placement in placements:
+        away = placement.shift
+        kept = [i for i in range(placement.lo, placement.hi) if i + away not in positions]
+        if kept:
+            lo, hi = kept[0], kept[-1] + 1
+            hidden = tuple(i for i in range(lo, hi) if i + away in positions)
+            found.append(Placement(placement.segment, lo, hi, lo + away, hidden))
+    return found
+
+
+def _deviation(model: Model, plan: PromptPlan, placements: Sequence[Placement]) -> dict[int, float]:
+    """How far the keys of cached tokens lie from those of a full pass, in the layer that is checked."""
+    layer = min(CHECK_LAYER, model.layers - 1)
+    positions = plan.positions
+    kv = model.key_values((), len(positions))
+    fresh, _ = model.first_keys(plan.token_ids, positions, kv, layer)
+    place = {position: index for index, position in enumerate(positions)}
+    rotary = model.rotaries[layer]
+    found: dict[int, float] = {}
+    for placement in placements:
+        stored: Tensor = placement.segment.keys[layer, :, placement.lo : placement.hi]
+        moved = rotary.shift(stored, placement.shift) if rotary else stored
+        at = place[placement.start]
+        apart = (fresh[:, at : at + placement.tokens] - moved).float().pow(2).sum((0, 2))
+        found.update(
+            zip(range(placement.start, placement.start + placement.tokens), apart.tolist(), strict=True)
+        )
+    return found
+
+
+def _attention(model: Model, plan: PromptPlan, placements: Sequence[Placement]) -> dict[int, float]:
+    """How much the new tokens attend to each cached one, over all layers and heads."""
+    kv = model.key_values(placements, len(plan.new_tokens))
+    if not isinstance(kv, SegmentKVCache):
+        raise SettingsError(
+            f"repair query needs to see what {model.name!r} attends to, which models with attention code of "
+            "their own do not show. Use link:K or blend:R."
+        )
+    weights = model.attention_to_cache(plan.new_tokens, plan.new_positions, kv)
+    order = [p.start + i for p in placements for i in range(p.tokens)]
+    return dict(zip(order, weights.tolist(), strict=True))
+
+
+def rows(plan: PromptPlan, positions: frozenset[int]) -> tuple[list[int], list[int]]:
+    """The tokens that are computed, new ones and repaired ones, and their positions, ascending."""
+    wanted = positions.union(plan.new_positions)
+    both = [
+        (place, token) for place, token in zip(plan.positions, plan.token_ids, strict=True) if place in wanted
+    ]
+    return [token for _, token in both], [place for place, _ in both]

@@ -1,0 +1,1 @@
+"""Models: loading, the forward pass over segments, and what it was measured to support."""

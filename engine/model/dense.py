@@ -1,0 +1,180 @@
+"""Attention for models with attention code of their own: one dense cache in which the index is the position.
+
+Falcon, BLOOM, MPT, GPT-J and their like compute attention themselves and take keys from a cache object.
+This one holds a buffer with a row per position: placed segments are copied to their places, new tokens
+go to theirs, and what is empty is masked. As the index of a key is its position (but for a constant), biases
+that these models build from indices (ALiBi: a slope times the index) come out right without touching them.
+
+Knows nothing about prompts, tokens or files. Registered with transformers as `DENSE`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+
+from engine.model.attention import StopForward, UnfitError, check_states
+from engine.model.rope import Rotaries
+from engine.segment import Placement
+
+DENSE = "prompt_cache_dense"
+
+
+class DenseKVCache:
+    """All keys and values that the tokens of one prompt may attend to, by position.
+
+    Acts as the cache object of transformers (`update` and its siblings).
+
+    Args:
+        placements: where segments stand. They do not overlap, but for hidden tokens.
+        rotaries: of each layer. A layer without one takes segments in their own place only, or has no
+            positions in its keys (ALiBi).
+        capacity: the most new tokens there will be.
+    """
+
+    is_compileable = False
+
+    def __init__(self, placements: Sequence[Placement], *, rotaries: Rotaries, capacity: int) -> None:
+        self.placements = tuple(p for p in placements if p.tokens)
+        self.rotaries = rotaries
+        self.capacity = capacity
+        self.until: int | None = None
+        self.length = 0
+        self._buffer: list[tuple[Tensor, Tensor] | None] = [None] * len(rotaries)  # [1, kv_heads, room, dim]
+        self._origin = 0
+        self._room = 0
+        self._filled = torch.zeros(0, dtype=torch.bool)
+        self._at: list[int] = []  # positions of new tokens
+        self._rows: list[int] = []
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of all placements, hidden ones included."""
+        return sum(p.tokens for p in self.placements)
+
+    @property
+    def tail(self) -> tuple[Tensor, Tensor]:
+        """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim]."""
+        index = self._index(self._at)
+        states = [buffer for buffer in self._buffer if buffer is not None]
+        if len(states) != len(self.rotaries):
+            raise UnfitError(f"{len(states)} of {len(self.rotaries)} layers keep their keys in the cache")
+        keys = torch.stack([keys[0, :, index] for keys, _ in states])
+        values = torch.stack([values[0, :, index] for _, values in states])
+        return keys, values
+
+    def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
+        held, index = self._buffer[layer], self._index(self._at)
+        assert held is not None, "no forward pass has run"
+        return held[0][0, :, index], held[1][0, :, index]
+
+    def expect(self, positions: Sequence[int]) -> None:
+        """Announces the positions (ascending) of the tokens of the forward pass that comes next."""
+        assert self.length + len(positions) <= self.capacity, "more tokens than announced"
+        if not self._room:
+            starts = [p.start for p in self.placements]
+            ends = [p.start + p.tokens for p in self.placements]
+            self._origin = min([*starts, positions[0]])
+            end = max([*ends, positions[-1] + 1])
+            self._room = end - self._origin + self.capacity - len(positions)
+            self._filled = torch.zeros(self._room, dtype=torch.bool)
+            for start, stop in zip(starts, ends, strict=True):
+                self._filled[start - self._origin : stop - self._origin] = True
+        self._rows = list(positions)
+        self._filled[self._index(self._rows)] = True
+
+    def commit(self) -> None:
+        """Counts the tokens of the forward pass that has just run."""
+        self.length += len(self._rows)
+        self._at.extend(self._rows)
+        self._rows = []
+
+    def fold(self) -> None:
+        """Does nothing: there is one buffer already."""
+
+    def update(self, key: Tensor, value: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Adds this pass's keys and values [1, kv_heads, rows, head_dim]; returns those of all positions."""
+        check_states(layer_idx, len(self.rotaries), len(self._rows), key, value)
+        held = self._buffer[layer_idx]
+        if held is None:
+            held = self._buffer[layer_idx] = self._assembled(layer_idx, key, value)
+        index, used = self._index(self._rows), self._used
+        for buffer, new in zip(held, (key, value), strict=True):
+            buffer[:, :, index] = new
+        if layer_idx == self.until:
+            raise StopForward
+        keys, values = held
+        return keys[:, :, :used], values[:, :, :used]
+
+    def get_seq_length(self, _layer_idx: int = 0) -> int:
+        """Columns before this pass's rows, as the models count them: all but the rows."""
+        return self._used - len(self._rows)
+
+    def get_mask_sizes(self, _rows: int, _layer_idx: int = 0) -> tuple[int, Any]:
+        """How many columns there are, and which of them hold a key."""
+        return self._used, self._filled[: self._used]
+
+    def get_query_offset(self, _layer_idx: int = 0) -> Tensor:
+        """The column of each row."""
+        return self._index(self._rows)
+
+    @property
+    def _used(self) -> int:
+        return int(self._filled.nonzero()[-1]) + 1
+
+    def _index(self, positions: list[int]) -> Tensor:
+        return torch.tensor(positions, dtype=torch.long) - self._origin
+
+    def _assembled(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """A layer's buffers with the segments at their places."""
+        keys = key.new_zeros((1, key.shape[1], self._room, key.shape[3]))
+        values = value.new_zeros((1, value.shape[1], self._room, value.shape[3]))
+        rotary = self.rotaries[layer]
+        for placement in self.placements:
+            segment, lo, hi = placement.segment, placement.lo, placement.hi
+            at = slice(placement.start - self._origin, placement.start - self._origin + placement.tokens)
+            stored = segment.keys[layer, :, lo:hi]
+            keys[0, :, at] = rotary.shift(stored, placement.shift) if rotary else stored
+            values[0, :, at] = segment.values[layer, :, lo:hi]
+        return keys, values
+
+
+def _mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    q_offset: Any,
+    kv_offset: Any,
+    *,
+    dtype: torch.dtype,
+    device: torch.device,
+    **_: Any,
+) -> Tensor:
+    """The additive mask [1, 1, rows, columns] of a pass: what is empty or later than a row is hidden from it.
+
+    `q_offset` and `kv_offset` are what `DenseKVCache` gives for them, or the offsets of a pass without.
+    """
+    if isinstance(kv_offset, Tensor):
+        filled, rows = kv_offset.to(device), q_offset.to(device)
+    else:
+        filled = torch.ones(kv_length, dtype=torch.bool, device=device)
+        rows = torch.arange(q_length, device=device) + q_offset
+    seen = filled & (torch.arange(kv_length, device=device) <= rows[:, None])
+    hidden = torch.finfo(dtype).min
+    mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, hidden)
+    return mask.expand(batch_size, 1, -1, -1)
+
+
+def _no_attention(*_: Any, **__: Any) -> tuple[Tensor, None]:
+    raise UnfitError("the model takes its attention from transformers, and not from the dense cache")
+
+
+def register() -> None:
+    """Makes `DENSE` known to transformers; calling it again changes nothing."""
+    AttentionInterface.register(DENSE, _no_attention)
+    AttentionMaskInterface.register(DENSE, _mask)

@@ -1,0 +1,236 @@
+"""Loading a model by name: the bundled one, random weights, a local folder, or the Hugging Face hub.
+
+Only safetensors are read, into memory of our own, and no code of a model is run. What cannot be used is
+refused in words, where the configuration tells already before any weights are read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, TypeVar
+
+import platformdirs
+import torch
+from safetensors import safe_open
+from transformers import AutoTokenizer, GenerationConfig
+from transformers.utils import logging as transformers_logging
+
+from engine.errors import ModelError
+from engine.model import synthetic as random_models
+from engine.model.checkpoint import PATTERNS, Checkpoint, Signature
+from engine.model.configuration import ATTENTION, network_class, read_configuration
+from engine.model.fingerprint import Progress, fingerprint
+from engine.model.model import DTYPES, Model
+
+log = logging.getLogger(__name__)
+
+_ATTEMPTS = 2
+T = TypeVar("T")
+
+
+def load(
+    name: str = "demo", *, device: str = "auto", dtype: str = "auto", progress: Progress | None = None
+) -> Model:
+    """Loads a model by name.
+
+    Args:
+        name: "demo" (bundled), "random:SHAPE", a local folder, or a Hugging Face id.
+        device: "auto", "cpu" or "cuda".
+        dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU and for 1B parameters and
+            more, else fp32, the faster one on most CPUs.
+        progress: told how far it is while large files are read for the first time.
+
+    Raises:
+        ModelError: there is no such model, it cannot be read, or segments do not reproduce it.
+    """
+    where = _device(device)
+    if dtype != "auto" and dtype not in DTYPES:
+        raise ModelError(f"dtype {dtype!r} is unknown; use one of auto, {', '.join(DTYPES)}.")
+    wanted = DTYPES.get(dtype)
+    if name.startswith(random_models.PREFIX):
+        network, tokenizer, identity = random_models.build(name, wanted)
+        return Model(name, network.to(where), tokenizer, identity)
+    folder = demo_folder() if name == "demo" else _folder(name)
+    quiet: Any = transformers_logging
+    quiet.set_verbosity_error()
+    quiet.disable_progress_bar()
+    model = _load_folder(name, folder, where, wanted, progress)
+    log.info("loaded %s from %s on %s", name, folder, where)
+    return model
+
+
+def demo_folder() -> Path:
+    """Returns the folder of the bundled model."""
+    import assets
+
+    return Path(assets.__path__[0]) / "demo_model"
+
+
+def _device(device: str) -> torch.device:
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device not in ("cpu", "cuda"):
+        raise ModelError(f"device {device!r} is unknown; use auto, cpu or cuda.")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ModelError("device 'cuda' was asked for, but torch finds no GPU here; use --device cpu.")
+    return torch.device(device)
+
+
+def _folder(name: str) -> Path:
+    """A local folder as it is; a Hugging Face id is downloaded into the hub's own cache."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise ModelError(
+                f"folder {name!r} holds no model: config.json is missing. Give the folder that "
+                "save_pretrained wrote, with config.json, *.safetensors and the tokenizer's files."
+            )
+        return path
+    if path.exists():
+        raise ModelError(
+            f"model {name!r} is a file; give the folder that holds config.json and *.safetensors."
+        )
+    if name.startswith((".", "/", "~")) or name.count("/") > 1 or (os.sep != "/" and os.sep in name):
+        raise ModelError(
+            f"there is no folder {name!r}. Check the path, or give a Hugging Face id (owner/name)."
+        )
+    return _download(name)
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+        RepositoryNotFoundError,
+    )
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(PATTERNS)))
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"the Hugging Face hub has no model {name!r} that you may read. Check the id, or log in with "
+            "`hf auth login` if it is private or gated."
+        ) from error
+    except HFValidationError as error:
+        raise ModelError(f"{name!r} is neither a folder nor a Hugging Face id (owner/name).") from error
+    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        raise ModelError(
+            f"model {name!r} is not a folder here, and it could not be fetched from the Hugging Face hub "
+            f"({type(error).__name__}). Check the network, or give a local folder."
+        ) from error
+
+
+def _load_folder(
+    name: str, folder: Path, device: torch.device, dtype: torch.dtype | None, progress: Progress | None
+) -> Model:
+    """Reads a folder whose files must not change meanwhile: what is computed is stored under their digest.
+
+    Raises:
+        ModelError: it is no usable model, or its files changed twice while they were read.
+    """
+    memory = Path(platformdirs.user_cache_dir("prompt-cache-studio")) / "fingerprints.json"
+    for attempt in range(_ATTEMPTS):
+        checkpoint = Checkpoint.of(name, folder)
+        before = checkpoint.signature(name)
+        try:
+            config = _guarded(name, lambda: read_configuration(name, folder))
+            found = fingerprint(checkpoint, memory, progress)
+            network, tokenizer = _guarded(name, lambda: _read(name, checkpoint, config, device, dtype))  # noqa: B023
+        except ModelError:
+            if attempt + 1 == _ATTEMPTS or _unchanged(name, checkpoint, before):
+                raise
+            continue
+        except OSError as error:
+            raise ModelError(
+                f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
+            ) from error
+        if _unchanged(name, checkpoint, before, found):
+            return Model(name, network, tokenizer, found)
+        log.info("files of %s changed while they were read", name)
+    raise ModelError(
+        f"files of model {name!r} in {folder} change while they are read. Wait until whatever writes them is "
+        "done, and load the model again."
+    )
+
+
+def _unchanged(name: str, checkpoint: Checkpoint, before: Signature, found: str | None = None) -> bool:
+    """Whether the files are still the same: by their stamps, or by their bytes where those say too little.
+
+    A stamp says too little where it is so new that a change may bear it too, and where device, inode and time
+    of entry change by themselves, as on some network folders.
+    """
+    try:
+        again = Checkpoint.of(name, checkpoint.folder)
+        after = again.signature(name)
+        if again != checkpoint or after.contents != before.contents:
+            return False
+        if after.stamps == before.stamps and (before.settled or found is None):
+            return True
+        return found is not None and fingerprint(again) == found
+    except (ModelError, OSError):
+        return False
+
+
+def _guarded(name: str, read: Callable[[], T]) -> T:
+    try:
+        return read()
+    except ModelError:
+        raise
+    except Exception as error:  # transformers raises many kinds; all mean that this folder is no usable model
+        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise ModelError(
+            f"model {name!r} cannot be loaded: {first_line} Models that need code of their own are not run; "
+            "files that were cut short must be fetched again."
+        ) from error
+
+
+def _read(
+    name: str, checkpoint: Checkpoint, config: Any, device: torch.device, dtype: torch.dtype | None
+) -> tuple[Any, Any]:
+    """The network and the tokenizer.
+
+    Weights are read, not mapped: a file that is overwritten later must not change a model that is running.
+    """
+    folder = checkpoint.folder
+    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    made, config = network_class(config)
+    with ExitStack() as files:
+        network, told = made.from_pretrained(
+            None,
+            config=config,
+            state_dict=_tensors(checkpoint, files),
+            dtype=dtype or getattr(config, "dtype", None) or torch.float32,
+            attn_implementation=ATTENTION,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    missing = sorted(told["missing_keys"])
+    if missing:
+        raise ModelError(
+            f"the files of model {name!r} lack {len(missing)} weights, {missing[0]!r} first; random numbers "
+            "would stand there. Fetch it again, or save it with save_pretrained."
+        )
+    if (folder / "generation_config.json").is_file():
+        network.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
+    small = sum(p.numel() for p in network.parameters()) < 1_000_000_000
+    if dtype is None and device.type == "cpu" and (small or network.dtype == torch.float16):
+        network = network.float() if small else network.bfloat16()
+    return network.eval().to(device), tokenizer
+
+
+def _tensors(checkpoint: Checkpoint, files: ExitStack) -> dict[str, Any]:
+    """Slices of all weights by name, each read from its file when it is asked for."""
+    found: dict[str, Any] = {}
+    for name in checkpoint.weights:
+        open_file: Any = safe_open  # its stub does not know the backend
+        file = files.enter_context(
+            open_file(checkpoint.folder / name, framework="pt", device="cpu", backend="pread")
+        )
+        found.update((key, file.get_slice(key)) for key in file.keys())  # noqa: SIM118 - it is no dict
+    return found

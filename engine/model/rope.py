@@ -1,0 +1,74 @@
+"""Rotary position embeddings, as far as reading a key at another place needs them.
+
+A rotation by `p` makes attention depend on the distance of query and key only (RoFormer, section 3.2), so
+a query that is turned back reads a key as if the key had moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Rotary:
+    """The rotary embedding of one or more layers.
+
+    Attributes:
+        inverse_frequency: [rotary_dim / 2], fp32, radians per position.
+        interleaved: True where pairs are (0, 1), (2, 3), …; False where they are (i, i + rotary_dim / 2).
+    """
+
+    inverse_frequency: Tensor
+    interleaved: bool = False
+
+    @property
+    def dim(self) -> int:
+        """Channels of a head that are rotated."""
+        return 2 * self.inverse_frequency.numel()
+
+    def angles(self, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Returns cosine and sine, each [positions, rotary_dim] in fp32 (angles are taken in fp64)."""
+        frequency = self.inverse_frequency.double()
+        turns = torch.tensor(positions, dtype=torch.float64, device=frequency.device)[:, None] * frequency
+        doubled = turns.repeat_interleave(2, -1) if self.interleaved else torch.cat([turns, turns], -1)
+        return doubled.cos().float(), doubled.sin().float()
+
+    def rotate(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+        """Rotates the first `dim` channels of x [..., head_dim]; cosine and sine broadcast to those."""
+        part = x[..., : self.dim].float()
+        if self.interleaved:
+            swapped = torch.stack([-part[..., 1::2], part[..., 0::2]], -1).flatten(-2)
+        else:
+            first, second = part.chunk(2, -1)
+            swapped = torch.cat([-second, first], -1)
+        turned = torch.addcmul(part * cosine, swapped, sine).to(x.dtype)
+        if self.dim == x.shape[-1]:
+            return turned
+        rest = x[..., self.dim :].expand(*turned.shape[:-1], -1)
+        return torch.cat([turned, rest], -1)
+
+    def shift(self, keys: Tensor, by: int) -> Tensor:
+        """Returns keys [..., head_dim] as they would be `by` positions further on."""
+        if not by:
+            return keys
+        cosine, sine = self.angles([by])
+        return self.rotate(keys, cosine, sine)
+
+
+Rotaries = tuple[Rotary | None, ...]
+"""One entry per attention layer; None for a layer whose keys do not know their position."""
+
+
+def move_keys(keys: Tensor, rotaries: Rotaries, by: int) -> Tensor:
+    """Returns the keys of all layers, [layers, kv_heads, tokens, head_dim], `by` positions further on."""
+    if not by or not any(rotaries):
+        return keys
+    first = rotaries[0]
+    if first is not None and all(rotary is first for rotary in rotaries):
+        return first.shift(keys, by)
+    layers = zip(keys, rotaries, strict=True)
+    return torch.stack([rotary.shift(layer, by) if rotary else layer for layer, rotary in layers])

@@ -1,0 +1,226 @@
+"""From a prompt document to its tree. What a prompt imports is checked against a schema by `binding`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from engine.pml.diagnostics import LineIndex, Reporter, Span, quote, swap
+from engine.pml.elements import Attribute, Element
+from engine.pml.names import NAME, RESERVED, ROLES, SPACE_MODES
+from engine.pml.reader import Document, read
+from engine.pml.scanner import Scanner
+from engine.pml.spelling import Speller
+from engine.pml.tree import Argument, Import, Parsed, Prompt, Role, RoleName, Text
+from engine.pml.whitespace import INLINE, Run, contents, preserves
+
+
+def document_kind(source: str) -> Literal["schema", "prompt"] | None:
+    """What a document is by its root element: a schema, a prompt, or neither."""
+    tag = Scanner(source, Reporter(LineIndex(source))).first_tag()
+    return cast(Literal["schema", "prompt"], tag) if tag in ("schema", "prompt") else None
+
+
+def parse_prompt(source: str | bytes) -> Parsed[Prompt]:
+    """Parse a prompt.
+
+    Args:
+        source: The document, as text or as the bytes of a file.
+
+    Returns:
+        The tree, made of whatever can be understood, and every diagnostic that needs no schema. Never raises
+        on what the document says.
+    """
+    document = read(source)
+    return Parsed(build_prompt(document), document.report.finish(), document.text)
+
+
+def build_prompt(document: Document) -> Prompt | None:
+    """The tree of a document that has been read; its further faults go to the document's reporter."""
+    if document.root is None:
+        return None
+    return _PromptBuilder(document.text, document.report).build(document.root)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An element whose children are being built."""
+
+    element: Element
+    kind: Literal["prompt", "import", "role"]
+    items: Iterator[Run | Element]
+    preserve: bool
+    children: list[Any]
+    arguments: list[Argument]
+    builds: bool = True
+
+
+class _PromptBuilder:
+    def __init__(self, text: str, report: Reporter) -> None:
+        self._text = text
+        self._report = report
+        self._speller = Speller()
+
+    def build(self, root: Element) -> Prompt | None:
+        if root.tag != "prompt":
+            if root.tag == "schema":
+                message = 'this is a schema; a prompt begins with <prompt schema="…">'
+            else:
+                message = f'the root element is <{root.tag}>; a prompt begins with <prompt schema="…">'
+            if root.tag == "schema":
+                self._report.add("E201", message, root.tag_span)
+                return None
+            near = self._speller.nearest(root.tag, ("prompt",))
+            self._report.add("E201", message, root.tag_span, "prompt", root.renamed(near) if near else ())
+        self._check_attributes(root, ("schema",))
+        name = root.get("schema")
+        if name is not None and not name.value.strip():
+            message = "the attribute schema is empty; name the schema, or leave the attribute out"
+            self._report.add("E202", message, name.span)
+            name = None
+        frame = self._frame(root, "prompt", False)
+        self._fill(frame)
+        span = name.value_span if name else root.tag_span
+        return Prompt(
+            name.value if name else None, tuple(frame.children), root.span, span, self._report.lines
+        )
+
+    def _frame(self, element: Element, kind: Literal["prompt", "import", "role"], preserve: bool) -> _Frame:
+        preserve = preserves(element, preserve)
+        items = iter(contents(element, self._text, preserve, kind != "import"))
+        return _Frame(element, kind, items, preserve, [], [])
+
+    def _fill(self, root: _Frame) -> None:
+        stack = [root]
+        while stack:
+            frame = stack[-1]
+            item = next(frame.items, None)
+            if item is None:
+                stack.pop()
+                if stack and frame.builds:
+                    stack[-1].children.append(self._finish(frame))
+            elif isinstance(item, Run):
+                frame.children.append(Text(item.text, item.span))
+            else:
+                inner = self._element(frame, item)
+                if inner is not None:
+                    stack.append(inner)
+
+    def _finish(self, frame: _Frame) -> Import | Role:
+        element, children = frame.element, tuple(frame.children)
+        if frame.kind == "role":
+            return Role(cast(RoleName, element.tag), children, element.span)
+        name, closing = element.tag_span, element.close_span
+        end = None
+        if closing is not None and element.end_name == element.tag:
+            end = Span(closing.start + len("</"), closing.start + len("</") + len(element.tag))
+        return Import(element.tag, tuple(frame.arguments), children, element.span, name, end)
+
+    def _element(self, frame: _Frame, element: Element) -> _Frame | None:
+        tag = element.tag
+        if tag == "arg":
+            self._argument(frame, element)
+            return None
+        if tag in ROLES:
+            return self._role(frame, element)
+        if tag in RESERVED:
+            name = element.get("name")
+            remedy = (
+                f"write <{name.value}/>"
+                if tag == "module" and name
+                else "import modules by their names, <name/>"
+            )
+            message = f"<{tag}> belongs to a schema and may not stand in a prompt; {remedy}"
+            hint = f"<{name.value}/>" if name and tag == "module" and NAME.fullmatch(name.value) else ""
+            alone = element.closed and not element.children and len(element.attributes) == 1
+            self._report.add(
+                "E206", message, element.tag_span, hint, swap(element.span, hint) if alone else ()
+            )
+            # What an unclosed parameter has swallowed is read as following it; reading it here too would
+            # double the work with each of them.
+            swallowed = tag in INLINE and not element.closed
+            return None if swallowed else self._transparent(frame, element)
+        if frame.kind == "role":
+            message = (
+                f"<{tag}> may not stand in <{frame.element.tag}>: a role of a prompt holds text only, and "
+                "modules bring their roles from the schema; move the import out of it"
+            )
+            self._report.add("E206", message, element.tag_span)
+            return None
+        inner = self._frame(element, "import", frame.preserve)
+        for key, attribute in element.attributes.items():
+            if ":" not in key:
+                inner.arguments.append(Argument(key, attribute.value, attribute.span, attribute.name_span))
+        self._check_space(element)
+        return inner
+
+    def _role(self, frame: _Frame, element: Element) -> _Frame:
+        self._check_attributes(element, ())
+        if frame.kind == "prompt":
+            return self._frame(element, "role", frame.preserve)
+        where = frame.element.tag
+        message = (
+            f"<{element.tag}> may not stand in <{where}>: a role stands directly in the prompt; move it out"
+        )
+        self._report.add("E206", message, element.tag_span)
+        return self._transparent(frame, element)
+
+    def _transparent(self, frame: _Frame, element: Element) -> _Frame:
+        """Read the children of a faulty element as if the element were not there."""
+        preserve = preserves(element, frame.preserve)
+        items = iter(contents(element, self._text, preserve, False))
+        return _Frame(element, frame.kind, items, preserve, frame.children, frame.arguments, builds=False)
+
+    def _argument(self, frame: _Frame, element: Element) -> None:
+        self._check_attributes(element, ("name",))
+        name = element.get("name")
+        value = self._argument_text(frame, element)
+        if frame.kind != "import":
+            message = "<arg> may stand only in the import whose argument it gives; move it into that element"
+            self._report.add("E206", message, element.tag_span)
+        elif name is None or not name.value.strip():
+            message = 'the attribute name of <arg> is missing; write <arg name="…">'
+            self._report.add("E202", message, element.tag_span, 'name="…"')
+        else:
+            frame.arguments.append(Argument(name.value, value, element.span, name.value_span))
+
+    def _argument_text(self, frame: _Frame, element: Element) -> str:
+        parts: list[str] = []
+        for item in contents(element, self._text, preserves(element, frame.preserve), True):
+            if isinstance(item, Run):
+                parts.append(item.text)
+            else:
+                message = f"<{item.tag}> may not stand in <arg>, which holds text only; write &lt; for '<'"
+                self._report.add("E206", message, item.tag_span)
+        return "".join(parts)
+
+    # Attributes
+
+    def _check_attributes(self, element: Element, known: tuple[str, ...]) -> None:
+        for name, attribute in list(element.attributes.items()):
+            if name in known or ":" in name:
+                continue
+            near = self._speller.nearest(name, [other for other in known if other not in element.attributes])
+            remedy = f"did you mean {near}?" if near else "remove it"
+            span = Span(attribute.span.start, attribute.span.start + len(name))
+            self._report.add(
+                "E203",
+                f"<{element.tag}> has no attribute {quote(name)}; {remedy}",
+                span,
+                near or "",
+                swap(span, near),
+            )
+            if near:
+                element.attributes[near] = Attribute(
+                    near, attribute.value, attribute.span, attribute.value_span
+                )
+        self._check_space(element)
+
+    def _check_space(self, element: Element) -> None:
+        mode = element.get("xml:space")
+        if mode is not None and mode.value not in SPACE_MODES:
+            message = (
+                f'xml:space cannot be {quote(mode.value)}; write xml:space="default" or xml:space="preserve"'
+            )
+            self._report.add("E204", message, mode.value_span)

@@ -1,0 +1,448 @@
+"""From a schema document to its tree, with the diagnostics of structure, names and advice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, cast
+
+from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
+from engine.pml.elements import Attribute, Element
+from engine.pml.names import ATTRIBUTES, CACHE, ELEMENTS, NAME, NAME_RULE, RESERVED, ROLES, SPACE_MODES
+from engine.pml.reader import read
+from engine.pml.sources import SourceFault, Sources
+from engine.pml.spelling import Speller
+from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
+from engine.pml.whitespace import Run, contents, preserves
+
+_LENGTH: Final = re.compile(r"0*[1-9][0-9]{0,6}")
+_REPEAT_LENGTH: Final = 40
+MAX_PATH: Final = 2000
+"""The longest path of a module, in characters; every module below keeps a copy of its own."""
+_WHERE: Final = {
+    "param": "a parameter belongs inside a module",
+    "union": "a union holds modules only; put the inner union inside a module",
+    "scaffold": "a scaffold stands directly in the schema",
+    "schema": "a document holds one schema, as its root",
+    "prompt": "a prompt is a document of its own",
+    "arg": "an argument belongs inside an import of a prompt",
+}
+
+
+def parse_schema(source: str | bytes, *, base: Path | None = None) -> Parsed[Schema]:
+    """Parse a schema.
+
+    Args:
+        source: The document, as text or as the bytes of a file.
+        base: The folder that `src` files are looked up in; without it, `src` is a fault.
+
+    Returns:
+        The tree, made of whatever can be understood, and every diagnostic of the document. Never raises on
+        what the document says.
+    """
+    document = read(source)
+    tree = None
+    if document.root is not None:
+        tree = _SchemaBuilder(document.text, document.report, base).build(document.root)
+    return Parsed(tree, document.report.finish(), document.text)
+
+
+@dataclass(slots=True)
+class _Frame:
+    """An element whose children are being built."""
+
+    element: Element
+    kind: str
+    items: Iterator[Run | Element]
+    preserve: bool
+    path: str
+    children: list[Any]
+    names: dict[str, Span]
+    params: dict[str, Span]
+    builds: bool = True
+    members: int = 0
+    unread: bool = False
+
+
+class _SchemaBuilder:
+    def __init__(self, text: str, report: Reporter, base: Path | None) -> None:
+        self._text = text
+        self._report = report
+        self._base = base
+        self._sources = Sources()
+        self._speller = Speller()
+        self._scaffolds: list[tuple[Scaffold, Span]] = []
+        self._texts: dict[str, str] = {}
+
+    def build(self, root: Element) -> Schema | None:
+        if root.tag != "schema":
+            if root.tag == "prompt":
+                message = 'this is a prompt; a schema begins with <schema name="…">'
+            else:
+                message = f'the root element is <{root.tag}>; a schema begins with <schema name="…">'
+            if root.tag == "prompt":
+                self._report.add("E201", message, root.tag_span)
+                return None
+            near = self._speller.nearest(root.tag, ("schema",))
+            self._report.add("E201", message, root.tag_span, "schema", root.renamed(near) if near else ())
+        frame = self._frame(root, "schema", False, "", {})
+        attributes = self._attributes(root, "schema")
+        name = self._required(root, attributes, "name")
+        if name is not None:
+            self._check_name("schema", name)
+        self._fill(frame)
+        schema = Schema(
+            name.value if name else "",
+            tuple(frame.children),
+            tuple(scaffold for scaffold, _ in self._scaffolds),
+            root.span,
+            self._report.lines,
+        )
+        self._check_scaffolds(schema)
+        return schema
+
+    # The walk
+
+    def _frame(
+        self, element: Element, kind: str, preserve: bool, path: str, names: dict[str, Span]
+    ) -> _Frame:
+        preserve = preserves(element, preserve)
+        trim = kind in ("schema", "role")
+        items = iter(contents(element, self._text, preserve, trim))
+        return _Frame(element, kind, items, preserve, path, [], names, {})
+
+    def _fill(self, root: _Frame) -> None:
+        stack = [root]
+        while stack:
+            frame = stack[-1]
+            item = next(frame.items, None)
+            if item is None:
+                stack.pop()
+                if stack and frame.builds:
+                    node = self._finish(frame)
+                    if node is not None:
+                        stack[-1].children.append(node)
+            elif isinstance(item, Run):
+                self._text_run(frame, item)
+            else:
+                inner = self._element(frame, item)
+                if inner is not None:
+                    stack.append(inner)
+
+    def _text_run(self, frame: _Frame, run: Run) -> None:
+        if frame.kind != "union":
+            frame.children.append(Text(run.text, run.span))
+        elif run.text.strip():
+            message = (
+                f"text {quote(run.text.strip(), 30)} stands in a union, which holds modules only; move it out"
+            )
+            self._report.add("E207", message, run.span)
+
+    def _element(self, frame: _Frame, element: Element) -> _Frame | None:
+        tag = self._known_tag(element)
+        if tag is None:
+            return self._transparent(frame, element)
+        if tag == "module":
+            return self._module(frame, element)
+        if tag == "union" and frame.kind != "union":
+            self._attributes(element, "union")
+            return self._frame(element, "union", frame.preserve, frame.path, frame.names)
+        if tag in ROLES and frame.kind == "schema":
+            self._attributes(element, tag)
+            return self._frame(element, "role", frame.preserve, "", frame.names)
+        if tag == "param" and frame.kind == "module":
+            self._param(frame, element)
+            return None
+        if tag == "scaffold" and frame.kind == "schema":
+            self._scaffold(element)
+            return None
+        rule = "a role stands directly in the schema, and in no other role" if tag in ROLES else _WHERE[tag]
+        inside = frame.element.tag
+        message = f"<{element.tag}> may not stand in <{inside}>: {rule}"
+        self._report.add("E206", message, element.tag_span)
+        return None if tag in ("param", "scaffold", "arg") else self._transparent(frame, element)
+
+    def _known_tag(self, element: Element) -> str | None:
+        """The PML element meant by a tag; an unknown one is reported and read as the nearest."""
+        tag = "param" if element.tag == "parameter" else element.tag
+        if tag in ELEMENTS:
+            return tag
+        near = self._speller.nearest(element.tag, (*ATTRIBUTES, "parameter"))
+        remedy = f"did you mean <{near}>?" if near else 'to define a module, write <module name="…">'
+        message = f"PML has no element <{quote(element.tag)[1:-1]}>; {remedy}"
+        self._report.add("E205", message, element.tag_span, near or "", element.renamed(near) if near else ())
+        return "param" if near == "parameter" else near
+
+    def _transparent(self, frame: _Frame, element: Element) -> _Frame:
+        """Read the children of a faulty element as if the element were not there."""
+        preserve = preserves(element, frame.preserve)
+        items = iter(contents(element, self._text, preserve, False))
+        return _Frame(
+            element,
+            frame.kind,
+            items,
+            preserve,
+            frame.path,
+            frame.children,
+            frame.names,
+            frame.params,
+            builds=False,
+        )
+
+    # Elements
+
+    def _module(self, frame: _Frame, element: Element) -> _Frame:
+        frame.members += 1
+        attributes = self._attributes(element, "module")
+        name = self._required(element, attributes, "name")
+        path = "/".join(filter(None, (frame.path, name.value if name else "?")))
+        usable = (
+            name is not None and self._check_path(name, path) and self._check_module_name(name, frame.names)
+        )
+        inner = self._frame(element, "module", frame.preserve, path[:MAX_PATH], {})
+        inner.builds = usable
+        src = attributes.get("src")
+        if src is not None:
+            self._fill_from_file(inner, src)
+        return inner
+
+    def _fill_from_file(self, frame: _Frame, src: Attribute) -> None:
+        if any(True for _ in frame.items):
+            message = (
+                f"the text of this module comes from {quote(src.value)}; empty the module, or remove src"
+            )
+            self._report.add("E210", message, src.span)
+        frame.items = iter(())
+        content = self._sources.read(src.value, self._base)
+        if isinstance(content, SourceFault):
+            frame.unread = True
+            self._report.add(content.code, content.message, src.value_span)
+        elif content:
+            frame.children.append(Text(content, src.value_span))
+
+    def _finish(self, frame: _Frame) -> Module | Union | Role | None:
+        element, children = frame.element, tuple(frame.children)
+        if frame.kind == "role":
+            return Role(cast(RoleName, self._role_of(element)), children, element.span)
+        if frame.kind == "union":
+            return self._finish_union(frame)
+        name, cache, src = element.get("name"), element.get("cache"), element.get("src")
+        finished = self._text.endswith(">", element.open_span.start, element.open_span.end)
+        if finished and not children and not frame.unread:
+            message = f"module {quote(frame.path)} is empty; write its text, or remove it"
+            self._report.add("W603", message, element.open_span)
+        self._check_repeated(frame)
+        span = name.value_span if name else element.tag_span
+        short = frame.path.rpartition("/")[2]
+        cached = cache is None or cache.value != "false"
+        return Module(short, frame.path, children, cached, src.value if src else None, element.span, span)
+
+    def _role_of(self, element: Element) -> str:
+        return element.tag if element.tag in ROLES else self._speller.nearest(element.tag, ROLES) or "user"
+
+    def _finish_union(self, frame: _Frame) -> Union:
+        element = frame.element
+        members = tuple(child for child in frame.children if isinstance(child, Module))
+        if frame.members == 0:
+            self._report.add(
+                "W602", "this union has no member; write modules into it, or remove it", element.tag_span
+            )
+        elif frame.members == 1:
+            message = "a union of one module changes nothing; add a member, or remove the union"
+            self._report.add("W601", message, element.tag_span)
+        scaffold = element.get("scaffold")
+        if scaffold is not None and scaffold.value not in {member.name for member in members}:
+            near = self._speller.nearest(scaffold.value, [member.name for member in members])
+            remedy = f"did you mean {quote(near)}?" if near else "name one of its modules, or remove it"
+            message = f"the union has no member {quote(scaffold.value)}; {remedy}"
+            self._report.add(
+                "E305", message, scaffold.value_span, near or "", swap(scaffold.value_span, near)
+            )
+        return Union(members, scaffold.value if scaffold else None, element.span)
+
+    def _param(self, frame: _Frame, element: Element) -> None:
+        attributes = self._attributes(element, "param")
+        name = self._required(element, attributes, "name")
+        length = self._length(element, attributes)
+        if element.closed:
+            self._check_bare(element)
+        if name is None or not self._check_name("parameter", name):
+            return
+        if name.value in frame.params:
+            line = self._report.lines.line(frame.params[name.value].start)
+            message = f"parameter {quote(name.value)} is already defined at line {line}; rename one"
+            self._report.add("E304", message, name.value_span)
+            return
+        frame.params[name.value] = name.value_span
+        default, scaffold = attributes.get("default"), attributes.get("scaffold")
+        frame.children.append(
+            Param(
+                name.value,
+                length,
+                default.value if default else None,
+                scaffold.value if scaffold else None,
+                element.span,
+            )
+        )
+
+    def _length(self, element: Element, attributes: dict[str, Attribute]) -> int:
+        short, long = attributes.get("len"), attributes.get("length")
+        if short and long:
+            message = "len and length are two names of one thing; keep one"
+            self._report.add("E204", message, long.span)
+        given = short or long
+        if given is None:
+            message = 'a parameter needs a length in tokens; write len="10"'
+            place = element.tag_span.end
+            self._report.add(
+                "E202", message, element.tag_span, 'len="10"', (Edit(Span(place, place), ' len="10"'),)
+            )
+            return 1
+        value = given.value.strip()
+        if not _LENGTH.fullmatch(value):
+            message = (
+                f'the length {quote(given.value)} is not a whole number of tokens from 1 up; write len="10"'
+            )
+            self._report.add("E204", message, given.value_span)
+            return 1
+        return int(value)
+
+    def _scaffold(self, element: Element) -> None:
+        attributes = self._attributes(element, "scaffold")
+        modules = self._required(element, attributes, "modules")
+        if element.closed:
+            self._check_bare(element)
+        if modules is not None:
+            self._scaffolds.append((Scaffold(tuple(modules.value.split()), element.span), modules.value_span))
+
+    def _check_bare(self, element: Element) -> None:
+        """A parameter or scaffold holds nothing."""
+        for item in contents(element, self._text, False, True):
+            if isinstance(item, Run):
+                message = (
+                    f"text {quote(item.text, 30)} stands in <{element.tag}>, which is empty; move it out"
+                )
+                self._report.add("E207", message, item.span)
+            else:
+                message = f"<{item.tag}> may not stand in <{element.tag}>, which is empty; move it out"
+                self._report.add("E206", message, item.tag_span)
+
+    # Attributes and names
+
+    def _attributes(self, element: Element, kind: str) -> dict[str, Attribute]:
+        """The attributes of an element by their right names; faulty ones are reported."""
+        known = ATTRIBUTES[kind]
+        result: dict[str, Attribute] = {}
+        for name, attribute in element.attributes.items():
+            if name in known:
+                result[name] = attribute
+                self._check_choice(attribute)
+            elif name == "xml:space":
+                self._check_choice(attribute)
+            elif ":" not in name:
+                near = self._speller.nearest(
+                    name, [other for other in known if other not in element.attributes]
+                )
+                remedy = f"did you mean {near}?" if near else "remove it"
+                message = f"<{element.tag}> has no attribute {quote(name)}; {remedy}"
+                span = Span(attribute.span.start, attribute.span.start + len(name))
+                self._report.add("E203", message, span, near or "", swap(span, near))
+                if near:
+                    result[near] = element.attributes.get(near) or attribute
+        element.attributes.update(
+            {name: found for name, found in result.items() if name not in element.attributes}
+        )
+        return result
+
+    def _check_choice(self, attribute: Attribute) -> None:
+        choices = {"cache": CACHE, "xml:space": SPACE_MODES}.get(attribute.name)
+        if choices and attribute.value not in choices:
+            both = " or ".join(f'{attribute.name}="{choice}"' for choice in choices)
+            message = f"{attribute.name} cannot be {quote(attribute.value)}; write {both}"
+            self._report.add("E204", message, attribute.value_span)
+
+    def _required(self, element: Element, attributes: dict[str, Attribute], name: str) -> Attribute | None:
+        found = attributes.get(name)
+        if found is not None and found.value.strip():
+            return found
+        what = "is missing" if found is None else "is empty"
+        message = f'the attribute {name} of <{element.tag}> {what}; write {name}="…"'
+        self._report.add("E202", message, element.tag_span if found is None else found.span, f'{name}="…"')
+        return None
+
+    def _check_name(self, what: str, name: Attribute) -> bool:
+        if NAME.fullmatch(name.value):
+            return True
+        self._report.add("E301", f"{quote(name.value)} cannot name a {what}: {NAME_RULE}", name.value_span)
+        return False
+
+    def _check_path(self, name: Attribute, path: str) -> bool:
+        if len(path) <= MAX_PATH:
+            return True
+        message = f"the path of this module has more than {MAX_PATH} characters; use shorter names"
+        self._report.add("E301", message, name.value_span)
+        return False
+
+    def _check_module_name(self, name: Attribute, names: dict[str, Span]) -> bool:
+        if not self._check_name("module", name):
+            return False
+        if name.value in RESERVED:
+            message = f"{quote(name.value)} is an element of PML, so no module can have that name; rename it"
+            self._report.add("E303", message, name.value_span)
+            return False
+        if name.value in names:
+            line = self._report.lines.line(names[name.value].start)
+            message = f"module {quote(name.value)} is already defined at line {line}; rename one, or nest it"
+            self._report.add("E302", message, name.value_span)
+            return False
+        names[name.value] = name.value_span
+        return True
+
+    def _check_repeated(self, frame: _Frame) -> None:
+        text = "".join(child.text for child in frame.children if isinstance(child, Text)).strip()
+        if len(text) < _REPEAT_LENGTH:
+            return
+        other = self._texts.setdefault(text, frame.path)
+        if other != frame.path:
+            message = f"module {quote(frame.path)} repeats the text of {quote(other)}; keep one of them"
+            self._report.add("W605", message, frame.element.open_span)
+
+    def _check_scaffolds(self, schema: Schema) -> None:
+        for scaffold, span in self._scaffolds:
+            named = set(scaffold.modules)
+            known = [path for path in scaffold.modules if schema.module(path) is not None]
+            for word in re.finditer(r"\S+", self._text[span.start : span.end]):
+                path = word[0]
+                if self._report.full:
+                    break
+                if schema.module(path) is None and path in named:
+                    near = self._speller.nearest(path, schema.index.by_path)
+                    remedy = f"did you mean {quote(near)}?" if near else "name modules by their paths"
+                    message = f"the schema has no module {quote(path)}; {remedy}"
+                    place = Span(span.start + word.start(), span.start + word.end())
+                    self._report.add("E306", message, place, near or "", swap(place, near))
+            clash = self._clash(schema, known)
+            if clash is not None:
+                first, second = clash
+                both = f"{quote(first)} and {quote(second)}"
+                message = f"{both} are members of one union, so no prompt imports both; keep one"
+                self._report.add("W606", message, span)
+            elif len(named) == 1 and known:
+                message = "a scaffold of one module changes nothing; name another, or remove it"
+                self._report.add("W606", message, span)
+
+    def _clash(self, schema: Schema, paths: list[str]) -> tuple[str, str] | None:
+        """Two of the paths that lie under different members of one union."""
+        chosen: dict[int, tuple[str, str]] = {}
+        for path in paths:
+            member = path
+            while member:
+                union = schema.union_of(member)
+                if union is not None:
+                    other_member, other = chosen.setdefault(id(union), (member, path))
+                    if other_member != member:
+                        return other, path
+                member = member.rpartition("/")[0]
+        return None

@@ -1,0 +1,272 @@
+"""Schema + tokenizer → token ids and positions. Pure integers: no tensors, no files.
+
+A *run* is the text of one module (or of the anonymous module) between two places where other modules may
+stand. It is what a segment is computed from. A run's *context* is the earlier text that every prompt with
+this run contains: for the scope `anchored`, the anonymous text before it and its ancestors' text before
+it; for `isolated`, only earlier text of the same module.
+"""
+
+from __future__ import annotations
+
+import datetime
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from engine.pml import Module, Param, Role, Schema, Text, Union
+from engine.prompt.chat_template import ChatFormat, Turns
+from engine.prompt.tokenizer import Fragment
+
+Scope = Literal["isolated", "anchored", "scaffold"]
+SCOPES: tuple[Scope, ...] = ("isolated", "anchored", "scaffold")
+Mark = Literal["open", "close", "text"]
+
+
+@dataclass(frozen=True)
+class TextRun:
+    """Consecutive tokens of one module.
+
+    Attributes:
+        index: its place among the schema's runs, in document order.
+        path: of the module, "" for the anonymous one.
+        token_ids: with a parameter's slot filled by its stand-in tokens.
+        cacheable: False for `cache="false"` and for what the end of the conversation decides.
+        start: position of the first token under the schema's own positions.
+    """
+
+    index: int
+    path: str
+    token_ids: tuple[int, ...]
+    cacheable: bool
+    start: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has."""
+        return len(self.token_ids)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """Where a node of the schema stands: tokens `lo..hi` of a run."""
+
+    run: int
+    lo: int
+    hi: int
+
+
+@dataclass(frozen=True)
+class ModuleExtent:
+    """Positions and size of one module under the schema's own positions (paper, section 3.3).
+
+    Attributes:
+        start: its first position; members of a union start at the same one.
+        tokens: of its own text, slots included.
+        total_tokens: with nested modules, and the longest member of each union.
+        params: length of each parameter, in tokens.
+    """
+
+    path: str
+    start: int
+    tokens: int
+    total_tokens: int
+    params: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SchemaLayout:
+    """All tokens of a schema.
+
+    Attributes:
+        schema: the tree that the layout was made from; `where` is keyed by its very nodes.
+        runs: in document order.
+        modules: in document order.
+        total_positions: of the whole schema.
+        roles: of the schema's turns, in order.
+        day: the date that the chat template may write.
+        where: place of every node, by its identity; what begins the text stands at the schema's own place.
+        recipes: of segments that do not depend on a prompt, as far as they were asked for. One model's.
+    """
+
+    schema: Schema
+    runs: tuple[TextRun, ...]
+    modules: tuple[ModuleExtent, ...]
+    total_positions: int
+    roles: tuple[str, ...]
+    day: datetime.date
+    where: dict[tuple[int, Mark], Extent] = field(repr=False)
+    recipes: dict[tuple[int, str, bool], Any] = field(default_factory=dict, repr=False)
+
+    def extent(self, node: object, mark: Mark = "text") -> Extent | None:
+        """Where a node stands; None for a node that is not of this schema."""
+        return self.where.get((id(node), mark))
+
+    @property
+    def anonymous_tokens(self) -> int:
+        """Tokens of the anonymous module."""
+        return sum(run.tokens for run in self.runs if not run.path)
+
+    def context(self, run: TextRun, scope: Literal["isolated", "anchored"]) -> tuple[TextRun, ...]:
+        """Returns the earlier runs that `run` sees while it is encoded, in document order."""
+        seen = ancestors(run.path) | {""} if scope == "anchored" else {run.path}
+        return tuple(r for r in self.runs[: run.index] if r.path in seen and r.cacheable)
+
+
+def ancestors(path: str) -> set[str]:
+    """The path itself and every path above it: a/b/c → {a, a/b, a/b/c}."""
+    parts = path.split("/") if path else []
+    return {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
+
+
+def lay_out(schema: Schema, chat: ChatFormat, stand_in: int) -> SchemaLayout:
+    """Tokenizes a schema and gives every node its place.
+
+    What always stands together is tokenized as one: the text of a module up to a parameter or to where
+    another module may stand, and the text around turns with the anonymous text beside it.
+
+    Args:
+        schema: a tree without errors.
+        chat: what stands around turns, and the tokenizer.
+        stand_in: the token that fills a parameter's slot.
+
+    Raises:
+        ChatError: the chat template refuses the schema's roles.
+    """
+    return _Builder(schema, chat, stand_in).build()
+
+
+class _Builder:
+    def __init__(self, schema: Schema, chat: ChatFormat, stand_in: int) -> None:
+        self.schema, self.chat, self.stand_in = schema, chat, stand_in
+        self.roles = tuple(c.role for c in schema.children if isinstance(c, Role))
+        self.day = chat.today()
+        self.runs: list[TextRun] = []
+        self.where: dict[tuple[int, Mark], Extent] = {}
+        self.modules: dict[str, ModuleExtent] = {}
+        self.texts: list[tuple[object, Mark, Fragment]] = []  # side by side, not yet tokenized
+        self.pending: list[int] = []
+        self.owner: tuple[str, bool] = ("", True)
+        self.last: int | None = None  # the token before what comes next
+        self.position = self.beginning = 0
+
+    def build(self) -> SchemaLayout:
+        turns = self.chat.opening(self.roles, self.day) if self.roles else None
+        if turns is not None:
+            self._say(self.schema, "open", Fragment(turns.begin, template=True))
+        elif self.chat.bos is not None:
+            self._add(self.schema, [self.chat.bos], "open")
+            self.beginning = 1
+        turn = 0
+        for child in self.schema.children:
+            if isinstance(child, Role) and turns is not None:
+                self._place_turn(child, turns, turn)
+                turn += 1
+            elif not isinstance(child, Role):
+                self._place(child)
+        self._flush()
+        order = [module.path for module in self.schema.modules()]
+        return SchemaLayout(
+            self.schema,
+            tuple(self.runs),
+            tuple(self.modules[path] for path in order),
+            self.position,
+            self.roles,
+            self.day,
+            self.where,
+        )
+
+    def _place_turn(self, role: Role, turns: Turns, turn: int) -> None:
+        self._say(role, "open", Fragment(turns.opens[turn], template=True))
+        for place, child in enumerate(role.children):
+            sides = (place == 0, place == len(role.children) - 1)
+            apart = isinstance(child, Text) and _stripped(child.text, role.role, sides, turns.trims[turn])
+            if apart:
+                self._settle()
+            self._place(child)
+            if apart:
+                self._settle()
+        last = turn == len(self.roles) - 1
+        if last:  # what ends the last turn depends on what the prompt adds
+            self._enter("", cacheable=False)
+        self._say(role, "close", Fragment(turns.closes[turn], template=True))
+        if last:
+            self._enter("")
+
+    def _place(self, node: Text | Param | Module | Union) -> None:
+        """Places one node and all below it (the parser bounds how deeply documents nest)."""
+        if isinstance(node, Text):
+            self._say(node, "text", Fragment(node.text))
+        elif isinstance(node, Param):
+            self._settle()
+            self._add(node, slot_ids(node, self.chat, self.stand_in), "text")
+        elif isinstance(node, Union):
+            self._place_union(node)
+        else:
+            self._place_module(node)
+
+    def _place_union(self, union: Union) -> None:
+        self._settle()
+        start = longest = self.position
+        before = self.last
+        for member in union.members:
+            self.position, self.last = start, before
+            self._place(member)
+            longest = max(longest, self.position)
+        self.position = longest
+
+    def _place_module(self, module: Module) -> None:
+        outer = self.owner
+        self._enter(module.path, cacheable=module.cache and outer[1])
+        start, first_run = self.position, len(self.runs)
+        for child in module.children:
+            self._place(child)
+        self._flush()
+        own = sum(run.tokens for run in self.runs[first_run:] if run.path == module.path)
+        params = {child.name: child.length for child in module.children if isinstance(child, Param)}
+        self.modules[module.path] = ModuleExtent(module.path, start, own, self.position - start, params)
+        self._enter(*outer)
+
+    def _enter(self, path: str, cacheable: bool = True) -> None:
+        self._flush()
+        self.owner = (path, cacheable)
+
+    def _say(self, node: object, mark: Mark, fragment: Fragment) -> None:
+        self.texts.append((node, mark, fragment))
+
+    def _settle(self) -> None:
+        """Tokenizes the texts that stand side by side; what comes next is tokenized apart from them."""
+        texts, self.texts = self.texts, []
+        if not texts:
+            return
+        begins = self.position == self.beginning
+        fragments = [fragment for _, _, fragment in texts]
+        found = self.chat.tokens.encode(fragments, begins=begins, behind=self.last)
+        for (node, mark, _), ids in zip(texts, found, strict=True):
+            self._add(node, ids, mark)
+
+    def _add(self, node: object, ids: list[int], mark: Mark) -> None:
+        lo = len(self.pending)
+        self.pending.extend(ids)
+        self.where[id(node), mark] = Extent(len(self.runs), lo, len(self.pending))
+        self.position += len(ids)
+        self.last = ids[-1] if ids else self.last
+
+    def _flush(self) -> None:
+        self._settle()
+        if self.pending:
+            path, cacheable = self.owner
+            start = self.position - len(self.pending)
+            self.runs.append(TextRun(len(self.runs), path, tuple(self.pending), cacheable, start))
+            self.pending = []
+
+
+def slot_ids(param: Param, chat: ChatFormat, stand_in: int) -> list[int]:
+    """The `length` tokens that stand for an argument while its module is encoded."""
+    ids = chat.tokens.plain(param.scaffold)[: param.length] if param.scaffold else []
+    return ids + [stand_in] * (param.length - len(ids))
+
+
+def _stripped(text: str, role: str, sides: tuple[bool, bool], trims: tuple[bool, bool]) -> bool:
+    """Whether the chat template may strip a part of this text, at the sides where it ends a turn."""
+    starts, ends = (at_side and trim for at_side, trim in zip(sides, trims, strict=True))
+    thought = role == "assistant" and "</think>" in text
+    return thought or (starts and text[:1].isspace()) or (ends and text[-1:].isspace())

@@ -1,0 +1,458 @@
+"""Bound prompt + layout → which tokens come from segments, which are computed, and at what positions.
+
+Compact placement: what a prompt leaves out takes no positions, so the positions of a prompt are 0..n-1
+without a gap. Schema placement: text of the schema stands at the schema's own positions (paper, section
+3.3), with gaps where a prompt leaves something out. Either way the cached and the uncached side read the very
+same tokens at the same positions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from engine.errors import PromptError
+from engine.pml import (
+    ArgumentText,
+    Bound,
+    Diagnostic,
+    NewText,
+    Part,
+    Prompt,
+    RoleClose,
+    RoleOpen,
+    SchemaText,
+    Span,
+    make,
+)
+from engine.pml.conversation import part_text
+from engine.prompt.chat_template import ChatFormat, Turns
+from engine.prompt.layout import SchemaLayout, TextRun
+from engine.prompt.tokenizer import Fragment
+
+Kind = Literal["anonymous", "module", "argument", "text"]
+PlacementPolicy = Literal["compact", "schema"]
+PLACEMENTS: tuple[PlacementPolicy, ...] = ("compact", "schema")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive tokens of the prompt that have one origin.
+
+    Attributes:
+        kind: anonymous or module text of the schema, an argument, or new text of the prompt.
+        path: of the module; for an argument "module:parameter"; "" else.
+        start: position of the first token.
+        token_ids: the tokens.
+        run: the schema's run that they belong to, where they may be read from its segment.
+        lo: their place in that run.
+        turn: an earlier turn of the conversation, whose segment is kept as well.
+    """
+
+    kind: Kind
+    path: str
+    start: int
+    token_ids: tuple[int, ...]
+    run: TextRun | None = None
+    lo: int = 0
+    turn: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has."""
+        return len(self.token_ids)
+
+    @property
+    def cached(self) -> bool:
+        """Whether it is read from a segment."""
+        return self.turn or (self.run is not None and self.run.cacheable)
+
+
+@dataclass(frozen=True)
+class PromptPlan:
+    """Every token of a prompt in order, cut into pieces.
+
+    Attributes:
+        pieces: by ascending position; in compact placement without a gap.
+        imports: paths of the imported modules.
+        placement: how positions were given.
+    """
+
+    pieces: tuple[Piece, ...]
+    imports: frozenset[str] = frozenset()
+    placement: PlacementPolicy = "compact"
+
+    @property
+    def token_ids(self) -> list[int]:
+        """All tokens of the prompt."""
+        return [token for piece in self.pieces for token in piece.token_ids]
+
+    @property
+    def positions(self) -> list[int]:
+        """Their positions, ascending."""
+        return [piece.start + i for piece in self.pieces for i in range(piece.tokens)]
+
+    @property
+    def end(self) -> int:
+        """The position behind the last token."""
+        last = self.pieces[-1]
+        return last.start + last.tokens
+
+    @property
+    def new_tokens(self) -> list[int]:
+        """The tokens that are computed."""
+        return [token for piece in self.pieces if not piece.cached for token in piece.token_ids]
+
+    @property
+    def new_positions(self) -> list[int]:
+        """Their positions, ascending."""
+        return [p.start + i for p in self.pieces if not p.cached for i in range(p.tokens)]
+
+    @property
+    def total_tokens(self) -> int:
+        """Length of the prompt."""
+        return sum(piece.tokens for piece in self.pieces)
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many tokens are read from segments."""
+        return sum(piece.tokens for piece in self.pieces if piece.cached)
+
+
+def make_plan(
+    layout: SchemaLayout,
+    bound: Bound,
+    chat: ChatFormat,
+    prompt: Prompt,
+    placement: PlacementPolicy = "compact",
+    *,
+    turns_held: bool = True,
+) -> PromptPlan:
+    """Lays a bound prompt out along the positions.
+
+    Args:
+        layout: of the schema that the prompt is bound to.
+        bound: without errors.
+        chat: what stands around turns, and the tokenizer.
+        prompt: what was bound, for the places of diagnostics.
+        placement: of the pieces.
+        turns_held: earlier turns of the conversation become segments; else they are new text like any other.
+
+    Raises:
+        PromptError: an argument is longer than its parameter, the chat template treats the schema's turns
+            otherwise once the prompt's follow, the prompt has no tokens, or schema placement has no room for
+            the order of its imports or for its text.
+        ChatError: the chat template refuses the sequence of roles.
+    """
+    return _Planner(layout, chat, prompt, placement, turns_held).plan(bound)
+
+
+class _Planner:
+    def __init__(
+        self,
+        layout: SchemaLayout,
+        chat: ChatFormat,
+        prompt: Prompt,
+        placement: PlacementPolicy,
+        turns_held: bool,
+    ) -> None:
+        self.layout, self.chat, self.turns_held = layout, chat, turns_held
+        self.prompt, self.placement = prompt, placement
+        self.pieces: list[Piece] = []
+        self.texts: list[tuple[Kind, bool, Fragment]] = []  # side by side, not yet tokenized
+        self.faults: list[Diagnostic] = []
+        self.position = 0
+        self.reached = 0  # behind the last text of the schema
+        self.crowded = False
+        self.cuts: dict[int, tuple[int, int]] = {}
+        self.new_turn = False  # whether what comes next begins one
+        self.turn = False  # whether new text belongs to an earlier turn of the conversation
+
+    def plan(self, bound: Bound) -> PromptPlan:
+        roles = [part.role for part in bound.parts if isinstance(part, RoleOpen)]
+        turns = self.chat.turns(roles, self.layout.day) if roles else None
+        if turns is not None:
+            self._agree(turns)
+            contents = turn_texts(bound.parts)
+            self.cuts = _cuts(bound.parts, self.chat.strips(roles, contents, self.layout.day))
+        opened = -1
+        self._lead_in()
+        last_turn = max(
+            (i for i, p in enumerate(bound.parts) if isinstance(p, RoleOpen) and p.new), default=0
+        )
+        tail = _tail(bound.parts)
+        for place, part in enumerate(bound.parts):
+            self.turn = self.turns_held and tail <= place < last_turn
+            if place in self.cuts:
+                self._trimmed(part, *self.cuts[place])
+            elif isinstance(part, RoleOpen):
+                opened += 1
+                if part.new:  # later prompts find each turn tokenized by itself
+                    self._settle()
+                    self.new_turn = True
+                self._mark(part, "open", turns.opens[opened] if turns else "")
+            elif isinstance(part, RoleClose):
+                last = opened == len(self.layout.roles) - 1
+                self._mark(part, "close", turns.closes[opened] if turns else "", last=last)
+            elif isinstance(part, SchemaText):
+                self._schema_text(part)
+            elif isinstance(part, ArgumentText):
+                self._argument(part)
+            else:
+                self._write("text", Fragment(part.text))
+        self.turn = False
+        if turns is not None:
+            self._write("text", Fragment(turns.generation, template=True))
+        self._settle()
+        self._recompute_last()
+        if self.faults:
+            raise PromptError(tuple(self.faults))
+        return PromptPlan(tuple(self.pieces), frozenset(bound.imports), self.placement)
+
+    def _agree(self, turns: Turns) -> None:
+        """The schema's turns must be the ones that were laid out, whatever follows them."""
+        roles = self.layout.roles
+        if not roles:
+            return
+        alone, kept = self.chat.opening(roles, self.layout.day), len(roles)
+        if (alone.begin, alone.opens, alone.closes[:-1]) != (
+            turns.begin,
+            turns.opens[:kept],
+            turns.closes[: kept - 1],
+        ):
+            self._fault(
+                "E504",
+                "the model's chat template writes the schema's turns differently before the prompt's",
+                None,
+                "write the question as text inside the schema's last turn, or use another model",
+            )
+
+    def _lead_in(self) -> None:
+        """Emits what begins a text, which belongs to the schema's first run but to no node of its text."""
+        extent = self.layout.extent(self.layout.schema, "open")
+        if extent is not None and extent.hi > extent.lo:
+            self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+
+    def _mark(
+        self, part: RoleOpen | RoleClose, mark: Literal["open", "close"], text: str, *, last: bool = False
+    ) -> None:
+        """The text before or after a turn; how the schema's last turn ends is not its own."""
+        extent = None if part.new else self.layout.extent(part.node, mark)
+        if extent is not None and not last:
+            if extent.hi > extent.lo:
+                self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+            return
+        if extent is not None and extent.hi > extent.lo and self.placement == "schema":
+            self._settle()
+            self.position = max(self.position, self.layout.runs[extent.run].start + extent.lo)
+        self._write("text" if part.new else "anonymous", Fragment(text, template=True))
+
+    def _write(self, kind: Kind, fragment: Fragment) -> None:
+        """New text, tokenized with the new text beside it."""
+        if fragment.text:
+            self.texts.append((kind, self.turn and kind == "text", fragment))
+
+    def _settle(self) -> None:
+        """Tokenizes the new texts that stand side by side."""
+        texts, self.texts = self.texts, []
+        if not texts:
+            return
+        fragments = [fragment for _, _, fragment in texts]
+        behind = self.pieces[-1].token_ids[-1] if self.pieces else None
+        found = self.chat.tokens.encode(fragments, begins=not self.pieces, behind=behind)
+        for (kind, turn, _), ids in zip(texts, found, strict=True):
+            self._new(kind, "", ids, turn=turn)
+
+    def _schema_text(self, part: SchemaText) -> None:
+        extent = self.layout.extent(part.node)
+        if extent is None or extent.lo == extent.hi:
+            return
+        self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+
+    def _argument(self, part: ArgumentText) -> None:
+        self._settle()
+        ids = self.chat.tokens.plain(part.text)
+        name, length = part.param.name, part.param.length
+        if len(ids) > length:
+            what = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
+            self._fault(
+                "E501",
+                f"{what} is {len(ids)} tokens long; the schema reserves {length}",
+                part.span,
+                f"shorten it to {length} tokens, or raise the parameter's len to {len(ids)}",
+            )
+        slot = self.layout.extent(part.param)
+        if slot is not None:
+            self._reach(self.layout.runs[slot.run].start + slot.lo)
+        self._new("argument", f"{part.module}:{name}", ids)
+        self.reached = max(self.reached, self.position)
+
+    def _trimmed(self, part: Part, left: int, right: int) -> None:
+        """A text of which the chat template strips white space at the border of a turn.
+
+        What is left is tokenized by itself. The tokens that it shares with the whole text are still read from
+        the segment; those at a stripped end, where white space and a word may share one, are computed.
+        """
+        self._settle()
+        tokenize = self.chat.tokens.plain
+        text = part_text(part)
+        kept = text[left : len(text) - right]
+        if isinstance(part, ArgumentText):
+            self._argument(replace(part, text=kept))
+        elif isinstance(part, NewText):
+            self._write("text", Fragment(kept))
+        elif isinstance(part, SchemaText) and (extent := self.layout.extent(part.node)) is not None:
+            run, wanted = self.layout.runs[extent.run], tokenize(kept)
+            self._reach(run.start + extent.lo)
+            whole = list(run.token_ids[extent.lo : extent.hi])
+            ends = tokenize(text[left:]) if left else whole
+            tail = _common([*reversed(ends)], [*reversed(whole)])
+            start, stop = len(ends) - tail, _common(wanted, ends)
+            kind: Kind = "module" if run.path else "anonymous"
+            if stop <= start or (self.placement == "schema" and start > extent.hi - tail - extent.lo):
+                self._new(kind, run.path, wanted)
+                return
+            self._new(kind, run.path, wanted[:start])
+            lo = extent.hi - tail
+            self._cached_slice(run, lo, lo + stop - start)
+            self._new(kind, run.path, wanted[stop:])
+
+    def _reach(self, position: int) -> None:
+        """In schema placement goes on to a position of the schema, if it is not passed yet."""
+        if self.placement == "compact":
+            return
+        if position < self.position and not self.crowded:
+            self.crowded = True
+            if position < self.reached:
+                self._fault(
+                    "E506",
+                    "the imports stand in another order than the schema's, which schema placement keeps",
+                    None,
+                    "import in the order of the schema, or use compact placement",
+                )
+            else:
+                text, room = self.position - self.reached, position - self.reached
+                self._fault(
+                    "E507",
+                    f"text of {text} tokens stands where the schema leaves room for {room}",
+                    None,
+                    "write it at the end of the prompt, or use compact placement",
+                )
+        self.position = max(self.position, position)
+
+    def _cached_slice(self, run: TextRun, lo: int, hi: int) -> None:
+        self._settle()
+        self._reach(run.start + lo)
+        last = self.pieces[-1] if self.pieces else None
+        ids = run.token_ids[lo:hi]
+        together = last is not None and last.run is run and last.lo + last.tokens == lo
+        if last is not None and together and last.start + last.tokens == self.position:
+            self.pieces[-1] = Piece(last.kind, last.path, last.start, last.token_ids + ids, run, last.lo)
+        else:
+            kind: Kind = "module" if run.path else "anonymous"
+            self.pieces.append(Piece(kind, run.path, self.position, ids, run, lo))
+        self.position += len(ids)
+        self.reached = self.position
+
+    def _new(self, kind: Kind, path: str, ids: list[int], *, turn: bool = False) -> None:
+        if not ids:
+            return
+        last = self.pieces[-1] if self.pieces else None
+        same = last is not None and last.run is None and (last.kind, last.path) == (kind, path)
+        if (
+            last is not None
+            and same
+            and last.turn == turn
+            and not self.new_turn
+            and last.start + last.tokens == self.position
+        ):
+            self.pieces[-1] = Piece(kind, path, last.start, (*last.token_ids, *ids), turn=turn)
+        else:
+            self.pieces.append(Piece(kind, path, self.position, tuple(ids), turn=turn))
+        self.new_turn = False
+        self.position += len(ids)
+
+    def _recompute_last(self) -> None:
+        """The first token of the answer follows from the prompt's last, so that one is always computed."""
+        if not self.pieces:
+            self._fault("E503", "the prompt has no tokens", None, "import a module or write some text")
+            return
+        last = self.pieces[-1]
+        if last.cached:
+            self.pieces.pop()
+            if last.tokens > 1:
+                self.pieces.append(
+                    Piece(last.kind, last.path, last.start, last.token_ids[:-1], last.run, last.lo)
+                )
+            start = last.start + last.tokens - 1
+            self.pieces.append(Piece(last.kind, last.path, start, last.token_ids[-1:]))
+
+    def _fault(self, code: str, message: str, span: Span | None, hint: str) -> None:
+        self.faults.append(make(code, message, span or self.prompt.span, self.prompt.lines, hint))
+
+
+def _tail(parts: tuple[Part, ...]) -> int:
+    """Where what the prompt adds at its end begins."""
+    place = len(parts)
+    while place and (isinstance(parts[place - 1], NewText) or getattr(parts[place - 1], "new", False)):
+        place -= 1
+    if place and isinstance(parts[place - 1], RoleClose):  # text that joins the schema's last turn
+        inner = place - 1
+        while inner and isinstance(parts[inner - 1], NewText):
+            inner -= 1
+        return inner
+    return place
+
+
+def turn_texts(parts: tuple[Part, ...]) -> list[str]:
+    """The content of each turn of a bound prompt."""
+    contents: list[str] = []
+    inside = False
+    for part in parts:
+        if isinstance(part, RoleOpen):
+            contents.append("")
+        inside = isinstance(part, RoleOpen) or (inside and not isinstance(part, RoleClose))
+        if inside:
+            contents[-1] += part_text(part)
+    return contents
+
+
+def _cuts(parts: tuple[Part, ...], strips: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, int]]:
+    """How many characters of which parts are stripped, at the start and at the end."""
+    cuts: dict[int, tuple[int, int]] = {}
+    turn, inside = -1, False
+    texts: list[int] = []
+    for place, part in enumerate(parts):
+        if isinstance(part, RoleOpen):
+            turn, inside, texts = turn + 1, True, []
+        elif isinstance(part, RoleClose):
+            inside = False
+            for side, count in enumerate(strips[turn]):
+                _strip(parts, texts[::-1] if side else texts, side, count, cuts)
+        elif inside:
+            texts.append(place)
+    return cuts
+
+
+def _strip(
+    parts: tuple[Part, ...], places: list[int], side: int, count: int, cuts: dict[int, tuple[int, int]]
+) -> None:
+    """Strips characters off one side of a turn: whole parts, and the part in which the count ends."""
+    for place in places:
+        if not count:
+            return
+        left, right = cuts.get(place, (0, 0))
+        gone = min(count, len(part_text(parts[place])) - left - right)
+        if gone:
+            cuts[place] = (left, right + gone) if side else (left + gone, right)
+        count -= gone
+
+
+def _common(first: list[int], second: list[int]) -> int:
+    """How many tokens two lists begin with alike."""
+    count = 0
+    for one, other in zip(first, second, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count

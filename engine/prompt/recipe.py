@@ -1,0 +1,228 @@
+"""What a segment could see while it was encoded: its recipe, whose digest is the segment's name.
+
+A recipe is the tokens of a segment and the segments that stood before it, each with a recipe of its own. So
+two segments have one name exactly when they were computed from the same tokens in the same sight, in whatever
+schema or prompt. The scopes decide which recipes a prompt uses:
+
+- `isolated`: earlier text of the same module (paper, section 3.3).
+- `anchored`: also what stands before it in every prompt that imports it: the anonymous text, and the text of
+  the modules it is nested in.
+- `scaffold`: everything that stands before it in this prompt, arguments and new text included.
+
+Under the first two, a scaffold of the schema whose modules are all imported is used instead of its members'
+own segments (paper, later version): its modules, the modules round them, and the anonymous text see
+everything of this set that stands before them in the prompt. Of several such scaffolds the one with the most
+tokens is used (at a tie the earlier one in the schema), then the next that shares no module with those; the
+anonymous text goes with the first.
+
+Pure integers and digests: no tensors, no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from engine.prompt.layout import SchemaLayout, Scope, TextRun, ancestors
+from engine.prompt.plan import Piece, PromptPlan
+from engine.segment import TURN, segment_key
+
+FixedScope = Literal["isolated", "anchored"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """What a segment is computed from.
+
+    Attributes:
+        key: names the segment.
+        token_ids: its tokens.
+        path: of the module, "" for anonymous text or an argument, `TURN` for an earlier turn.
+        context: what stands before it while it is encoded.
+        start: position of its first token then; 0 unless the model cannot relocate.
+        kept: False for what is needed in passing only: arguments, new text, uncached modules.
+        turn: an earlier turn of the conversation.
+    """
+
+    key: str
+    token_ids: tuple[int, ...]
+    path: str
+    context: tuple[RecipeSlice, ...] = ()
+    start: int = 0
+    kept: bool = True
+    turn: bool = False
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has."""
+        return len(self.token_ids)
+
+    @property
+    def reach(self) -> int:
+        """How many positions a model reads while it is encoded: its tokens, and all from what it sees on."""
+        first = min((seen.start for seen in self.context), default=0)
+        return self.start + self.tokens - min(0, first)
+
+
+@dataclass(frozen=True)
+class RecipeSlice:
+    """Tokens `lo..hi` of a segment, from position `start` on."""
+
+    recipe: Recipe
+    lo: int
+    hi: int
+    start: int
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What of a model goes into the names of its segments.
+
+    Attributes:
+        fingerprint: digest of weights, configuration and tokenizer.
+        dtype: of keys and values.
+        relocatable: False where a segment is bound to its place.
+    """
+
+    fingerprint: str
+    dtype: str
+    relocatable: bool
+
+
+class RecipeBook:
+    """The recipes of one schema.
+
+    Args:
+        layout: of the schema; keeps the recipes that do not depend on a prompt.
+        identity: of the model.
+        scope: of the segments.
+        spread: contexts stand at the schema's own distances (schema placement) and not one right behind the
+            other (compact).
+    """
+
+    def __init__(self, layout: SchemaLayout, identity: Identity, scope: Scope, *, spread: bool) -> None:
+        self.layout, self.identity, self.scope, self.spread = layout, identity, scope, spread
+
+    def of_schema(self, window: int) -> tuple[Recipe, ...]:
+        """The recipes of every segment that prompts over this schema may want.
+
+        Scaffolds are included, but for those that do not fit a window of so many tokens, which no prompt can
+        use. Under the scope `scaffold` recipes depend on the whole prompt, so there are none.
+        """
+        if self.scope == "scaffold":
+            return ()
+        runs = [run for run in self.layout.runs if run.cacheable]
+        found = [self.of_run(run) for run in runs]
+        for scaffold in self.layout.schema.scaffolds:
+            found.extend(self.of_scaffold(scaffold.modules, window) or ())
+        return tuple({recipe.key: recipe for recipe in found}.values())
+
+    def of_scaffold(self, modules: Iterable[str], window: int) -> tuple[Recipe, ...] | None:
+        """The recipes of modules that are encoded together, or None where they do not fit the window."""
+        runs = [run for run in self.layout.runs if run.cacheable]
+        found = tuple(self._of_group(_closure(modules), runs).values())
+        return found if all(recipe.reach < window for recipe in found) else None
+
+    def of_run(self, run: TextRun) -> Recipe:
+        """The recipe of a run by itself, whatever a prompt imports. Under `scaffold`, that of `anchored`."""
+        scope: FixedScope = "isolated" if self.scope == "isolated" else "anchored"
+        known = (run.index, scope, self.spread)
+        if known not in self.layout.recipes:
+            context = [self.of_run(earlier) for earlier in self.layout.context(run, scope)]
+            self.layout.recipes[known] = self._of_runs(run, self.layout.context(run, scope), context)
+        recipe: Recipe = self.layout.recipes[known]
+        return recipe
+
+    def of_plan(self, plan: PromptPlan) -> tuple[RecipeSlice | None, ...]:
+        """For each piece of a prompt what it reads and where, or None where it is computed."""
+        scaffolded = {} if self.scope == "scaffold" else self._scaffolded(plan)
+        in_prompt = self.scope == "scaffold" or any(piece.turn for piece in plan.pieces)
+        whole: list[RecipeSlice] = []  # every piece so far, computed ones included
+        uses: list[RecipeSlice | None] = []
+        for piece in plan.pieces:
+            if not piece.cached and not in_prompt:
+                uses.append(None)
+                continue
+            if piece.cached and piece.run is not None and self.scope != "scaffold":
+                recipe = scaffolded.get(piece.run.index) or self.of_run(piece.run)
+                seen = RecipeSlice(recipe, piece.lo, piece.lo + piece.tokens, piece.start)
+            else:
+                seen = RecipeSlice(self._in_prompt(piece, whole), 0, piece.tokens, piece.start)
+            whole.append(seen)
+            uses.append(seen if piece.cached else None)
+        return tuple(uses)
+
+    def scaffolds(self, plan: PromptPlan) -> tuple[tuple[str, ...], ...]:
+        """The scaffolds of the schema that a prompt uses, each as the paths of its modules."""
+        sizes: dict[str, int] = {}
+        for run in self.layout.runs:
+            sizes[run.path] = sizes.get(run.path, 0) + run.tokens
+        matching = [s.modules for s in self.layout.schema.scaffolds if plan.imports.issuperset(s.modules)]
+        matching.sort(key=lambda modules: -sum(sizes.get(path, 0) for path in _closure(modules)))
+        taken: set[str] = set()
+        used = []
+        for modules in matching:
+            if taken.isdisjoint(modules):
+                taken.update(modules)
+                used.append(modules)
+        return tuple(used)
+
+    def tokens_of(self, modules: Iterable[str]) -> int:
+        """How many tokens a scaffold of these modules has, with the modules round them and anonymous text."""
+        group = _closure(modules)
+        return sum(run.tokens for run in self.layout.runs if run.path in group or not run.path)
+
+    def _scaffolded(self, plan: PromptPlan) -> dict[int, Recipe]:
+        """Recipes of the runs that belong to a used scaffold, by index of the run."""
+        found: dict[int, Recipe] = {}
+        for modules in self.scaffolds(plan):
+            group = _closure(modules)
+            runs = {p.run.index: p.run for p in plan.pieces if p.run is not None and p.cached}
+            for index, recipe in self._of_group(group, runs.values()).items():
+                found.setdefault(index, recipe)
+        return found
+
+    def _of_group(self, group: frozenset[str], runs: Iterable[TextRun]) -> dict[int, Recipe]:
+        """Recipes of a scaffold's runs and of the anonymous ones; `runs` in the order in which they stand."""
+        order = [run for run in runs if run.path in group or not run.path]
+        found: dict[int, Recipe] = {}
+        for place, run in enumerate(order):
+            before = order[:place]
+            found[run.index] = self._of_runs(run, before, [found[earlier.index] for earlier in before])
+        return found
+
+    def _of_runs(self, run: TextRun, context: Sequence[TextRun], recipes: Sequence[Recipe]) -> Recipe:
+        start = 0 if self.identity.relocatable else run.start
+        position = start - sum(earlier.tokens for earlier in context)
+        seen = []
+        for earlier, recipe in zip(context, recipes, strict=True):
+            at = earlier.start - run.start + start if self.spread else position
+            seen.append(RecipeSlice(recipe, 0, recipe.tokens, at))
+            position += earlier.tokens
+        return self._recipe(run.token_ids, run.path, tuple(seen), start)
+
+    def _in_prompt(self, piece: Piece, before: Sequence[RecipeSlice]) -> Recipe:
+        """The recipe of a piece in sight of everything before it."""
+        start = 0 if self.identity.relocatable else piece.start
+        away = start - piece.start
+        context = tuple(RecipeSlice(one.recipe, one.lo, one.hi, one.start + away) for one in before)
+        path = TURN if piece.turn else piece.path
+        return self._recipe(piece.token_ids, path, context, start, kept=piece.cached)
+
+    def _recipe(
+        self,
+        token_ids: tuple[int, ...],
+        path: str,
+        context: tuple[RecipeSlice, ...],
+        start: int,
+        kept: bool = True,
+    ) -> Recipe:
+        seen = [(one.recipe.key, one.lo, one.hi, one.start) for one in context]
+        key = segment_key(self.identity.fingerprint, self.identity.dtype, token_ids, seen, start)
+        return Recipe(key, token_ids, path, context, start, kept, turn=path == TURN)
+
+
+def _closure(paths: Iterable[str]) -> frozenset[str]:
+    """The paths with those of the modules round them."""
+    return frozenset(path for inner in paths for path in ancestors(inner))

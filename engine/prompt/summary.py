@@ -1,0 +1,120 @@
+"""What a schema or a prompt looks like along the positions, for people and pages. No tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from engine.prompt.layout import SchemaLayout, TextRun
+from engine.prompt.plan import Piece, PromptPlan
+
+Tier = Literal["none", "disk", "memory"]
+_ORDER: tuple[Tier, ...] = ("none", "disk", "memory")
+
+
+@dataclass(frozen=True)
+class ModuleLayout:
+    """One module of a schema.
+
+    Attributes:
+        start: first position under the schema's own positions.
+        tokens: of its own text, slots included.
+        total_tokens: with nested modules; of a union, the longest member.
+        bytes: of its own keys and values.
+        cached: the tier that holds all of its own text; "none" where any of it must be computed.
+        params: length of each parameter, in tokens.
+    """
+
+    path: str
+    start: int
+    tokens: int
+    total_tokens: int
+    bytes: int
+    cached: Tier
+    params: dict[str, int] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields by name."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class LayoutSummary:
+    """A schema with positions and sizes."""
+
+    modules: tuple[ModuleLayout, ...]
+    total_positions: int
+    anonymous_tokens: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the object that `pml layout --json` prints."""
+        return {
+            "modules": [module.to_json() for module in self.modules],
+            "total_positions": self.total_positions,
+            "anonymous_tokens": self.anonymous_tokens,
+        }
+
+
+@dataclass(frozen=True)
+class PlanSummary:
+    """A prompt with positions, sizes, and where each part comes from."""
+
+    parts: tuple[dict[str, Any], ...]
+    total_tokens: int
+    cached_tokens: int
+
+    @property
+    def new_tokens(self) -> int:
+        """Tokens that must be computed."""
+        return self.total_tokens - self.cached_tokens
+
+    def strip(self) -> list[dict[str, Any]]:
+        """Returns the parts in position order: kind, path, start, tokens, cached, bytes, label."""
+        return [dict(part) for part in self.parts]
+
+
+def summarize_layout(
+    layout: SchemaLayout, tier: Callable[[TextRun], Tier], bytes_per_token: int
+) -> LayoutSummary:
+    """Describes a schema; `tier` says where a run's segment is."""
+    modules = []
+    for module in layout.modules:
+        tiers = [tier(run) for run in layout.runs if run.path == module.path]
+        lowest: Tier = min(tiers, key=_ORDER.index, default="none")
+        modules.append(
+            ModuleLayout(
+                module.path,
+                module.start,
+                module.tokens,
+                module.total_tokens,
+                module.tokens * bytes_per_token,
+                lowest,
+                module.params,
+            )
+        )
+    return LayoutSummary(tuple(modules), layout.total_positions, layout.anonymous_tokens)
+
+
+def summarize_plan(plan: PromptPlan, tiers: Sequence[Tier], bytes_per_token: int) -> PlanSummary:
+    """Describes a prompt; `tiers` says for each piece where its segment is."""
+    parts = []
+    for piece, tier in zip(plan.pieces, tiers, strict=True):
+        parts.append(
+            {
+                "kind": piece.kind,
+                "path": piece.path,
+                "start": piece.start,
+                "tokens": piece.tokens,
+                "cached": tier,
+                "bytes": piece.tokens * bytes_per_token if piece.cached else 0,
+                "label": piece.path or _label(piece),
+            }
+        )
+    return PlanSummary(tuple(parts), plan.total_tokens, plan.cached_tokens)
+
+
+def _label(piece: Piece) -> str:
+    if piece.turn:
+        return "earlier turn"
+    return {"anonymous": "anonymous text", "text": "new text"}.get(piece.kind, "")
