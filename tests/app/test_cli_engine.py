@@ -239,7 +239,7 @@ def test_a_run_opens_no_connection(place: Path) -> None:
 WRITES_ON = """
 import time
 from app.cli import main
-from engine.sampling import Sampler
+from engine.inference.sampler import Sampler
 
 choose = Sampler.choose
 Sampler.choose = lambda self, logits: (time.sleep(0.05), choose(self, logits), 65)[-1]
