@@ -23,7 +23,8 @@ from benchmarks.turns import Way
 from engine.cache.encoder import encode
 from engine.model.model import Model
 from engine.model.rope import move_keys
-from engine.segment import Placement, Segment, segment_key
+from engine.prompt.recipe import segment_key
+from engine.segment import Placement, Segment
 
 
 @dataclass

@@ -6,16 +6,10 @@ a placement says where its tokens stand in a prompt, and attention rotates the q
 
 from __future__ import annotations
 
-import hashlib
-from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-
-KEY_VERSION = 2  # of what the names of segments are digests of
-TURN = "earlier turn"  # in place of a module's path, of a segment of a conversation; no module is called so
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +17,7 @@ class Segment:
     """Keys and values of one run of tokens, encoded under one scope.
 
     Attributes:
-        key: the digest that names the segment (`segment_key`).
+        key: the digest that names the segment (`engine.prompt.recipe.segment_key`).
         token_ids: the tokens, compared with the wanted ones at every hit.
         keys: [layers, kv_heads, tokens, head_dim], rotated for local positions 0..n-1.
         values: the same shape.
@@ -96,28 +90,3 @@ class Placement:
     def tokens(self) -> int:
         """How many tokens it places."""
         return self.hi - self.lo
-
-
-def segment_key(
-    fingerprint: str,
-    dtype: str,
-    token_ids: Sequence[int],
-    context: Sequence[tuple[str, int, int, int]] = (),
-    start: int = 0,
-) -> str:
-    """Returns the content address of a segment.
-
-    Args:
-        fingerprint: of the model (weights, config, rotary parameters, tokenizer).
-        dtype: of the stored keys and values.
-        token_ids: the tokens of the segment.
-        context: what was visible before it while it was encoded: keys of segments, which of their tokens, and
-            where the first of those stood.
-        start: where its own first token stood; 0 unless the model cannot relocate.
-    """
-    header = f"{KEY_VERSION}|{fingerprint}|{dtype}|{start}|{len(context)}|"
-    digest = hashlib.sha256(header.encode())
-    for key, lo, hi, at in context:
-        digest.update(f"{key}|{lo}|{hi}|{at}|".encode())
-    digest.update(array("q", token_ids).tobytes())
-    return digest.hexdigest()[:40]

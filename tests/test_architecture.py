@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import json
 import re
 import subprocess
@@ -15,6 +16,18 @@ ROOT = Path(__file__).resolve().parent.parent
 GENERATED = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "node_modules"}
 TEXTS = {".py", ".md", ".toml", ".txt", ".json", ".pml", ".js", ".mjs", ".css", ".html", ".svg", ".yml", ""}
 CODE = ("engine", "app", "benchmarks", "training", "tests", "assets")
+
+BASE = {"engine.errors", "engine.events", "engine.segment", "engine.stopwatch"}
+LAYERS = ("base", "pml", "programs", "exchange", "prompt", "model", "cache", "inference", "top")
+CLIMBS = {
+    ("engine.errors", "engine.pml"),
+    ("engine.prompt.advice", "engine.model.model"),
+}
+CIRCLES = {
+    ("engine.cache.store.store", "engine.cache.store.moving"),
+    ("engine.model.probe", "engine.model.model"),
+    ("engine.model.reach", "engine.model.model"),
+}
 
 MACHINE_PATH = re.compile(r"(?<![\w.}/])/(?:root|work|home/[a-z]\w*|Users/[A-Za-z]\w*)/")
 HOST = re.compile(r"https?://([^/\s\"'<>)]+)")
@@ -50,6 +63,32 @@ def imported(path: Path) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.level == 0:
             names.add((node.module or "").split(".")[0])
     return names
+
+
+def arrows() -> dict[str, set[str]]:
+    """Returns which files of the engine each of them imports, for types only or inside functions included."""
+    files = {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+        for path in sources("engine")
+    }
+    found: dict[str, set[str]] = {name: set() for name in files}
+    for name, path in files.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found[name] |= {alias.name for alias in node.names} & set(files)
+            elif isinstance(node, ast.ImportFrom) and node.module in files:
+                whole = (f"{node.module}.{alias.name}" for alias in node.names)
+                found[name] |= {inner if inner in files else node.module for inner in whole}
+            elif isinstance(node, ast.ImportFrom):
+                assert node.level == 0, f"{name} imports by a relative name"
+    return found
+
+
+def layer(name: str) -> int:
+    room = "base" if name in BASE else name.split(".")[1] if name.count(".") > 1 else "top"
+    if name.count(".") == 1 and name.split(".")[1] in LAYERS:
+        room = name.split(".")[1]
+    return LAYERS.index(room)
 
 
 def in_new_process(code: str) -> dict[str, list[str]]:
@@ -100,6 +139,39 @@ def test_the_engine_imports_neither_the_app_nor_the_web() -> None:
         "socket",
     }
     assert {path: names & forbidden for path, names in found.items() if names & forbidden} == {}
+
+
+def test_each_room_imports_only_from_rooms_below_it() -> None:
+    """What an import for types only needs, a reader needs to know as well, so that counts too."""
+    found = arrows()
+    assert {layer(name) for name in found} == set(range(len(LAYERS)))
+    climbing = {
+        (name, other) for name, known in found.items() for other in known if layer(other) > layer(name)
+    }
+    assert climbing == CLIMBS
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    found = arrows()
+    straight = {
+        name: {other for other in known if (name, other) not in CIRCLES | CLIMBS}
+        for name, known in found.items()
+    }
+    graphlib.TopologicalSorter(straight).prepare()
+
+
+def test_prompts_are_planned_without_tensors() -> None:
+    names = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        for path in sources("engine/pml", "engine/programs", "engine/exchange", "engine/prompt")
+        if path.stem != "advice"
+    ]
+    loaded = in_new_process(
+        f"import importlib, json\nfor name in {names!r}: importlib.import_module(name)\n"
+        "print(json.dumps({'top': sorted({name.split('.')[0] for name in sys.modules})}))"
+    )["top"]
+    assert "tokenizers" in loaded
+    assert not {"torch", "transformers", "safetensors", "numpy", "sqlite_utils"} & set(loaded)
 
 
 def test_the_language_knows_no_tensors() -> None:

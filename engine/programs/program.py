@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import sys
 import types
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
@@ -221,12 +222,11 @@ def compile_source(
         ProgramError: It is not Python, or holds no such program. What cannot be compiled in the program is
             reported at the program's first use.
     """
-    import engine.programs
 
     def wrap(found: Decorated) -> Program:
         return Program(lambda: found.definition, None, found.name, found.scaffolds)
 
-    modules: dict[str, types.ModuleType] = {"engine.programs": engine.programs}
+    modules: dict[str, types.ModuleType] = {"engine.programs": sys.modules["engine.programs"]}
     programs: list[Program] = decorated_in(source, filename, base, modules, schema, wrap)
     if name is not None:
         programs = [one for one in programs if one.definition.node.name == name]

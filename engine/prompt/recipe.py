@@ -20,13 +20,17 @@ Pure integers and digests: no tensors, no files.
 
 from __future__ import annotations
 
+import hashlib
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from engine.prompt.layout import SchemaLayout, Scope, TextRun, ancestors
 from engine.prompt.plan import Piece, PromptPlan
-from engine.segment import TURN, segment_key
+
+KEY_VERSION = 2  # of what the names of segments are digests of
+TURN = "earlier turn"  # in place of a module's path, of a segment of a conversation; no module is called so
 
 FixedScope = Literal["isolated", "anchored"]
 
@@ -221,6 +225,31 @@ class RecipeBook:
         seen = [(one.recipe.key, one.lo, one.hi, one.start) for one in context]
         key = segment_key(self.identity.fingerprint, self.identity.dtype, token_ids, seen, start)
         return Recipe(key, token_ids, path, context, start, kept, turn=path == TURN)
+
+
+def segment_key(
+    fingerprint: str,
+    dtype: str,
+    token_ids: Sequence[int],
+    context: Sequence[tuple[str, int, int, int]] = (),
+    start: int = 0,
+) -> str:
+    """Returns the content address of a segment.
+
+    Args:
+        fingerprint: of the model (weights, config, rotary parameters, tokenizer).
+        dtype: of the stored keys and values.
+        token_ids: the tokens of the segment.
+        context: what was visible before it while it was encoded: keys of segments, which of their tokens, and
+            where the first of those stood.
+        start: where its own first token stood; 0 unless the model cannot relocate.
+    """
+    header = f"{KEY_VERSION}|{fingerprint}|{dtype}|{start}|{len(context)}|"
+    digest = hashlib.sha256(header.encode())
+    for key, lo, hi, at in context:
+        digest.update(f"{key}|{lo}|{hi}|{at}|".encode())
+    digest.update(array("q", token_ids).tobytes())
+    return digest.hexdigest()[:40]
 
 
 def _closure(paths: Iterable[str]) -> frozenset[str]:

@@ -14,7 +14,7 @@ import pytest
 
 from app.cli.param_types import Age, Size
 from engine.cache.store import INDEX, Origin, Store
-from engine.segment import TURN
+from engine.prompt.recipe import TURN
 from tests.app.test_cli_output import visible
 from tests.engine.test_store import ORIGIN, overwrite, segment
 

@@ -13,7 +13,7 @@ from engine.engine import Engine
 from engine.errors import StoreError
 from engine.events import Answer, Finished
 from engine.inference.params import RunSettings
-from engine.segment import TURN
+from engine.prompt.recipe import TURN
 from tests.engine.cases import model_of, prompt_of, schema_of
 from tests.engine.test_store import ORIGIN, segment
 

@@ -19,7 +19,7 @@ from engine.cache.store.index import FailedIndexError
 from engine.cache.store.manifest import Row
 from engine.cache.store.transfer import Moved
 from engine.errors import StoreError
-from engine.segment import TURN
+from engine.prompt.recipe import TURN
 
 if TYPE_CHECKING:
     from engine.cache.store.store import Store

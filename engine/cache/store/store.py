@@ -30,7 +30,8 @@ from engine.cache.store.ledger import Origin
 from engine.cache.store.reading import Chosen, Reader, pack_ids
 from engine.cache.store.transfer import Moved
 from engine.errors import StoreError
-from engine.segment import TURN, Segment
+from engine.prompt.recipe import TURN
+from engine.segment import Segment
 
 log = logging.getLogger(__name__)
 
