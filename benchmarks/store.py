@@ -42,6 +42,7 @@ from engine.model.loading import load
 from engine.model.model import Model
 from engine.pml import Text
 from engine.segment import Segment
+from engine.tiers import Outcome, Tier
 
 DOCUMENTS = 8  # in each prompt that compression is measured over; 60 questions have so many
 Progress = Callable[[int, int, str], None]
@@ -211,7 +212,7 @@ def _trace(folder: Path, requests: int = 1500) -> dict[str, Any]:
         for key in asked:
             ids = range(sizes[key])
             if store.load(key, ids) is not None:
-                store.record([Lookup(key, "disk", "hit")])
+                store.record([Lookup(key, Tier.DISK, Outcome.HIT)])
                 continue
             spent[policy] += costs[key]
             states = torch.zeros(2, 4, 2, len(ids), 32)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from engine.cache.memory import MemoryTier
-from engine.cache.segment_cache import ELSEWHERE, Fetched, SegmentCache, wanted
+from engine.cache.segment_cache import Fetched, SegmentCache, wanted
 from engine.cache.store import Store, Verify
 from engine.errors import PromptError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
@@ -40,6 +40,7 @@ from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, 
 from engine.prompt.window import Window
 from engine.segment import Placement
 from engine.stopwatch import Stopwatch
+from engine.tiers import Outcome, Reason, Tier
 
 log = logging.getLogger(__name__)
 
@@ -318,8 +319,8 @@ class Engine:
         made = list(fetched.encoded.values())
         return EncodeReport(
             encoded=len(made),
-            reused=sum(use.outcome == "hit" for use in fetched.uses),
-            elsewhere=sum(use.reason == ELSEWHERE for use in fetched.uses),
+            reused=sum(use.outcome == Outcome.HIT for use in fetched.uses),
+            elsewhere=sum(use.reason == Reason.ELSEWHERE for use in fetched.uses),
             kept=len(self.store.contains(recipe.key for recipe in recipes)),
             total=len(recipes),
             budget=self.segment_cache.budget_for(recipes),
@@ -428,7 +429,9 @@ class Engine:
         recipes = {run.index: book.of_run(run) for run in layout.runs if run.cacheable}
         tier = self.segment_cache.tiers(recipes.values())
         tiers = {index: tier(recipe) for index, recipe in recipes.items()}
-        return summarize_layout(layout, lambda run: tiers.get(run.index, "none"), self.model.bytes_per_token)
+        return summarize_layout(
+            layout, lambda run: tiers.get(run.index, Tier.NONE), self.model.bytes_per_token
+        )
 
     def plan(self, schema: Schema, prompt: Prompt, settings: RunSettings | None = None) -> PlanSummary:
         """Returns what a run of this prompt would read and compute, without computing anything.
@@ -440,7 +443,7 @@ class Engine:
         layout, plan = self._plan(schema, prompt, given.placement, given.turns_held)
         uses = self._uses(layout, prompt, plan, given.scope)
         tier = self.segment_cache.tiers(wanted(uses))
-        tiers = [tier(use.recipe) if use is not None else "none" for use in uses]
+        tiers = [tier(use.recipe) if use is not None else Tier.NONE for use in uses]
         return summarize_plan(plan, tiers, self.model.bytes_per_token)
 
     def count_tokens(self, text: str) -> int:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from engine.tiers import Outcome, Tier
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -20,15 +22,15 @@ class SegmentUse:
     Attributes:
         path: of the module, "" for the anonymous one.
         tokens: of the whole segment.
-        tier: where it was found, or "none".
-        outcome: "hit", or "miss" where it had to be computed.
-        reason: of a miss: "new", "evicted: budget", "damaged", "other model", …
+        tier: where it was found.
+        outcome: whether it was found; else it had to be computed.
+        reason: of a miss, a `Reason` or what an earlier version has written; "" of a hit.
     """
 
     path: str
     tokens: int
-    tier: Literal["memory", "disk", "none"]
-    outcome: Literal["hit", "miss"]
+    tier: Tier
+    outcome: Outcome
     reason: str = ""
 
 

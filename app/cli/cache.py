@@ -15,6 +15,7 @@ from app.cli.options import cache_dir_option, debug_option, json_option
 from app.cli.output import counted, inline, milliseconds, print_json, progress_bar, say, size, table
 from app.cli.param_types import Age, Size, days
 from engine.errors import StoreError
+from engine.tiers import Outcome
 
 if TYPE_CHECKING:
     from engine.cache.store import Store
@@ -54,7 +55,7 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
     if found.served:
         rows = [
             [
-                row["tier"] if row["outcome"] == "hit" else f"miss: {row['reason']}",
+                row["tier"] if row["outcome"] == Outcome.HIT else f"miss: {row['reason']}",
                 str(row["count"]),
                 size(row["bytes"]),
                 milliseconds(row["ms"] / max(1, row["count"])),

@@ -68,7 +68,7 @@ def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
             str(module.tokens),
             str(module.total_tokens),
             size(module.bytes),
-            "not yet" if module.cached == "none" else module.cached,
+            module.cached.label,
         ]
         for module in result.modules
     ]

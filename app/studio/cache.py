@@ -13,6 +13,7 @@ from app.studio.requests import Json, endpoint, number_of, text_of
 from engine import Engine
 from engine.cache.store import Removed, Verified
 from engine.errors import PromptCacheError
+from engine.tiers import Tier
 
 SHOWN = 2000  # segments that the page lists
 EVICTIONS_SHOWN = 50
@@ -43,7 +44,7 @@ class CachePage:
         store, memory_tier = self._engine.store, self._engine.memory_tier
         rows = store.segments()
         for row in rows:
-            row["tier"] = "memory" if row["key"] in memory_tier else "disk"
+            row["tier"] = Tier.MEMORY if row["key"] in memory_tier else Tier.DISK
         return {
             "segments": rows[:SHOWN],
             "left_out": max(0, len(rows) - SHOWN),

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
 
 from engine.cache.encoder import encode
 from engine.cache.memory import MemoryTier
@@ -17,14 +16,12 @@ from engine.errors import StoreError
 from engine.events import SegmentUse, Working
 from engine.model.model import Model
 from engine.prompt.recipe import Identity, Recipe, RecipeSlice
-from engine.prompt.summary import Tier
 from engine.segment import Form, Placement, Segment
 from engine.stopwatch import Stopwatch
+from engine.tiers import Outcome, Reason, Tier
 
 log = logging.getLogger(__name__)
 
-ELSEWHERE = "computed elsewhere meanwhile"
-NOT_KEPT = "conversation is not stored"
 _HEADER = 4096  # of a file, at most
 _HEADER_PER_TOKEN = 16
 
@@ -110,8 +107,9 @@ class SegmentCache:
         on_disk = self.store.contains({recipe.key for recipe in recipes})
 
         def tier(recipe: Recipe) -> Tier:
-            key = recipe.key
-            return "memory" if key in self.memory_tier else "disk" if key in on_disk else "none"
+            if recipe.key in self.memory_tier:
+                return Tier.MEMORY
+            return Tier.DISK if recipe.key in on_disk else Tier.NONE
 
         return tier
 
@@ -167,8 +165,8 @@ class SegmentCache:
             started = time.perf_counter()
             segment = fetched.segments.get(recipe.key) or self._make(recipe, fetched)
             computed = recipe.key in fetched.encoded or not recipe.kept or fetched.request.trial
-            reason = reasons[done] if computed else ELSEWHERE
-            self._note(fetched, recipe, segment, "none", started, reason)
+            reason = reasons[done] if computed else Reason.ELSEWHERE
+            self._note(fetched, recipe, segment, Tier.NONE, started, reason)
             log.info("encoded %s of %s (%s)", recipe.path or "text", fetched.request.schema, reason)
             clock.lap("encode")
             if not fetched.request.hold:
@@ -183,7 +181,7 @@ class SegmentCache:
         fetched: Fetched, recipe: Recipe, segment: Segment, tier: Tier, started: float, reason: str = ""
     ) -> None:
         """Writes down where a segment came from."""
-        outcome: Literal["hit", "miss"] = "miss" if reason else "hit"
+        outcome = Outcome.MISS if reason else Outcome.HIT
         ms = (time.perf_counter() - started) * 1000
         fetched.uses.append(SegmentUse(recipe.path, recipe.tokens, tier, outcome, reason))
         fetched.served.append(
@@ -197,9 +195,9 @@ class SegmentCache:
     def _find(self, recipe: Recipe) -> tuple[Segment | None, Tier]:
         held = self.memory_tier.get(recipe.key)
         if held is not None and held.token_ids == recipe.token_ids:
-            return held, "memory"
+            return held, Tier.MEMORY
         read = self.store.load(recipe.key, recipe.token_ids, self._form) if recipe.kept else None
-        return (self.memory_tier.add(read), "disk") if read is not None else (None, "none")
+        return (self.memory_tier.add(read), Tier.DISK) if read is not None else (None, Tier.NONE)
 
     def _make(self, recipe: Recipe, fetched: Fetched) -> Segment:
         """Encodes a segment, after those of its context where they are missing too."""
@@ -257,7 +255,7 @@ class SegmentCache:
     def _reason(self, recipe: Recipe, request: Request) -> str:
         """Why the segment of a recipe is not there."""
         if recipe.turn and not request.store_turns:
-            return NOT_KEPT
+            return Reason.NOT_KEPT
         dtype = str(self.model.torch_dtype).removeprefix("torch.")
         sought = Sought(
             *(recipe.key, pack_ids(recipe.token_ids), request.schema, recipe.path, request.scope),

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from engine.prompt.layout import SchemaLayout, TextRun
 from engine.prompt.plan import Piece, PromptPlan
-
-Tier = Literal["none", "disk", "memory"]
-_ORDER: tuple[Tier, ...] = ("none", "disk", "memory")
+from engine.tiers import TIERS, Tier
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class ModuleLayout:
         tokens: of its own text, slots included.
         total_tokens: with nested modules; of a union, the longest member.
         bytes: of its own keys and values.
-        cached: the tier that holds all of its own text; "none" where any of it must be computed.
+        cached: the farthest tier that any of its own text is in.
         params: length of each parameter, in tokens.
     """
 
@@ -81,7 +79,7 @@ def summarize_layout(
     modules = []
     for module in layout.modules:
         tiers = [tier(run) for run in layout.runs if run.path == module.path]
-        lowest: Tier = min(tiers, key=_ORDER.index, default="none")
+        lowest = min(tiers, key=TIERS.index, default=Tier.NONE)
         modules.append(
             ModuleLayout(
                 module.path,

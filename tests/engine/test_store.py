@@ -18,6 +18,7 @@ from engine.errors import StoreError
 from engine.events import Answer, Finished
 from engine.inference.params import RunSettings
 from engine.segment import Segment
+from engine.tiers import Outcome, Reason, Tier
 from tests.engine.cases import model_of, prompt_of, schema_of
 
 ORIGIN = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
@@ -124,8 +125,10 @@ def test_clear_removes_files_and_spares_other_schemas(tmp_path: Path) -> None:
 def test_hits_and_misses_are_counted(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.save(segment(), ORIGIN)
-    store.record([Lookup("k", "disk", "hit"), *(Lookup(k, "none", "miss", "new") for k in "xy")])
-    store.record([Lookup("k", "memory", "hit")])
+    store.record(
+        [Lookup("k", Tier.DISK, Outcome.HIT), *(Lookup(k, Tier.NONE, Outcome.MISS, Reason.NEW) for k in "xy")]
+    )
+    store.record([Lookup("k", Tier.MEMORY, Outcome.HIT)])
     assert (store.stats().hits, store.stats().misses) == (2, 2)
     assert store.segments()[0]["hits"] == 2
 

@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from engine.cache.store.claim import SEGMENT
+from engine.tiers import Reason
 
 Policy = Literal["lru", "cost"]
 POLICIES: tuple[Policy, ...] = ("cost", "lru")
 _KEPT_LINES = 1000  # of what was evicted
 _ORDER = {"lru": "last_used, created", "cost": "worth, last_used"}
 WORTH = "seconds * 1e9 / max(bytes, 1)"  # of computing a segment again, for what it takes
-REFUSED = "not stored: budget"
 _INFLATION = "inflation"  # the worth of what was evicted last: what comes now is worth that much more
 
 
@@ -130,10 +130,10 @@ def refuse(connection: sqlite3.Connection, key: str, label: tuple[str, str], siz
     last = connection.execute(
         "select reason from evictions where key = ? order by id desc limit 1", [key]
     ).fetchone()
-    if last is None or last[0] != REFUSED:
+    if last is None or last[0] != Reason.REFUSED:
         connection.execute(
             "insert into evictions (at, key, schema, path, bytes, reason) values (?, ?, ?, ?, ?, ?)",
-            [time.time(), key, *label, size, REFUSED],
+            [time.time(), key, *label, size, Reason.REFUSED],
         )
 
 

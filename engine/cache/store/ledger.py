@@ -15,8 +15,9 @@ from typing import Any
 from engine.cache.store.codec import SCHEMES, Scheme
 from engine.cache.store.eviction import WORTH, Policy, inflation, pinned
 from engine.cache.store.index import FailedIndexError, Index
-from engine.cache.store.reasons import UNREADABLE, Sought, reason
+from engine.cache.store.reasons import Sought, reason
 from engine.errors import StoreError
+from engine.tiers import Outcome, Reason, Tier
 
 log = logging.getLogger(__name__)
 
@@ -87,9 +88,9 @@ class Lookup:
 
     Attributes:
         key: of it.
-        tier: where it was found, or "none".
-        outcome: "hit" or "miss".
-        reason: of a miss.
+        tier: where it was found.
+        outcome: whether it was found.
+        reason: of a miss, "" of a hit.
         bytes: of its keys and values.
         ms: that finding or computing it took.
         schema: that it was asked for, "" for none.
@@ -97,8 +98,8 @@ class Lookup:
     """
 
     key: str
-    tier: str
-    outcome: str
+    tier: Tier
+    outcome: Outcome
     reason: str = ""
     bytes: int = 0
     ms: float = 0.0
@@ -174,7 +175,7 @@ class Ledger:
     def record(self, served: Sequence[Lookup]) -> None:
         """Writes an answer into the books. What cannot be written is left out, with a log line."""
         now = time.time()
-        hits = [one.key for one in served if one.outcome == "hit"]
+        hits = [one.key for one in served if one.outcome == Outcome.HIT]
         try:
             with self._index.writing() as connection:
                 worth = inflation(connection)
@@ -218,7 +219,7 @@ class Ledger:
                 return reason(connection, sought)
         except FailedIndexError as error:
             log.warning("%s", error)
-            return UNREADABLE
+            return Reason.UNREADABLE
 
     @property
     def budget(self) -> int:

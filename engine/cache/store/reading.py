@@ -16,13 +16,14 @@ from engine.cache.store.folder import Folder, NotPlainError
 from engine.cache.store.index import FailedIndexError, Index
 from engine.cache.store.ledger import Ledger
 from engine.segment import Form, Segment
+from engine.tiers import Reason
 
 log = logging.getLogger(__name__)
 
 _BATCH = 500  # keys in one query
 _AHEAD = 64  # files that are announced to the operating system at once, each with a descriptor
 _ENTRY = ", ".join(files.COLUMNS)
-Chosen = list[tuple[list[Victim], str]]  # victims, and the reason why they go
+Chosen = list[tuple[list[Victim], Reason]]  # victims, and the reason why they go
 
 
 class Reader(Ledger):
@@ -199,7 +200,7 @@ class Reader(Ledger):
 
 def _damaged(connection: sqlite3.Connection, key: str, file: str) -> Chosen:
     rows = connection.execute("select key, file, bytes from segments where key = ?", [key]).fetchall()
-    return [([Victim(*row) for row in rows if str(row[1]) == file], "damaged")]
+    return [([Victim(*row) for row in rows if str(row[1]) == file], Reason.DAMAGED)]
 
 
 def pack_ids(token_ids: Sequence[int]) -> bytes:

@@ -6,8 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-NEW = "new"
-UNREADABLE = "unreadable"
+from engine.tiers import Reason
 
 
 @dataclass(frozen=True)
@@ -36,10 +35,10 @@ class Sought:
 
 
 _DIFFERENCES = (
-    ("fingerprint", "other model"),
-    ("dtype", "other number format"),
-    ("scheme", "other compression"),
-    ("scope", "other scope"),
+    ("fingerprint", Reason.MODEL),
+    ("dtype", Reason.DTYPE),
+    ("scheme", Reason.SCHEME),
+    ("scope", Reason.SCOPE),
 )
 _COLUMNS = ("token_ids", "fingerprint", "dtype", "scheme", "scope")
 
@@ -47,7 +46,7 @@ _COLUMNS = ("token_ids", "fingerprint", "dtype", "scheme", "scope")
 def reason(connection: sqlite3.Connection, sought: Sought) -> str:
     """Says why a segment is not there."""
     if connection.execute("select 1 from segments where key = ?", [sought.key]).fetchone() is not None:
-        return UNREADABLE
+        return Reason.UNREADABLE
     gone = connection.execute(
         "select reason from evictions where key = ? order by id desc limit 1", [sought.key]
     ).fetchone()
@@ -64,13 +63,13 @@ def reason(connection: sqlite3.Connection, sought: Sought) -> str:
 def _difference(sought: Sought, others: Sequence[dict[str, object]]) -> str:
     """In what a segment differs from all those of its module that are there."""
     if not others:
-        return NEW
+        return Reason.NEW
     alike = [one for one in others if one["token_ids"] == sought.token_ids]
     if not alike:
         same_model = any(one["fingerprint"] == sought.fingerprint for one in others)
-        return "text changed" if same_model else "other model"
+        return Reason.TEXT if same_model else Reason.MODEL
     for name, words in _DIFFERENCES:
         alike = [one for one in alike if one[name] == getattr(sought, name)]
         if not alike:
             return words
-    return "sight changed"
+    return Reason.SIGHT

@@ -32,6 +32,7 @@ from engine.cache.store.transfer import Moved
 from engine.errors import StoreError
 from engine.prompt.recipe import TURN
 from engine.segment import Segment
+from engine.tiers import Reason
 
 log = logging.getLogger(__name__)
 
@@ -217,7 +218,7 @@ class Store(Reader):
             )
             keep = {key, *self._in_use}
             old_age = self._old(connection, self.max_age, keep)
-            eviction.take_out(connection, old_age, "evicted: age")
+            eviction.take_out(connection, old_age, Reason.AGE)
             victims = eviction.over_budget(connection, budget, self.policy, keep)
             freed = sum(victim.bytes for victim in victims)
             if eviction.used(connection) - freed > budget:
@@ -225,7 +226,7 @@ class Store(Reader):
                     f"the store's budget of {budget:,} bytes has no room left beside what is pinned or in use"
                 )
             eviction.raise_inflation(connection, victims)
-            eviction.take_out(connection, victims, "evicted: budget")
+            eviction.take_out(connection, victims, Reason.BUDGET)
             victims = [*old_age, *victims]
             self.count(connection, "evicted", len(victims))
         self._owed = []
@@ -288,11 +289,11 @@ class Store(Reader):
                 room = max_bytes + sum(victim.bytes for victim in old)
                 spared = keep | {victim.key for victim in old}
                 more = eviction.over_budget(connection, room, self.policy, spared)
-            return [(old, "evicted: age"), (more, "evicted: budget")]
+            return [(old, Reason.AGE), (more, Reason.BUDGET)]
 
         return self._take_out(choose, "evicted")
 
-    def remove(self, keys: Iterable[str], reason: str = "deleted") -> Removed:
+    def remove(self, keys: Iterable[str], reason: Reason = Reason.DELETED) -> Removed:
         """Removes segments, pinned ones too."""
         wanted = set(keys)
 
@@ -345,7 +346,7 @@ class Store(Reader):
         if not pinned:
             pins = set(self.pins())
             keys -= {key for key, name in labels if name in pins}
-        return self.remove(keys, "cleared").segments
+        return self.remove(keys, Reason.CLEARED).segments
 
     # Auditing
 
