@@ -5,6 +5,10 @@ PYTHON ?= $(shell for p in python3 python3.11 python3.12 python3.13 python3.14; 
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 BIN := .venv/bin
 STAMP := .venv/.installed
+NODE_MODULES := app/editor/node_modules/.package-lock.json
+
+# Node comes with the environment, as a wheel.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv studio test lint format bench demo-model editor clean
@@ -20,15 +24,20 @@ $(STAMP): pyproject.toml constraints.txt | .venv
 	$(BIN)/python -m pip install --disable-pip-version-check -q -c constraints.txt -e '.[dev]'
 	@touch $@
 
+$(NODE_MODULES): app/editor/package.json app/editor/package-lock.json | $(STAMP)
+	cd app/editor && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
 venv: $(STAMP) ## set up .venv with the pinned packages
 
 studio: $(STAMP) ## open the studio at http://127.0.0.1:7860
 	$(BIN)/pml studio
 
-lint: $(STAMP) ## ruff and mypy
+lint: $(STAMP) $(NODE_MODULES) ## ruff and mypy; tsc and eslint for the page's scripts
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	cd app/editor && npm run --silent check
 
 test: lint ## lint, types and every test, the browser tests included
 	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
@@ -44,8 +53,8 @@ demo-model: $(STAMP) ## train a model like the bundled one from scratch, four ho
 	$(BIN)/python -m training.train --run training/runs/demo --minutes 80
 	$(BIN)/python -m training.train --run training/runs/further --minutes 185 --init training/runs/demo/export --rate 0.6
 
-editor: ## build the editor bundle again (needs npm)
-	cd app/editor && npm ci && npm run build
+editor: $(NODE_MODULES) ## build the editor bundle again
+	cd app/editor && npm run --silent build
 
 clean: ## remove .venv, caches and build outputs
 	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis app/editor/node_modules

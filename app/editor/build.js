@@ -2,11 +2,12 @@
 import { createHash } from "node:crypto"
 import { readFile, readdir, writeFile } from "node:fs/promises"
 import { dirname, join } from "node:path"
+import { argv } from "node:process"
 import { fileURLToPath } from "node:url"
 import { build } from "esbuild"
 
 const here = dirname(fileURLToPath(import.meta.url))
-const target = process.argv[2] ?? join(here, "..", "..", "assets", "studio")
+const target = argv[2] ?? join(here, "..", "..", "assets", "studio")
 
 const scripts = (await readdir(join(here, "src"))).map(name => `src/${name}`)
 const sources = ["build.js", "package-lock.json", "package.json", ...scripts].sort()

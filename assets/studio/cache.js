@@ -1,5 +1,5 @@
 // The store as it is: what is kept, how full it is, what was evicted, and what can be done about it.
-import { bytes, count, h, plural } from "./dom.js"
+import { bytes, count, h, pause, plural } from "./dom.js"
 
 const ASK_AGAIN_MS = 250
 const UNITS = { MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 }
@@ -202,7 +202,7 @@ export class CachePage {
       this.#meter.hidden = false
       Object.assign(this.#meter, { max: answer.total || 1, value: answer.done })
       this.#say(`Reading file ${count(answer.done)} of ${count(answer.total)}…`)
-      await new Promise(resolve => setTimeout(resolve, ASK_AGAIN_MS))
+      await pause(ASK_AGAIN_MS)
       answer = await this.#server.ask("cache_verified")
     }
     this.#verify.disabled = false

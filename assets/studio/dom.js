@@ -29,9 +29,11 @@ export function bytes(value) {
   return value < 1024 ** 3 ? `${(value / 1024 ** 2).toFixed(1)} MiB` : `${(value / 1024 ** 3).toFixed(2)} GiB`
 }
 
-export function debounce(milliseconds, action) {
+export const pause = wait => /** @type {Promise<void>} */ (new Promise(resolve => { setTimeout(resolve, wait) }))
+
+export function debounce(wait, action) {
   let timer = 0
-  const later = (...values) => { clearTimeout(timer); timer = setTimeout(() => action(...values), milliseconds) }
+  const later = (...values) => { clearTimeout(timer); timer = setTimeout(() => action(...values), wait) }
   later.cancel = () => clearTimeout(timer)
   return later
 }

@@ -1,5 +1,5 @@
 // What reuse did to an answer: measured on demand, module by module, with what would mend it.
-import { count, h, plural } from "./dom.js"
+import { count, h, pause, plural } from "./dom.js"
 
 const ASK_AGAIN_MS = 300
 
@@ -46,7 +46,7 @@ export class Explanation extends EventTarget {
     let answer = await this.#server.ask("explain", { key, origin, settings, ...this.#workspace.texts() })
     while (this.#key === key && !answer.away && !answer.error && !answer.over) {
       this.#progress(answer)
-      await new Promise(resolve => setTimeout(resolve, ASK_AGAIN_MS))
+      await pause(ASK_AGAIN_MS)
       answer = await this.#server.ask("explained", { key })
     }
     if (this.#key !== key) return

@@ -7,7 +7,7 @@ const KINDS = Object.keys(TITLES)
 const MARK = "\ufeff"
 const list = new Intl.ListFormat("en")
 
-const named = text => /<(?:schema|prompt)\b[^>]*?\b(?:name|schema)\s*=\s*["']([\w.\-]+)["']/.exec(text)?.[1] ?? "untitled"
+const named = text => /<(?:schema|prompt)\b[^>]*?\b(?:name|schema)\s*=\s*["']([\w.-]+)["']/.exec(text)?.[1] ?? "untitled"
 
 /** The words for where a document came from that is no file of the folder. */
 function whence(origin) {

@@ -3,7 +3,7 @@ import { h } from "./dom.js"
 
 /** The prompt's text without its markup, for people to read. */
 function gist(prompt) {
-  const picked = [...prompt.matchAll(/<([A-Za-z_][\w.\-]*)[^>]*\/>/g)].map(([, name]) => name)
+  const picked = [...prompt.matchAll(/<([A-Za-z_][\w.-]*)[^>]*\/>/g)].map(([, name]) => name)
   const words = prompt.replace(/<!--[\s\S]*?-->/g, " ").replace(/<[^>]*>/g, " ").replace(/\s+/g, " ").trim()
   return { picked, words: words.length > 150 ? `${words.slice(0, 149).trimEnd()}…` : words }
 }

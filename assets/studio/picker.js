@@ -22,7 +22,6 @@ function nested(rows) {
 export class Picker {
   #workspace
   #server
-  #host
   #rows = new Map()
   #unions = []
   #picked = new Set()
@@ -32,7 +31,6 @@ export class Picker {
   #tree = h("div", { class: "tree" })
 
   constructor(host, workspace, server) {
-    this.#host = host
     this.#workspace = workspace
     this.#server = server
     host.append(

@@ -1,4 +1,6 @@
 // Questions to the server. A call that gets no answer means that the server is away: say so, and keep trying.
+import { pause } from "./dom.js"
+
 const PATIENCE_MS = 20_000
 const RETRY_MS = 1500
 const FAILED = "The studio's server failed at this: its terminal shows why. Your text is kept. Change the document, or try again."
@@ -16,7 +18,7 @@ export class Server extends EventTarget {
   async ask(name, request = {}) {
     let answer, late = false
     try {
-      const patience = new Promise(resolve => setTimeout(() => { late = true; resolve() }, PATIENCE_MS))
+      const patience = pause(PATIENCE_MS).then(() => { late = true })
       answer = await Promise.race([this.#functions[name](request), patience])
     } catch {
       answer = undefined
@@ -34,7 +36,7 @@ export class Server extends EventTarget {
 
   // A call that failed says nothing of why; whether a file of the page still comes tells a fault from an absence.
   async #lives() {
-    const patience = new Promise(resolve => setTimeout(() => resolve(false), PATIENCE_MS))
+    const patience = pause(PATIENCE_MS).then(() => false)
     const asked = fetch(new URL("icon.svg", import.meta.url), { method: "HEAD", cache: "no-store" }).then(({ ok }) => ok, () => false)
     return Promise.race([asked, patience])
   }

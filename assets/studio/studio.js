@@ -1,5 +1,5 @@
 // Puts the page together. Gradio calls one function per host element; the page starts when all of them are there.
-import { h, plural } from "./dom.js"
+import { h, pause, plural } from "./dom.js"
 import { Server } from "./server.js"
 import { Workspace } from "./workspace.js"
 import { Picker } from "./picker.js"
@@ -49,7 +49,7 @@ function showProblems(kind, list, status, problems) {
 // The editors measure their lines once; a font that comes later would leave the line numbers beside other lines.
 function fontsReady() {
   const faces = ["400", "700"].map(weight => document.fonts.load(`${weight} 13px "IBM Plex Mono"`))
-  return Promise.race([Promise.all(faces), new Promise(resolve => setTimeout(resolve, 1500))]).catch(() => {})
+  return Promise.race([Promise.all(faces), pause(1500)]).catch(() => {})
 }
 
 async function start() {

@@ -1,4 +1,6 @@
 // Text that the server has not kept yet, in this browser's storage: one entry for each tab, until the server has it.
+import { pause } from "./dom.js"
+
 const PREFIX = "prompt-cache-studio.unsaved."
 const TAB = "studio-tab"
 const RELEASE_MS = 1500
@@ -49,7 +51,7 @@ export class Unsaved {
       return others().filter(key => held.has(lock(key.slice(PREFIX.length))))
     }
     // The lock of a tab that was closed a moment ago may still be held.
-    if ((await living()).length) await new Promise(resolve => setTimeout(resolve, CLOSING_MS))
+    if ((await living()).length) await pause(CLOSING_MS)
     const alive = await living(), keys = others().filter(key => !alive.includes(key))
     return keys.map(key => [key, read(key)]).filter(([, page]) => page).sort(([, a], [, b]) => (a.at ?? 0) - (b.at ?? 0))
   }

@@ -2,11 +2,13 @@
 import { EditorView } from "@codemirror/view"
 import { Prec, StateEffect, StateField } from "@codemirror/state"
 
-const entered = StateEffect.define()
+/** @typedef {{from: number, to: number, inside: boolean}} Tag */
+
+const entered = /** @type {import("@codemirror/state").StateEffectType<Tag | null>} */ (StateEffect.define())
 
 // {from, to, inside}: where the automatic "</name>" stands, and whether the cursor has been typed into it.
 const automatic = StateField.define({
-  create: () => null,
+  create: () => /** @type {Tag | null} */ (null),
   update(tag, transaction) {
     for (const effect of transaction.effects) if (effect.is(entered)) return effect.value
     if (tag && transaction.docChanged) {
@@ -15,7 +17,7 @@ const automatic = StateField.define({
     }
     if (transaction.isUserEvent("input.complete")) {
       transaction.changes.iterChanges((_fromA, _toA, fromB, _toB, inserted) => {
-        const closing = /<\/[\w.\-]+>$/.exec(inserted.toString())
+        const closing = /<\/[\w.-]+>$/.exec(inserted.toString())
         if (closing) tag = { from: fromB + closing.index, to: fromB + closing.index + closing[0].length, inside: false }
       })
     }

@@ -2,15 +2,27 @@
 import { autocompletion } from "@codemirror/autocomplete"
 import { syntaxTree } from "@codemirror/language"
 
-const NAME = String.raw`[A-Za-z_][\w.\-]*`
+const NAME = String.raw`[A-Za-z_][\w.-]*`
 const OPENING = new RegExp(String.raw`<(/?)((?:${NAME})?)$`)
 const ATTRIBUTE = new RegExp(String.raw`<(${NAME})(?:\s+${NAME}\s*=\s*(?:"[^"]*"|'[^']*'))*\s+((?:${NAME})?)$`)
-const TYPED_NAME = /^[\w.\-]*$/
+const TYPED_NAME = /^[\w.-]*$/
 
+/**
+ * What one editor can complete and explain.
+ * @typedef {{name: string, kind: string, detail: string, info?: string, parents?: string[], empty?: boolean}} Element
+ * @typedef {{
+ *   elements: Element[], attributes: Record<string, {name: string, detail: string}[]>, help: Record<string, string>,
+ * }} Words
+ */
+
+/** @type {Words} */
 export const EMPTY_WORDS = { elements: [], attributes: {}, help: {} }
 
+/** @param {import("@codemirror/state").EditorState} state @param {number} pos */
 function enclosingElement(state, pos) {
-  for (let node = syntaxTree(state).resolveInner(pos, -1); node; node = node.parent) {
+  /** @type {import("@lezer/common").SyntaxNode | null} */
+  let node = syntaxTree(state).resolveInner(pos, -1)
+  for (; node; node = node.parent) {
     if (node.name !== "Element") continue
     const tag = node.firstChild?.name === "OpenTag" ? node.firstChild.getChild("TagName") : null
     if (tag && tag.to < pos - 1) return state.sliceDoc(tag.from, tag.to)
@@ -18,6 +30,7 @@ function enclosingElement(state, pos) {
   return ""
 }
 
+/** @param {Words} words @param {string} parent @param {boolean} closing */
 function elementOptions(words, parent, closing) {
   return words.elements.map(element => ({
     label: element.name,
@@ -29,6 +42,10 @@ function elementOptions(words, parent, closing) {
   }))
 }
 
+/**
+ * @param {string} name
+ * @returns {(view: import("@codemirror/view").EditorView, completion: unknown, from: number, to: number) => void}
+ */
 function insertAttribute(name) {
   return (view, _completion, from, to) => view.dispatch({
     changes: { from, to, insert: `${name}=""` },
@@ -37,8 +54,9 @@ function insertAttribute(name) {
   })
 }
 
-/** Completes from `words()`: {elements: [{name, kind, detail, info, parents, empty}], attributes: {element: [{name, detail}]}}. */
+/** Completes from `words()`. @param {() => Words} words */
 export function completion(words) {
+  /** @type {import("@codemirror/autocomplete").CompletionSource} */
   const source = context => {
     const before = context.state.sliceDoc(Math.max(0, context.pos - 400), context.pos)
     const opening = OPENING.exec(before)

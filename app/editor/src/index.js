@@ -13,13 +13,23 @@ import { EMPTY_WORDS, completion } from "./completion.js"
 import { typeOverClosingTags } from "./closing.js"
 import { look } from "./theme.js"
 
-const restored = Annotation.define()
-const sourced = StateEffect.define()
+/**
+ * @typedef {{from: number, to: number, severity: "error" | "warning" | "info", code: string, message: string, fix: string}} Fault
+ * @typedef {Record<string, any> & {edited?: boolean}} Source where a text came from, as the page wants it kept
+ * @typedef {{text: string, since: ChangeSet}} Mark
+ * @typedef {import("./completion.js").Words} Words
+ * @typedef {{
+ *   label: string, keys?: Record<string, () => unknown>, onChange?: () => void, onLeave?: () => void, onFix?: (fault: any) => void,
+ * }} Options
+ */
+
+const restored = /** @type {import("@codemirror/state").AnnotationType<boolean>} */ (Annotation.define())
+const sourced = /** @type {import("@codemirror/state").StateEffectType<Source>} */ (StateEffect.define())
 
 // Where the text came from: an object of the page. Undoing the opening of a document brings back its predecessor's source too, so
 // that no text is ever saved to the file of another.
 const source = StateField.define({
-  create: () => ({}),
+  create: () => /** @type {Source} */ ({}),
   update(value, transaction) {
     for (const effect of transaction.effects) if (effect.is(sourced)) return effect.value
     const typed = transaction.docChanged && !transaction.annotation(restored)
@@ -29,7 +39,11 @@ const source = StateField.define({
 const sourceHistory = invertedEffects.of(({ effects, startState }) =>
   effects.some(effect => effect.is(sourced)) ? [sourced.of(startState.field(source))] : [])
 
-/** The one smallest edit that turns `before` into `after`: it keeps the cursor, folds and scroll position where they are. */
+/**
+ * The one smallest edit that turns `before` into `after`: it keeps the cursor, folds and scroll position where they are.
+ * @param {string} before
+ * @param {string} after
+ */
 export function smallestChange(before, after) {
   const shorter = Math.min(before.length, after.length)
   let head = 0
@@ -40,6 +54,7 @@ export function smallestChange(before, after) {
 }
 
 // CodeMirror selects what is wrong, which may be the whole document; one key would then replace it.
+/** @param {EditorView} view */
 function nextProblem(view) {
   if (!nextDiagnostic(view)) return false
   view.dispatch({ selection: { anchor: view.state.selection.main.from } })
@@ -47,18 +62,23 @@ function nextProblem(view) {
 }
 
 // The quick fix of what is wrong at the caret, for who uses no mouse.
+/** @param {EditorView} view @param {(fault: Fault) => void} onFix */
 function fixHere(view, onFix) {
   const { head } = view.state.selection.main
-  let here = null
-  forEachDiagnostic(view.state, ({ fault }, from, to) => { if (fault.fix && from <= head && head <= to) here ??= fault })
+  let here = /** @type {Fault | null} */ (null)
+  forEachDiagnostic(view.state, (diagnostic, from, to) => {
+    const { fault } = /** @type {{fault: Fault}} */ (/** @type {unknown} */ (diagnostic))
+    if (fault.fix && from <= head && head <= to) here ??= fault
+  })
   if (here) onFix(here)
   return here !== null
 }
 
+/** @param {() => Words} words */
 function moduleHelp(words) {
   return hoverTooltip((view, pos) => {
     const line = view.state.doc.lineAt(pos)
-    for (const match of line.text.matchAll(/<\/?([A-Za-z_][\w.\-]*)/g)) {
+    for (const match of line.text.matchAll(/<\/?([A-Za-z_][\w.-]*)/g)) {
       const from = line.from + match.index, to = from + match[0].length
       const help = words().help[match[1]]
       if (pos < from || pos > to || !help) continue
@@ -73,14 +93,15 @@ function moduleHelp(words) {
   }, { hoverTime: 350 })
 }
 
-
 /**
  * An editor in `host`. `onChange()` is called after every change but `load`; `onLeave()` when the focus goes; `onFix(diagnostic)` when its quick fix is wanted;
  * `keys` maps CodeMirror key names to functions.
+ * @param {HTMLElement} host
+ * @param {Options} options
  */
 export function createEditor(host, { label, keys = {}, onChange = () => {}, onLeave = () => {}, onFix = () => {} }) {
   let words = EMPTY_WORDS
-  const marks = new Set()
+  const marks = /** @type {Set<Mark>} */ (new Set())
 
   const follow = EditorView.updateListener.of(update => {
     if (!update.docChanged) return
@@ -104,7 +125,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
     EditorView.domEventHandlers({ blur: () => { onLeave() } }),
     follow, sourceHistory,
   ]
-  const fresh = (text, from) => EditorState.create({ doc: text, extensions: [extensions, source.init(() => from)] })
+  const fresh = (/** @type {string} */ value, /** @type {Source} */ from) => EditorState.create({ doc: value, extensions: [extensions, source.init(() => from)] })
   const view = new EditorView({ parent: host, state: fresh("", {}) })
   const text = () => view.state.doc.toString()
   document.fonts?.ready.then(() => view.requestMeasure())
@@ -114,11 +135,15 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
     text,
     /** Where the text came from, as it was given, with `edited` once it was changed. */
     source() { return view.state.field(source) },
-    /** What is known of the source by now; no step of undo. */
+    /** What is known of the source by now; no step of undo. @param {Source} next */
     setSource(next) { view.dispatch({ effects: sourced.of(next), annotations: Transaction.addToHistory.of(false) }) },
-    /** The first text of a page: not an edit, so there is nothing to undo. */
+    /** The first text of a page: not an edit, so there is nothing to undo. @param {string} value @param {Source} from */
     load(value, from = {}) { view.setState(fresh(value, from)) },
-    /** Another text from another source in place of this one, as one step of undo; `quiet` for text that is already saved. */
+    /**
+     * Another text from another source in place of this one, as one step of undo; `quiet` for text that is already saved.
+     * @param {string} value
+     * @param {{from?: Source, quiet?: boolean}} options
+     */
     replace(value, { from = {}, quiet = false } = {}) {
       const annotations = [isolateHistory.of("full"), ...(quiet ? [restored.of(true)] : [])]
       const changes = value === text() ? [] : smallestChange(text(), value)
@@ -130,6 +155,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
       marks.add(mark)
       return mark
     },
+    /** @param {Mark} mark @param {string | null | undefined} value */
     apply(mark, value) {
       marks.delete(mark)
       if (value == null || value === mark.text) return
@@ -138,7 +164,9 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
     },
     undo() { undo(view) },
     redo() { redo(view) },
+    /** @param {Words} next */
     setWords(next) { words = next },
+    /** @param {Fault[]} diagnostics */
     setDiagnostics(diagnostics) {
       const length = view.state.doc.length
       view.dispatch(setDiagnostics(view.state, diagnostics.map(diagnostic => ({
@@ -150,7 +178,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
         actions: diagnostic.fix ? [{ name: `Write ${diagnostic.fix}`, apply: () => onFix(diagnostic) }] : [],
       }))))
     },
-    /** Puts the caret at a place. Nothing is selected, so that the next key replaces nothing. */
+    /** Puts the caret at a place. Nothing is selected, so that the next key replaces nothing. @param {number} place */
     reveal(place) {
       const anchor = Math.min(place, view.state.doc.length)
       view.dispatch({ selection: { anchor }, effects: EditorView.scrollIntoView(anchor, { y: "center" }) })

@@ -3,7 +3,7 @@ import { EditorView } from "@codemirror/view"
 import { HighlightStyle, syntaxHighlighting } from "@codemirror/language"
 import { tags } from "@lezer/highlight"
 
-const wavy = colour => ({
+const wavy = (/** @type {string} */ colour) => ({
   backgroundImage: "none",
   textDecoration: `underline wavy ${colour} 1.3px`,
   textUnderlineOffset: "4px",

@@ -1,0 +1,2 @@
+// The types of the bundle are those of its sources.
+export * from "../../app/editor/src/index.js"
