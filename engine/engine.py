@@ -18,6 +18,7 @@ from typing import Literal, TypeVar
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import Fetched, SegmentCache, wanted
 from engine.cache.store import Store, Verify
+from engine.choices import PlacementPolicy, Scope
 from engine.errors import PromptError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
 from engine.inference.computing import WAITING, Computing
@@ -33,8 +34,8 @@ from engine.model.model import Model
 from engine.pml import Diagnostic, Parsed, Prompt, Schema, bind, make, parse_prompt, parse_schema
 from engine.prompt import advice
 from engine.prompt.chat_template import ChatError
-from engine.prompt.layout import SchemaLayout, Scope, lay_out
-from engine.prompt.plan import PlacementPolicy, PromptPlan, make_plan
+from engine.prompt.layout import SchemaLayout, lay_out
+from engine.prompt.plan import PromptPlan, make_plan
 from engine.prompt.recipe import RecipeBook, RecipeSlice
 from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
 from engine.prompt.window import Window
@@ -44,8 +45,7 @@ from engine.tiers import Outcome, Reason, Tier
 
 log = logging.getLogger(__name__)
 
-MEMORY_BUDGET = 4 << 30  # bytes of segments held in memory
-_LAYOUTS_HELD = 16
+MEMORY_BUDGET, _LAYOUTS_HELD = 4 << 30, 16  # bytes of segments held in memory; layouts
 T = TypeVar("T")
 
 
@@ -160,8 +160,8 @@ class Engine:
         clock = Stopwatch()
         schema, prompt = _tree(parse_schema(schema_source)), _tree(parse_prompt(prompt_source))
         clock.lap("parse")
-        steps = self._answer(schema, prompt, settings or RunSettings(), side, clock)
-        yield from self._computing.steps(steps, side, clock)
+        answer = self._answer(schema, prompt, settings or RunSettings(), side, clock)
+        yield from self._computing.steps(answer, side, clock)
 
     def _answer(
         self, schema: Schema, prompt: Prompt, settings: RunSettings, side: Side, clock: Stopwatch

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from engine.choices import TimelinePart
+
 
 class Stopwatch:
     """Adds up named parts of a duration, in milliseconds.
@@ -22,7 +24,7 @@ class Stopwatch:
         """Leaves out the time since the last lap."""
         self._started = time.perf_counter()
 
-    def lap(self, part: str) -> None:
+    def lap(self, part: TimelinePart) -> None:
         """Counts the time since the last lap for this part."""
         now = time.perf_counter()
         self.parts[part] = self.parts.get(part, 0.0) + (now - self._started) * 1000

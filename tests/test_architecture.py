@@ -17,7 +17,14 @@ GENERATED = {".git", ".venv", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".h
 TEXTS = {".py", ".md", ".toml", ".txt", ".json", ".pml", ".js", ".mjs", ".css", ".html", ".svg", ".yml", ""}
 CODE = ("engine", "app", "benchmarks", "training", "tests", "assets")
 
-BASE = {"engine.errors", "engine.events", "engine.segment", "engine.stopwatch", "engine.tiers"}
+BASE = {
+    "engine.choices",
+    "engine.errors",
+    "engine.events",
+    "engine.segment",
+    "engine.stopwatch",
+    "engine.tiers",
+}
 LAYERS = ("base", "pml", "programs", "exchange", "prompt", "model", "cache", "inference", "top")
 CLIMBS = {
     ("engine.errors", "engine.pml"),

@@ -10,13 +10,12 @@ import click
 
 from app.cli.options import (
     ModelOptions,
-    checked_repair,
     debug_option,
     json_option,
     model_options,
-    placement_option,
 )
 from app.cli.output import milliseconds, print_json, progress_bar, say, table
+from app.cli.setting_options import setting_option
 
 
 @click.group()
@@ -80,21 +79,8 @@ def ttft(
 
 @bench.command()
 @click.argument("path", required=False, metavar="[PATH]")
-@click.option(
-    "--scope",
-    "scopes",
-    multiple=True,
-    type=click.Choice(["isolated", "anchored", "scaffold"]),
-    help="May be given again. Default: all, and the repairs on anchored.",
-)
-@click.option(
-    "--repair",
-    "repairs",
-    multiple=True,
-    callback=checked_repair,
-    metavar="none|link:K|blend:R|query:R",
-    help="May be given again; each is run with each scope.",
-)
+@setting_option("scope", multiple=True, help="May be given again. Default: all, and the repairs on anchored.")
+@setting_option("repair", multiple=True, help="May be given again; each is run with each scope.")
 @click.option(
     "--metric",
     type=click.Choice(["exact", "f1", "rouge-l", "accuracy", "numbers", "edit-similarity", "mentions"]),
@@ -106,14 +92,14 @@ def ttft(
     help="Drawn prompts for the bundled model: documents, trips, lessons and programs; 60 chose its weights.",
 )
 @click.option("--limit", type=click.IntRange(1), help="The most prompts.")
-@placement_option
+@setting_option("placement")
 @model_options
 @json_option
 @debug_option
 def quality(
     path: str | None,
-    scopes: tuple[str, ...],
-    repairs: tuple[str, ...],
+    scope: tuple[str, ...],
+    repair: tuple[str, ...],
     metric: str | None,
     suite: str | None,
     limit: int | None,
@@ -143,7 +129,7 @@ def quality(
             reports[name] = measurement.run(
                 options.name,
                 found,
-                measurement.variants(scopes, repairs),
+                measurement.variants(scope, repair),
                 device=options.device,
                 dtype=options.dtype,
                 placement=placement,

@@ -13,10 +13,10 @@ from app.cli.options import (
     debug_option,
     engine_options,
     json_option,
-    reuse_options,
     schema_option,
 )
 from app.cli.output import counted, print_json, progress_bar, say, table
+from app.cli.setting_options import reuse_options, setting_option
 from engine.pml import bind
 
 if TYPE_CHECKING:
@@ -30,13 +30,7 @@ SHOWN_BEFORE = 30
 @click.command()
 @click.argument("prompt_path", metavar="PROMPT")
 @schema_option
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(1, 1_000_000),
-    default=128,
-    show_default=True,
-    help="Longest answer that is read, in tokens, as in a run.",
-)
+@setting_option("max_new_tokens", help="Longest answer that is read, in tokens, as in a run.")
 @reuse_options
 @engine_options
 @json_option

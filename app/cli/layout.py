@@ -13,18 +13,18 @@ from app.cli.options import (
     debug_option,
     engine_options,
     json_option,
-    scope_option,
     stored_model_options,
 )
 from app.cli.output import counted, milliseconds, print_json, progress_bar, say, size, table
+from app.cli.setting_options import setting_option
 
 if TYPE_CHECKING:
-    from engine.prompt.layout import Scope
+    from engine.choices import Scope
 
 
 @click.command()
 @click.argument("schema_path", metavar="SCHEMA")
-@scope_option
+@setting_option("scope", only=("isolated", "anchored"))
 @stored_model_options
 @json_option
 @debug_option
@@ -81,7 +81,7 @@ def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
 
 @click.command()
 @click.argument("schema_path", metavar="SCHEMA")
-@scope_option
+@setting_option("scope", only=("isolated", "anchored"))
 @engine_options
 @json_option
 @debug_option

@@ -14,7 +14,6 @@ import click
 
 from app.cli.output import Console, reading_bar
 from app.cli.param_types import Size
-from engine.errors import PromptCacheError
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -153,62 +152,9 @@ _DATE = click.option(
     metavar="YYYY-MM-DD",
     help="The date that the model's chat template writes, where it writes one. Default: this day's.",
 )
-scope_option = click.option(
-    "--scope",
-    type=click.Choice(["isolated", "anchored"]),
-    default="anchored",
-    show_default=True,
-    help="What a module sees while it is encoded: only itself, or also the text that always precedes it.",
-)
 schema_option = click.option(
     "--schema", "schema_path", required=True, metavar="FILE", help="The schema that PROMPT imports from."
 )
-_RUN_SCOPE = click.option(
-    "--scope",
-    type=click.Choice(["isolated", "anchored", "scaffold"]),
-    default="anchored",
-    show_default=True,
-    help="What a module sees while it is encoded: only itself, also the text that always precedes it, or all "
-    "of this prompt that precedes it.",
-)
-
-
-def checked_repair(_: click.Context, __: click.Parameter, value: Any) -> Any:
-    """Refuses a repair that is none, as wrong usage, before a model is loaded."""
-    from engine.inference.params import Repair
-
-    for text in value if isinstance(value, tuple) else (value,):
-        try:
-            Repair.parse(text)
-        except PromptCacheError as error:
-            raise click.BadParameter(str(error)) from error
-    return value
-
-
-_REPAIR = click.option(
-    "--repair",
-    callback=checked_repair,
-    default="none",
-    show_default=True,
-    metavar="none|link:K|blend:R|query:R",
-    help="Cached tokens to compute again: the first K of each module, the share R whose keys deviate most, "
-    "or the share R that the new text attends to most.",
-)
-placement_option = click.option(
-    "--placement",
-    type=click.Choice(["compact", "schema"]),
-    default="compact",
-    show_default=True,
-    help="Positions without gaps, or those that the schema reserves. Models that cannot move segments "
-    "always take the schema's.",
-)
-
-
-def reuse_options(command: Command) -> Command:
-    """Adds `--scope`, `--repair` and `--placement`: how a prompt reuses segments."""
-    for option in (placement_option, _REPAIR, _RUN_SCOPE):
-        command = option(command)
-    return command
 
 
 def model_options(command: Command) -> Command:

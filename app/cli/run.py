@@ -17,10 +17,10 @@ from app.cli.options import (
     debug_option,
     engine_options,
     json_option,
-    reuse_options,
     schema_option,
 )
 from app.cli.output import Progress, milliseconds, print_json, progress_bar, say, table
+from app.cli.setting_options import setting_options
 from engine.pml import bind
 
 if TYPE_CHECKING:
@@ -57,55 +57,10 @@ class Outcome:
     show_default=True,
     help="Answer from segments, without them, or one after the other.",
 )
-@click.option(
-    "--max-new-tokens",
-    type=click.IntRange(1, 1_000_000),
-    default=128,
-    show_default=True,
-    help="Longest answer, in tokens.",
+@setting_options(
+    *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
+    *("store_conversation", "scope", "repair", "placement"),
 )
-@click.option(
-    "--temperature",
-    type=click.FloatRange(0.0, 10.0),
-    default=0.0,
-    show_default=True,
-    help="0 always takes the likeliest token; higher is more varied.",
-)
-@click.option(
-    "--seed", type=click.IntRange(0, 2**63 - 1), default=0, show_default=True, help="Seed of the sampling."
-)
-@click.option(
-    "--top-p",
-    type=click.FloatRange(0.0, 1.0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Draw from the likeliest tokens that reach this share of the probability together.",
-)
-@click.option(
-    "--top-k",
-    type=click.IntRange(0),
-    default=0,
-    show_default=True,
-    help="Draw from this many of the likeliest tokens; 0 is all.",
-)
-@click.option(
-    "--repetition-penalty",
-    type=click.FloatRange(0.0, 10.0, min_open=True),
-    default=1.0,
-    show_default=True,
-    help="Above 1 makes tokens less likely that stand in the prompt or the answer already.",
-)
-@click.option(
-    "--stop", multiple=True, metavar="TEXT", help="Ends the answer before this text. May be given again."
-)
-@click.option(
-    "--store-conversation",
-    is_flag=True,
-    envvar="PML_STORE_CONVERSATION",
-    show_envvar=True,
-    help="Write earlier turns of the prompt to the disk too; else only segments of the schema are stored.",
-)
-@reuse_options
 @engine_options
 @json_option
 @debug_option

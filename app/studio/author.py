@@ -22,9 +22,9 @@ from app.studio.requests import Json, endpoint, repeats_of, settings_of, text_of
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
 from engine import Engine, RunSettings
+from engine.choices import PLACEMENTS
 from engine.errors import PromptCacheError, PromptError
 from engine.pml import Diagnostic, Schema, add_scaffold, document_kind, parse_prompt
-from engine.prompt.plan import PLACEMENTS
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import plotly.graph_objects as go
 
 from app.studio.runs import SIDES, Run
+from engine.choices import TIMELINE_PARTS, TimelinePart
 
-PARTS = ("parse", "plan", "encode", "load", "repair", "prefill", "sample")
-COLOURS = {
+COLOURS: dict[TimelinePart, str] = {
     "parse": "#64748b",
     "plan": "#a78bfa",
     "encode": "#f59e0b",
@@ -32,7 +32,7 @@ def ttft_chart(runs: Sequence[Run]) -> go.Figure:
     bars = [(run, side) for run in shown for side in SIDES if run.sides[side].ttft_ms is not None]
     figure = go.Figure()
     axis = [[f"Run {run.number}" for run, _ in bars], [str(side) for _, side in bars]]
-    for part in PARTS:
+    for part in TIMELINE_PARTS:
         heights = [run.sides[side].timeline_ms.get(part, 0.0) for run, side in bars]
         if any(heights):
             figure.add_bar(

@@ -1,18 +1,36 @@
-"""How a prompt is run, as data that is checked once. No tensors, so a command line can use it at once."""
+"""How a prompt is run, declared once: how tokens are chosen, how segments are reused.
+
+The command line makes its options of these declarations, the page its form, the documents their table; one
+policy holds for all: what is out of its range is refused, in a sentence. No tensors, so that a command line
+can use it at once.
+"""
 
 from __future__ import annotations
 
-import math
 import re
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any, Final, Literal
 
+from engine.choices import PLACEMENTS, SCOPES, TIMELINE_PARTS, PlacementPolicy, Scope
 from engine.errors import SettingsError
-from engine.prompt.layout import SCOPES, Scope
-from engine.prompt.plan import PLACEMENTS, PlacementPolicy
+from engine.inference.settings import declared, settings_of
+from engine.tiers import TIERS
 
 RepairKind = Literal["none", "link", "blend", "query"]
-_FORMS = "none, link:K (the first K tokens of each module), blend:R or query:R (a share between 0 and 1)"
+REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "none": "no cached token is computed again",
+        "link:K": "the first K tokens of each module",
+        "blend:R": "the share R of cached tokens whose keys deviate most from a full pass",
+        "query:R": "the share R of cached tokens that the new text attends to most",
+    }
+)
+_REPAIR = r"none|link:[0-9]{1,9}|(blend|query):(0|1|0?[.][0-9]+|1[.]0*)"
+_REPAIR_FORM = (
+    "none, link:K (the first K tokens of each module), blend:R or query:R (a share between 0 and 1)"
+)
 
 
 @dataclass(frozen=True)
@@ -36,72 +54,155 @@ class Repair:
         Raises:
             SettingsError: the text is none of these.
         """
-        if text == "none":
-            return cls()
-        if found := re.fullmatch(r"link:(\d{1,9})", text):
-            return cls("link", tokens=int(found[1]))
-        if found := re.fullmatch(r"(blend|query):(0|1|0?\.\d+|1\.0*)", text):
-            return cls("blend" if found[1] == "blend" else "query", share=float(found[2]))
-        raise SettingsError(f"repair is {text!r}; it must be {_FORMS}.")
+        if not re.fullmatch(_REPAIR, text):
+            raise SettingsError(f"repair is {text!r}; it must be {_REPAIR_FORM}.")
+        kind, _, number = text.partition(":")
+        match kind:
+            case "link":
+                return cls("link", tokens=int(number))
+            case "blend":
+                return cls("blend", share=float(number))
+            case "query":
+                return cls("query", share=float(number))
+        return cls()
+
+
+class _Checked:
+    """Refuses what is out of its range."""
+
+    def __post_init__(self) -> None:
+        for name, one in settings_of(type(self)).items():
+            object.__setattr__(self, name, one.checked(getattr(self, name)))
 
 
 @dataclass(frozen=True)
-class RunSettings:
-    """How a prompt is run.
-
-    Attributes:
-        max_new_tokens: the longest answer, in tokens.
-        temperature: 0 takes the likeliest token every time.
-        top_p: only the likeliest tokens that reach this share of the probability together; 1 for all.
-        top_k: only this many of the likeliest tokens; 0 for all.
-        repetition_penalty: above 1 makes tokens less likely that the prompt or the answer holds already.
-        stop: texts that end the answer; they are not part of it.
-        seed: of the sampling; the same on both sides.
-        scope: what modules see while they are encoded.
-        repair: which cached tokens are computed again: "none", "link:K", "blend:R" or "query:R".
-        placement: "compact", or "schema" for the schema's own positions.
-        hold_conversation: earlier turns of the conversation become segments, for the next prompt that goes on
-            from them; else they are computed with the new text, which is quicker where none follows.
-        store_conversation: earlier turns of the conversation are written to the disk too; else their
-            segments are held in memory only.
+class SamplingParams(_Checked):
+    """How the tokens of an answer are chosen, and where it ends.
 
     Raises:
         SettingsError: a value is out of its range.
     """
 
-    max_new_tokens: int = 128
-    temperature: float = 0.0
-    top_p: float = 1.0
-    top_k: int = 0
-    repetition_penalty: float = 1.0
-    stop: tuple[str, ...] = ()
-    seed: int = 0
-    scope: Scope = "anchored"
-    repair: str = "none"
-    placement: PlacementPolicy = "compact"
-    hold_conversation: bool = True
-    store_conversation: bool = False
+    max_new_tokens: int = field(
+        default=128,
+        metadata=declared(
+            "New tokens, at most", "Longest answer, in tokens.", unit="tokens", least=1, most=1_000_000
+        ),
+    )
+    temperature: float = field(
+        default=0.0,
+        metadata=declared(
+            "Temperature", "0 always takes the likeliest token; higher is more varied.", least=0, most=10
+        ),
+    )
+    top_p: float = field(
+        default=1.0,
+        metadata=declared(
+            "Top-p",
+            "Draw from the likeliest tokens that reach this share of the probability together; 1 is all.",
+            least=0,
+            above=True,
+            most=1,
+        ),
+    )
+    top_k: int = field(
+        default=0,
+        metadata=declared("Top-k", "Draw from this many of the likeliest tokens; 0 is all.", least=0),
+    )
+    repetition_penalty: float = field(
+        default=1.0,
+        metadata=declared(
+            "Repetition penalty",
+            "Above 1 makes tokens less likely that stand in the prompt or the answer already.",
+            least=0,
+            above=True,
+            most=10,
+        ),
+    )
+    stop: tuple[str, ...] = field(
+        default=(), metadata=declared("Stop before", "Ends the answer before any of these texts.")
+    )
+    seed: int = field(
+        default=0,
+        metadata=declared("Seed", "Seed of the sampling, the same on both sides.", least=0, most=2**63 - 1),
+    )
+
+
+@dataclass(frozen=True)
+class ReuseParams(_Checked):
+    """How a prompt reuses segments.
+
+    Raises:
+        SettingsError: a value is out of its range.
+    """
+
+    scope: Scope = field(
+        default="anchored",
+        metadata=declared("Scope", "What a module sees while it is encoded.", choices=SCOPES),
+    )
+    repair: str = field(
+        default="none",
+        metadata=declared("Repair", "Cached tokens to compute again.", pattern=_REPAIR, form=_REPAIR_FORM),
+    )
+    placement: PlacementPolicy = field(
+        default="compact",
+        metadata=declared(
+            "Placement",
+            "Where tokens stand. Models that cannot move segments always take the schema's positions.",
+            choices=PLACEMENTS,
+        ),
+    )
+    hold_conversation: bool = field(
+        default=True,
+        metadata=declared(
+            "Hold earlier turns",
+            "Earlier turns of the prompt become segments, for the next prompt that goes on from them; else "
+            "they are computed with the new text, which is quicker where none follows.",
+        ),
+    )
+    store_conversation: bool = field(
+        default=False,
+        metadata=declared(
+            "Store earlier turns",
+            "Write earlier turns of the prompt to the disk too; else only segments of the schema are stored.",
+        ),
+    )
 
     @property
     def turns_held(self) -> bool:
         """Whether earlier turns become segments, in memory or on disk."""
         return self.hold_conversation or self.store_conversation
 
-    def __post_init__(self) -> None:
-        _require(self.max_new_tokens >= 1, "max_new_tokens", self.max_new_tokens, "at least 1")
-        finite = math.isfinite(self.temperature) and self.temperature >= 0
-        _require(finite, "temperature", self.temperature, "0 or more")
-        _require(0 < self.top_p <= 1, "top_p", self.top_p, "above 0 and at most 1")
-        _require(self.top_k >= 0, "top_k", self.top_k, "0 or more")
-        penalty = math.isfinite(self.repetition_penalty) and self.repetition_penalty > 0
-        _require(penalty, "repetition_penalty", self.repetition_penalty, "above 0 (1 changes nothing)")
-        _require(all(self.stop), "stop", list(self.stop), "texts of at least one character")
-        _require(0 <= self.seed < 1 << 63, "seed", self.seed, "between 0 and 2**63 - 1")
-        _require(self.scope in SCOPES, "scope", self.scope, f"one of {', '.join(SCOPES)}")
-        _require(self.placement in PLACEMENTS, "placement", self.placement, f"one of {', '.join(PLACEMENTS)}")
-        Repair.parse(self.repair)
+
+@dataclass(frozen=True)
+class RunSettings(ReuseParams, SamplingParams):
+    """How a prompt is run: both at once, so that each setting is given by its own name.
+
+    Raises:
+        SettingsError: a value is out of its range.
+    """
+
+    @classmethod
+    def read(cls, sent: Mapping[str, object]) -> RunSettings:
+        """Takes settings as a program sends them in JSON; what is left out has its default.
+
+        Raises:
+            SettingsError: a value is out of its range, or its name is unknown.
+        """
+        known = [one.name for one in fields(cls)]
+        if unknown := [name for name in sent if name not in known]:
+            raise SettingsError(f"There is no setting {unknown[0]!r}; there are {', '.join(known)}.")
+        given: dict[str, Any] = dict(sent)
+        return cls(**given)
 
 
-def _require(fits: bool, name: str, value: object, rule: str) -> None:
-    if not fits:
-        raise SettingsError(f"{name} is {value!r}; it must be {rule}.")
+def describe() -> dict[str, Any]:
+    """Returns all that can be chosen, as JSON: settings with defaults and ranges, and choices in words."""
+    return {
+        "settings": [one.describe() for one in settings_of(RunSettings).values()],
+        "scopes": dict(SCOPES),
+        "placements": dict(PLACEMENTS),
+        "repairs": dict(REPAIRS),
+        "tiers": [tier.to_json() for tier in TIERS],
+        "timeline_parts": dict(TIMELINE_PARTS),
+    }

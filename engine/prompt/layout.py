@@ -16,8 +16,6 @@ from engine.pml import Module, Param, Role, Schema, Text, Union
 from engine.prompt.chat_template import ChatFormat, Turns
 from engine.prompt.tokenizer import Fragment
 
-Scope = Literal["isolated", "anchored", "scaffold"]
-SCOPES: tuple[Scope, ...] = ("isolated", "anchored", "scaffold")
 Mark = Literal["open", "close", "text"]
 
 

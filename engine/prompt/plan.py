@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from engine.choices import PlacementPolicy
 from engine.errors import PromptError
 from engine.pml import (
     ArgumentText,
@@ -31,8 +32,6 @@ from engine.prompt.layout import SchemaLayout, TextRun
 from engine.prompt.tokenizer import Fragment
 
 Kind = Literal["anonymous", "module", "argument", "text"]
-PlacementPolicy = Literal["compact", "schema"]
-PLACEMENTS: tuple[PlacementPolicy, ...] = ("compact", "schema")
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from engine.prompt.layout import SchemaLayout, Scope, TextRun, ancestors
+from engine.choices import Scope
+from engine.prompt.layout import SchemaLayout, TextRun, ancestors
 from engine.prompt.plan import Piece, PromptPlan
 
 KEY_VERSION = 2  # of what the names of segments are digests of

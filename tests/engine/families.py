@@ -21,10 +21,10 @@ import torch
 from transformers.utils import logging
 
 from engine.cache.store import Store
+from engine.choices import SCOPES
 from engine.engine import Engine
 from engine.model.model import Model
 from engine.model.synthetic import byte_tokenizer
-from engine.prompt.layout import SCOPES
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference
 from tests.engine.test_distance import FEW, plain, read

@@ -10,10 +10,10 @@ import torch
 
 from engine.cache.encoder import encode
 from engine.cache.store import Origin, Store
+from engine.choices import SCOPES
 from engine.engine import Engine
 from engine.inference.repair import rows
 from engine.model.model import Model
-from engine.prompt.layout import SCOPES
 from engine.segment import Placement, Segment
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference, sight_of_modules

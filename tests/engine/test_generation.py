@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from engine.cache.store import Store
+from engine.choices import SCOPES
 from engine.engine import Engine
 from engine.errors import SettingsError
 from engine.events import Delta, Finished
 from engine.inference.params import Repair, RunSettings
 from engine.inference.sampler import Sampler, TextStream
 from engine.model.model import Model
-from engine.prompt.layout import SCOPES
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 

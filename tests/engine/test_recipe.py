@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from engine.cache.store import Store
+from engine.choices import SCOPES
 from engine.engine import Engine
 from engine.errors import PromptError, SettingsError
-from engine.prompt.layout import SCOPES
 from tests.engine.cases import Case, model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s">Always.

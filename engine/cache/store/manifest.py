@@ -10,15 +10,15 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, BinaryIO, NoReturn
 
 from engine.cache.store.codec import SCHEMES, Scheme, packed_bytes
 from engine.cache.store.contents import MOST_HEADER
+from engine.choices import SCOPES
 from engine.errors import StoreError
 from engine.pml.reader import MAX_BYTES
-from engine.prompt.layout import SCOPES
 
 NAME = "manifest.jsonl"
 FORMAT = 2
@@ -233,7 +233,7 @@ def _matching(given: dict[str, Any], name: str, pattern: re.Pattern[str], rule: 
     return str(value)
 
 
-def _one_of(given: dict[str, Any], name: str, allowed: Sequence[Any]) -> Any:
+def _one_of(given: dict[str, Any], name: str, allowed: Collection[Any]) -> Any:
     value = given[name]
     _require(isinstance(value, str) and value in allowed, name, value, f"one of {', '.join(allowed)}")
     return value

@@ -1,0 +1,93 @@
+"""Options for the settings of a run, made of their declarations: type, range, default, help and refusals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from engine.errors import SettingsError
+from engine.inference.params import REPAIRS, RunSettings
+from engine.inference.settings import Setting, settings_of
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def setting_option(name: str, *, only: Sequence[str] = (), **own: Any) -> Callable[[Command], Command]:
+    """Adds the option of one setting.
+
+    Args:
+        name: of the setting, as in `RunSettings`.
+        only: the choices that fit the command; all of them where it is empty.
+        own: of click's option, in place of what the declaration says; with `multiple` no default.
+    """
+    declared = settings_of(RunSettings)[name]
+    given: dict[str, Any] = {
+        "help": _help(declared, only),
+        "callback": _refusing(declared),
+        **_typed(declared),
+    }
+    if only:
+        given["type"] = click.Choice(list(only))
+    if not own.get("multiple") and declared.kind != "texts":
+        given |= {"default": declared.default, "show_default": declared.kind != "flag"}
+    return click.option(f"--{name.replace('_', '-')}", **(given | own))
+
+
+def setting_options(*names: str) -> Callable[[Command], Command]:
+    """Adds the options of several settings, in this order."""
+
+    def add(command: Command) -> Command:
+        for name in reversed(names):
+            command = setting_option(name)(command)
+        return command
+
+    return add
+
+
+reuse_options = setting_options("scope", "repair", "placement")
+
+
+def _typed(declared: Setting) -> dict[str, Any]:
+    match declared.kind:
+        case "integer":
+            return {"type": click.IntRange(_bound(declared.least), _bound(declared.most))}
+        case "number":
+            return {"type": click.FloatRange(declared.least, declared.most, min_open=declared.above)}
+        case "choice":
+            return {"type": click.Choice(list(declared.choices))}
+        case "texts":
+            return {"multiple": True, "metavar": "TEXT"}
+        case "form":
+            return {"metavar": "|".join(REPAIRS)}
+        case "flag":
+            variable = f"PML_{declared.name.upper()}"
+            return {"is_flag": True, "envvar": variable, "show_envvar": True}
+
+
+def _bound(value: float | None) -> int | None:
+    return None if value is None else int(value)
+
+
+def _help(declared: Setting, only: Sequence[str]) -> str:
+    if declared.kind == "texts":
+        return f"{declared.sentence} May be given again."
+    words = REPAIRS if declared.kind == "form" else declared.choices
+    told = [f"{name}: {meaning}" for name, meaning in words.items() if not only or name in only]
+    return f"{declared.sentence} {'; '.join(told)}." if told else declared.sentence
+
+
+def _refusing(declared: Setting) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """Refuses what is out of the range, as wrong usage, before a model is loaded."""
+
+    def refuse(_: click.Context, option: click.Parameter, value: Any) -> Any:
+        several = getattr(option, "multiple", False) and declared.kind != "texts"
+        try:
+            for one in value if several else (value,):
+                declared.checked(one)
+        except SettingsError as error:
+            raise click.BadParameter(str(error)) from error
+        return value
+
+    return refuse

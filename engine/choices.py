@@ -1,0 +1,37 @@
+"""What can be chosen, by name and in words, for every room, the command line, the page and the documents."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
+
+Scope = Literal["isolated", "anchored", "scaffold"]
+SCOPES: Final[Mapping[Scope, str]] = MappingProxyType(
+    {
+        "isolated": "a module sees only itself",
+        "anchored": "a module sees the text that is always before it",
+        "scaffold": "a module sees all of this prompt that is before it",
+    }
+)
+
+PlacementPolicy = Literal["compact", "schema"]
+PLACEMENTS: Final[Mapping[PlacementPolicy, str]] = MappingProxyType(
+    {
+        "compact": "positions without gaps",
+        "schema": "positions as the schema reserves them",
+    }
+)
+
+TimelinePart = Literal["parse", "plan", "encode", "load", "repair", "prefill", "sample"]
+TIMELINE_PARTS: Final[Mapping[TimelinePart, str]] = MappingProxyType(
+    {
+        "parse": "reading the prompt's text",
+        "plan": "binding the prompt to the schema, and choosing tokens, positions and segments",
+        "encode": "computing the segments that were not stored",
+        "load": "reading the segments that were, from memory or from disk",
+        "repair": "choosing the cached tokens that are computed again",
+        "prefill": "computing the new tokens over the cached ones",
+        "sample": "choosing the first token",
+    }
+)
