@@ -18,6 +18,7 @@ TEXTS = {".py", ".md", ".toml", ".txt", ".json", ".pml", ".js", ".mjs", ".css", 
 CODE = ("engine", "app", "benchmarks", "training", "tests", "assets")
 
 BASE = {
+    "engine.atomic",
     "engine.choices",
     "engine.errors",
     "engine.events",

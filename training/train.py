@@ -25,6 +25,7 @@ from torch.nn import functional
 from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
+from engine import atomic
 from training import tiles
 from training.corpus import MAX_POSITIONS, Batch, Stage, batch
 
@@ -172,9 +173,8 @@ def new_optimizers(model: LlamaForCausalLM) -> tuple[torch.optim.Optimizer, torc
 
 def save(path: Path, state: dict[str, object]) -> None:
     """Writes a checkpoint so that an interruption leaves the previous one."""
-    part = path.with_suffix(".part")
-    torch.save(state, part)
-    part.replace(path)
+    with atomic.writing(path.parent, path.name, mode=None) as file:
+        torch.save(state, file)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from app.atomic import NotPlainError, require_replaceable, write_text
+from app.writing import NotPlainError, require_replaceable, write_text
 from engine.errors import PromptCacheError
 
 

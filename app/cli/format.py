@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from app.atomic import write_text
 from app.cli.documents import STDIN, DocumentError, read_text, rendered
 from app.cli.options import debug_option, json_option
 from app.cli.output import counted, emit, print_json, say
+from app.writing import write_text
 from engine.errors import PromptCacheError, PromptError
 from engine.pml import Diagnostic
 from engine.pml.formatter import format_source

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from app.atomic import write_text
+from app.writing import write_text
 from engine.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)

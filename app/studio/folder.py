@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.atomic import write_bytes
+from app.writing import write_bytes
 from engine.errors import PromptCacheError
 
 LARGEST_FILE = 5_000_000

@@ -11,13 +11,13 @@ import hashlib
 import json
 import logging
 import os
-import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import xxhash
 
+from engine import atomic
 from engine.model.checkpoint import Checkpoint, Stamp, settled, stamp
 
 log = logging.getLogger(__name__)
@@ -106,17 +106,11 @@ class _Memory:
             return
         rows = {**{k: v for k, v in _remembered(self._path).items() if k not in self._new}, **self._new}
         kept = dict(list(rows.items())[-REMEMBERED:])
-        temporary = self._path.with_name(f".{self._path.name}.{uuid.uuid4().hex}")
         try:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                json.dump(kept, file)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self._path)
-        except (OSError, UnicodeError) as error:
-            temporary.unlink(missing_ok=True)
+            with atomic.writing(self._path.parent, self._path.name) as file:
+                file.write(json.dumps(kept).encode())
+        except OSError as error:
             log.info("digests were not remembered in %s: %s", self._path, error)
 
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import pytest
 import torch
 
-import engine.cache.store
+from engine.cache import store as stores
 from engine.cache.store import INDEX, Store
 from engine.errors import StoreError
 from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
 
-SOURCES = Path(engine.store.__file__).parent
+SOURCES = Path(stores.__file__).parent
 
 
 def tree(folder: Path) -> dict[str, bytes]:

@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from engine import atomic
 from engine.cache.store import claim, locks
 from engine.cache.store.claim import FILES, IN_PART, LOCKS, QUARANTINE, SEGMENT, TAG, TAG_TEXT, WRITING
 from engine.cache.store.deletion import delete, is_ours
@@ -30,7 +31,6 @@ log = logging.getLogger(__name__)
 QUARANTINE_BYTES = 1 << 28  # of damaged files that are kept to be looked at, beside the last one
 _PRIVATE_FOLDER, _PRIVATE_FILE, _SEALED_FILE = 0o700, 0o600, 0o400
 _OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
-_NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS}
 
 
 class NotPlainError(Exception):
@@ -232,20 +232,11 @@ class Folder:
         """
         if not SEGMENT.fullmatch(name):
             raise OSError(f"{name!r} is no name of a segment's file")
-        part, temporary = self._part(FILES), f".{uuid.uuid4().hex}.tmp"
-        descriptor = os.open(
-            temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, _PRIVATE_FILE, dir_fd=part
-        )
         try:
-            with os.fdopen(descriptor, "w+b") as file:
+            with atomic.writing(self._part(FILES), name, mode=_SEALED_FILE) as file:
                 yield file
-                file.flush()
-                os.fsync(descriptor)
-                os.fchmod(descriptor, _SEALED_FILE)
-            os.rename(temporary, name, src_dir_fd=part, dst_dir_fd=part)
-            _sync(part)
         except BaseException:
-            self.remove([temporary, name])
+            self.remove([name])
             raise
 
     # Deleting
@@ -361,24 +352,9 @@ def new_file(target: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
     directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _require_free(directory, target.name, replace)
-        temporary = f".{uuid.uuid4().hex}.tmp"
-        descriptor = os.open(
-            temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, _PRIVATE_FILE, dir_fd=directory
-        )
-        try:
-            with os.fdopen(descriptor, "w+b") as file:
-                yield file
-                file.flush()
-                os.fsync(descriptor)
-            if replace:
-                _require_free(directory, target.name, replace)
-            else:
-                _reserve(directory, temporary, target.name)
-            os.rename(temporary, target.name, src_dir_fd=directory, dst_dir_fd=directory)
-            _sync(directory)
-        finally:
-            with contextlib.suppress(OSError):  # a renaming onto a link to the same file leaves both names
-                delete(directory, temporary, FILES)
+        with atomic.writing(directory, target.name, replace=replace) as file:
+            yield file
+            _require_free(directory, target.name, replace)
     finally:
         os.close(directory)
 
@@ -392,16 +368,6 @@ def _require_free(directory: int, name: str, replace: bool) -> None:
         raise FileExistsError(errno.EEXIST, "it is there already", name)
     if not stat.S_ISREG(status.st_mode):
         raise NotPlainError("what stands there is no plain file")
-
-
-def _reserve(directory: int, temporary: str, name: str) -> None:
-    """Gives a file its name if no other has it: a link, unlike a renaming, fails where one has come to be."""
-    try:
-        os.link(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without links
-        os.close(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, _PRIVATE_FILE, dir_fd=directory))
 
 
 def _names(folder: int) -> list[str]:
@@ -418,15 +384,6 @@ def _is_loose(descriptor: int) -> bool:
     """Whether others may read what is ours."""
     status = os.fstat(descriptor)
     return status.st_uid == os.geteuid() and bool(status.st_mode & 0o077)
-
-
-def _sync(folder: int) -> None:
-    """Has a new name reach the disk, where the file system can."""
-    try:
-        os.fsync(folder)
-    except OSError as error:
-        if error.errno not in _NO_SYNC:
-            raise
 
 
 def _close(parts: dict[str, int]) -> None:

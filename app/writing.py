@@ -1,4 +1,4 @@
-"""Writing a file whole or not at all."""
+"""Writing a user's file: whole or not at all, and as its owner has set it up."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import contextlib
 import errno
 import os
 import stat
-import tempfile
+import uuid
 from pathlib import Path
+
+from engine import atomic
 
 
 class NotPlainError(OSError):
@@ -48,29 +50,15 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
     require_replaceable(path, overwrite=overwrite)
     target = path.resolve()
     old = target.stat() if target.exists() else None
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name[:80]}.", suffix=".new")
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+    mode = stat.S_IMODE(old.st_mode) if old is not None else None
+    in_place = old is not None and old.st_nlink > 1
+    name = f".{target.name[:80]}.{uuid.uuid4().hex[:8]}.new" if in_place else target.name
+    with atomic.writing(target.parent, name, mode=mode, replace=overwrite) as file:
+        file.write(data)
         if old is not None:
-            _keep_owner(temporary, old)
-            temporary.chmod(stat.S_IMODE(old.st_mode))
-        else:
-            temporary.chmod(0o666 & ~_umask())
-        if not overwrite:
-            _place(temporary, target)
-        elif old is not None and old.st_nlink > 1:
-            _write_in_place(target, data, temporary)
-        else:
-            temporary.replace(target)
-    except _HalfWrittenError:
-        raise
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+            _keep_owner(file.fileno(), old)
+    if in_place:
+        _write_in_place(target, data, target.with_name(name))
 
 
 def require_replaceable(path: Path, *, overwrite: bool) -> None:
@@ -97,14 +85,20 @@ def require_replaceable(path: Path, *, overwrite: bool) -> None:
 
 def _write_in_place(target: Path, data: bytes, copy: Path) -> None:
     """Write over a file that has other names too; `copy` holds the new content until that is done."""
-    before = target.read_bytes()
     try:
-        _overwrite(target, data)
-    except BaseException as error:
+        before = target.read_bytes()
         try:
-            _overwrite(target, before)
-        except OSError:
-            raise _HalfWrittenError(errno.EIO, f"it is half written, and {copy} holds the text") from error
+            _overwrite(target, data)
+        except BaseException as error:
+            try:
+                _overwrite(target, before)
+            except OSError:
+                words = f"it is half written, and {copy} holds the text"
+                raise _HalfWrittenError(errno.EIO, words) from error
+            raise
+    except BaseException as error:
+        if not isinstance(error, _HalfWrittenError):
+            copy.unlink()
         raise
     copy.unlink()
 
@@ -117,29 +111,8 @@ def _overwrite(target: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _keep_owner(temporary: Path, old: os.stat_result) -> None:
-    chown = getattr(os, "chown", None)  # Windows has none
+def _keep_owner(descriptor: int, old: os.stat_result) -> None:
+    chown = getattr(os, "fchown", None)  # Windows has none
     if chown is not None and (old.st_uid, old.st_gid) != (os.getuid(), os.getgid()):
         with contextlib.suppress(PermissionError):
-            chown(temporary, old.st_uid, old.st_gid)
-
-
-def _place(temporary: Path, target: Path) -> None:
-    """Give a file its name if no other has it: a link, unlike a renaming, fails where one has come to be."""
-    try:
-        target.hardlink_to(temporary)
-    except FileExistsError:
-        raise
-    except OSError:  # a file system without hard links
-        if target.exists():
-            raise FileExistsError(target) from None
-        temporary.replace(target)
-    else:
-        temporary.unlink()
-
-
-def _umask() -> int:
-    """What new files of this process may not have; asking for it means setting it for an instant."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+            chown(descriptor, old.st_uid, old.st_gid)
