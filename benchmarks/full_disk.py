@@ -12,8 +12,7 @@ from typing import Any
 from benchmarks.tasks import own_questions, read_tasks
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.events import Answer, Finished
-from engine.inference.params import RunSettings
+from engine.events import Answer
 from engine.model.model import Model
 
 _SIZE = "64m"
@@ -38,8 +37,7 @@ def measure(model: Model, place: Path) -> dict[str, Any]:
         task = min(read_tasks(own_questions()), key=lambda task: task.documents or 0)
 
         def answer(engine: Engine) -> Answer:
-            events = engine.run(task.schema, task.prompt, RunSettings(max_new_tokens=8), "cached")
-            return next(event.answer for event in events if isinstance(event, Finished))
+            return task.on(engine).answer(max_new_tokens=8)
 
         want = answer(Engine(model, Store.open(place.parent / "elsewhere"))).token_ids
         engine = Engine(model, Store.open(place / "cache"))

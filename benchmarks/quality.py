@@ -21,12 +21,13 @@ from benchmarks.shortening import fits, shortened
 from benchmarks.tasks import Task
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import PromptCacheError, PromptError
-from engine.events import Answer, Finished, Side
+from engine.errors import PromptCacheError
+from engine.events import Answer
 from engine.inference.params import RunSettings
 from engine.inference.reading import Reading
 from engine.inference.sequence import compare
 from engine.model.loading import load
+from engine.pml import PromptError
 
 UNCACHED = "uncached"
 PLAIN = ("isolated", "anchored", "scaffold")
@@ -119,13 +120,14 @@ def _sample(
     engine: Engine, task: Task, wanted: Sequence[Variant], placement: Any, samples: dict[str, list[Sample]]
 ) -> None:
     settings = _settings(task, placement)
-    plain = _answer(engine, task, settings, "uncached")
-    full = engine.reading(task.schema, task.prompt, plain.token_ids, settings, "uncached")
+    prompt = task.on(engine)
+    plain = prompt.answer(settings, mode="uncached")
+    full = prompt.reading(plain.token_ids, settings, "uncached")
     samples[UNCACHED].append(_taken(task, plain, plain, full, full))
     for variant in wanted:
         chosen = replace(settings, scope=variant.scope, repair=variant.repair)
-        answer = _answer(engine, task, chosen, "cached")
-        reading = engine.reading(task.schema, task.prompt, plain.token_ids, chosen, "cached")
+        answer = prompt.answer(chosen)
+        reading = prompt.reading(plain.token_ids, chosen, "cached")
         samples[variant.name].append(_taken(task, answer, plain, reading, full))
 
 
@@ -138,11 +140,6 @@ def _fitted(engine: Engine, task: Task, settings: RunSettings) -> Task:
 
 def _settings(task: Task, placement: Any) -> RunSettings:
     return RunSettings(max_new_tokens=task.new_tokens, placement=placement)
-
-
-def _answer(engine: Engine, task: Task, settings: RunSettings, side: Side) -> Answer:
-    events = list(engine.run(task.schema, task.prompt, settings, side))
-    return next(event.answer for event in events if isinstance(event, Finished))
 
 
 def _taken(task: Task, answer: Answer, plain: Answer, reading: Reading, full: Reading) -> Sample:

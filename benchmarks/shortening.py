@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from benchmarks.tasks import Task
 from engine.engine import Engine
-from engine.errors import PromptError
 from engine.inference.params import RunSettings
+from engine.pml import PromptError
 
 _STEP = 0.97  # of the tokens are tried next where borders of modules have taken more than was counted
 
@@ -43,7 +43,7 @@ def shortened(engine: Engine, task: Task, settings: RunSettings) -> Task | None:
 def fits(engine: Engine, task: Task, settings: RunSettings) -> bool:
     """Whether a prompt and the longest answer to it fit the model's window."""
     try:
-        plan = engine.plan(task.schema, task.prompt, settings)
+        plan = task.on(engine).plan(settings)
     except PromptError:
         return False
     return plan.total_tokens + settings.max_new_tokens <= engine.model.context_length

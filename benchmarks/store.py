@@ -35,7 +35,7 @@ from engine.cache.store.codec import SCHEMES, Scheme
 from engine.cache.store.eviction import POLICIES
 from engine.engine import Engine
 from engine.errors import PromptCacheError
-from engine.events import Answer, Finished
+from engine.events import Answer
 from engine.inference.params import RunSettings
 from engine.inference.reading import Reading
 from engine.model.loading import load
@@ -294,12 +294,13 @@ def _characters(task: Task) -> int:
 
 def _from_disk(engine: Engine, task: Task, settings: RunSettings) -> Answer:
     """The answer whose segments are read from files, computed and checked before."""
+    prompt = task.on(engine)
     for _ in range(3):
         engine.memory_tier.clear()
-        events = list(engine.run(task.schema, task.prompt, settings, "cached"))
-    return next(event.answer for event in events if isinstance(event, Finished))
+        answer = prompt.answer(settings)
+    return answer
 
 
 def _read_from_disk(engine: Engine, task: Task, answer: Answer, settings: RunSettings) -> Reading:
     engine.memory_tier.clear()
-    return engine.reading(task.schema, task.prompt, answer.token_ids, settings, "cached")
+    return task.on(engine).reading(answer.token_ids, settings, "cached")

@@ -18,6 +18,7 @@ from typing import Any
 from xml.sax.saxutils import escape
 
 from benchmarks.metrics import DATASETS, METRICS
+from engine import Engine, PreparedPrompt
 from engine.errors import PromptCacheError
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
 from engine.pml.entities import forbidden_character
@@ -66,7 +67,7 @@ class Task:
     Attributes:
         name: for people.
         schema: a tree without errors.
-        prompt: likewise.
+        prompt: a tree without errors.
         metric: a name of `METRICS`; "" without references.
         answers: references.
         classes: for accuracy.
@@ -95,6 +96,14 @@ class Task:
     def new_tokens(self) -> int:
         """How long an answer may be."""
         return DATASET_TOKENS.get(self.dataset) or NEW_TOKENS.get(self.metric, 64)
+
+    def on(self, engine: Engine) -> PreparedPrompt:
+        """The prompt, prepared for a model.
+
+        Raises:
+            PromptError: it does not fit the model.
+        """
+        return engine.schema(self.schema).prompt(self.prompt)
 
     def about(self, context: str) -> Task:
         """The same question to another context."""

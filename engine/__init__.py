@@ -8,20 +8,26 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ModelError, PromptCacheError, PromptError, SettingsError, StoreError
+from engine.errors import ModelError, PromptCacheError, SettingsError, StoreError
 
 if TYPE_CHECKING:
+    from engine.cache.schema_encoding import EncodeReport
     from engine.cache.store import Store, StoreStats
-    from engine.engine import EncodeReport, Engine
+    from engine.engine import Engine
     from engine.events import Answer, Compared, Comparison, Delta, Event, Finished, FirstToken, Working
     from engine.inference.params import RunSettings
     from engine.inference.verdict import Fidelity
     from engine.model.model import Model
     from engine.model.probe import Probe
+    from engine.pml.errors import PromptError
+    from engine.prepared import PreparedPrompt, PreparedSchema
     from engine.prompt.summary import LayoutSummary, ModuleLayout, PlanSummary
 
 _HOMES = {
-    "engine.engine": ("EncodeReport", "Engine"),
+    "engine.cache.schema_encoding": ("EncodeReport",),
+    "engine.engine": ("Engine",),
+    "engine.pml.errors": ("PromptError",),
+    "engine.prepared": ("PreparedPrompt", "PreparedSchema"),
     "engine.events": (
         *("Answer", "Compared", "Comparison", "Delta", "Event", "Finished", "FirstToken", "Working"),
     ),
@@ -50,6 +56,8 @@ __all__ = [
     "ModelError",
     "ModuleLayout",
     "PlanSummary",
+    "PreparedPrompt",
+    "PreparedSchema",
     "Probe",
     "PromptCacheError",
     "PromptError",

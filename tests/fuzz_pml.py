@@ -18,10 +18,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import PromptCacheError, PromptError
+from engine.errors import PromptCacheError
 from engine.pml import (
     Diagnostic,
     PromptEditError,
+    PromptError,
     Schema,
     bind,
     document_kind,

@@ -27,10 +27,7 @@ BASE = {
     "engine.tiers",
 }
 LAYERS = ("base", "pml", "programs", "exchange", "prompt", "model", "cache", "inference", "top")
-CLIMBS = {
-    ("engine.errors", "engine.pml"),
-    ("engine.prompt.advice", "engine.model.model"),
-}
+CLIMBS: set[tuple[str, str]] = set()
 CIRCLES = {
     ("engine.cache.store.store", "engine.cache.store.moving"),
     ("engine.model.probe", "engine.model.model"),

@@ -266,7 +266,7 @@ def test_a_context_that_is_too_long_loses_its_middle(tmp_path: Path) -> None:
     assert "Line 1999 of" in text
     assert "Line 1000 of" not in text
     assert "Which?" in text
-    plan = engine.plan(short.schema, short.prompt, settings)
+    plan = engine.schema(short.schema).prompt(short.prompt).plan(settings)
     window = engine.model.context_length - settings.max_new_tokens
     assert plan.total_tokens > 0.9 * window
     engine.close()

@@ -87,7 +87,7 @@ def test_first_travel_prompt_is_worth_caching(engine: Engine) -> None:
         "trip-plan/overseas",
         "trip-plan/overseas/tokyo",
     )
-    plan = engine.plan(schema_of(sample), prompt, RunSettings())
+    plan = engine.schema(schema_of(sample)).prompt(prompt).plan(RunSettings())
     assert plan.total_tokens >= 1000
     assert plan.new_tokens < plan.total_tokens / 20
 
@@ -96,9 +96,11 @@ def test_first_travel_prompt_is_worth_caching(engine: Engine) -> None:
 def test_encoded_sample_answers_from_the_cache(engine: Engine, sample: Sample) -> None:
     schema, prompt = schema_of(sample), prompt_of(sample.prompts[0])
     assert {found.code for found in engine.check(schema, prompt)} <= {"W611"}
-    assert engine.encode(schema).tokens >= 1500
-    plan = engine.plan(schema, prompt, RunSettings())
+    assert engine.schema(schema).encode().tokens >= 1500
+    plan = engine.schema(schema).prompt(prompt).plan(RunSettings())
     assert plan.cached_tokens > 0.9 * plan.total_tokens
-    comparison = list(engine.run(schema, prompt, RunSettings(max_new_tokens=4)))[-1]
+    comparison = list(
+        engine.schema(schema).prompt(prompt).stream(RunSettings(max_new_tokens=4), mode="both")
+    )[-1]
     finished = type(comparison).__name__
     assert finished == "Compared"

@@ -14,7 +14,15 @@ import click
 from app.cli.documents import DocumentError, file_report, folder_of, read_schema, read_text, rendered
 from app.cli.options import ModelOptions, debug_option, json_option, model_option
 from app.cli.output import counted, print_json, say
-from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
+from engine.pml import (
+    Diagnostic,
+    Prompt,
+    Schema,
+    bind,
+    document_kind,
+    parse_prompt,
+    parse_schema,
+)
 
 if TYPE_CHECKING:
     from engine import Engine

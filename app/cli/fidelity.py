@@ -62,14 +62,7 @@ def fidelity(
     engine = ModelOptions(**engine_choice).open()
     try:
         with progress_bar() as progress:
-            steps = engine.fidelity(schema.tree, prompt.tree, settings)
-            while True:
-                try:
-                    step = next(steps)
-                except StopIteration as end:
-                    found: Fidelity = end.value
-                    break
-                progress(step.done, step.total, step.what)
+            found = engine.schema(schema.tree).prompt(prompt.source).fidelity(settings, progress)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
     if as_json:

@@ -12,8 +12,8 @@ from app.cli.documents import STDIN, DocumentError, read_text, rendered
 from app.cli.options import debug_option, json_option
 from app.cli.output import counted, emit, print_json, say
 from app.writing import write_text
-from engine.errors import PromptCacheError, PromptError
-from engine.pml import Diagnostic
+from engine.errors import PromptCacheError
+from engine.pml import Diagnostic, PromptError
 from engine.pml.formatter import format_source
 
 

@@ -36,7 +36,7 @@ def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     """
     document = read_schema(schema_path)
     engine = ModelOptions(**engine_choice).open()
-    result = engine.layout(document.tree, scope=scope)
+    result = engine.schema(document.tree).layout(scope=scope)
     if as_json:
         modules = [
             {
@@ -94,7 +94,7 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     document = read_schema(schema_path)
     engine = ModelOptions(**engine_choice).open()
     with progress_bar() as progress:
-        report = engine.encode(document.tree, scope=scope, progress=progress)
+        report = engine.schema(document.tree).encode(scope=scope, progress=progress)
     for warning in report.warnings:
         say(f"pml: {warning}", err=True)
     status = 0 if report.kept == report.total else 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,16 +89,14 @@ def run(
 
     # One answer and the process ends: turns that nobody finds again are not worth a segment each.
     settings = RunSettings(**given, hold_conversation=False)
-    begun = time.perf_counter()
     prompt = read_prompt(prompt_path)
-    parse_ms = (time.perf_counter() - begun) * 1000
     require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
 
     engine = options.open()
     try:
         with progress_bar() as progress:
-            events = engine.run(schema.tree, prompt.tree, settings, mode, parse_ms=parse_ms)
-            outcome = _follow(events, progress, aloud=not as_json)
+            prepared = engine.schema(schema.tree).prompt(prompt.source)
+            outcome = _follow(prepared.stream(settings, mode=mode), progress, aloud=not as_json)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
     if as_json:

@@ -21,10 +21,10 @@ from app.studio.folder import ChangedFileError, ElsewhereError, NotUtf8Error, St
 from app.studio.requests import Json, endpoint, repeats_of, settings_of, text_of, whole_number_of
 from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS, Run, RunRequest, Runs
 from app.studio.samples import FIRST_SAMPLE, Library
-from engine import Engine, RunSettings
+from engine import Engine, PreparedSchema, RunSettings
 from engine.choices import PLACEMENTS
-from engine.errors import PromptCacheError, PromptError
-from engine.pml import Diagnostic, Schema, add_scaffold, document_kind, parse_prompt
+from engine.errors import PromptCacheError
+from engine.pml import Diagnostic, PromptError, add_scaffold, document_kind, parse_prompt
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Author:
     @classmethod
     def of(cls, engine: Engine, drafts: Drafts, library: Library) -> Author:
         """An author page over these parts."""
-        return cls(engine, Documents(), drafts, library, Runs(engine), Explanations(engine), threading.Lock())
+        return cls(engine, Documents(), drafts, library, Runs(engine), Explanations(), threading.Lock())
 
     def endpoints(self) -> list[Callable[[Any], Response]]:
         """The questions the page may ask, as functions for the page's JavaScript."""
@@ -135,23 +135,20 @@ class Author:
     def measure(self, request: Json) -> Json:
         """Tokens of every module, of the prompt along its positions, and faults that need a tokenizer."""
         schema, prompt = text_of(request, "schema"), text_of(request, "prompt")
-        parsed = self.documents.schema(schema, self.library.base_of(text_of(request, "origin")))
-        parsed_prompt = parse_prompt(prompt)
-        if parsed.tree is None or not parsed.ok:
-            return {"sizes": {}, "strip": None, "diagnostics": {"schema": [], "prompt": []}}
+        base = self.library.base_of(text_of(request, "origin"))
+        nothing: Json = {"schema": [], "prompt": []}
+        if not self.documents.schema(schema, base).ok:
+            return {"sizes": {}, "strip": None, "diagnostics": nothing}
         settings = settings_of(request.get("settings"))
         with self._tokenizing:
-            layout = self.engine.layout(parsed.tree, scope=settings.scope)
-            in_schema = self.engine.check(parsed.tree, scope=settings.scope)
-            in_prompt: tuple[Diagnostic, ...] = ()
-            strip: Json | None = None
-            if parsed_prompt.tree is not None and parsed_prompt.ok:
-                of_both = self.engine.check(
-                    parsed.tree, parsed_prompt.tree, placement=settings.placement, scope=settings.scope
-                )
-                in_prompt = tuple(d for d in of_both if d not in in_schema)
-                if first_error(of_both) is None:
-                    strip = self._strip(parsed.tree, prompt, settings)
+            try:
+                prepared = self.engine.schema(schema, base=base)
+            except PromptError as error:
+                found = diagnostics_json(error.diagnostics, schema)
+                return {"sizes": {}, "strip": None, "diagnostics": {**nothing, "schema": found}}
+            layout = prepared.layout(scope=settings.scope)
+            in_schema = prepared.check(scope=settings.scope)
+            in_prompt, strip = self._measured(prepared, prompt, settings)
         return {
             "sizes": {
                 module.path: {
@@ -166,24 +163,32 @@ class Author:
             "strip": strip,
             "diagnostics": {
                 "schema": diagnostics_json(in_schema, schema),
-                "prompt": diagnostics_json(in_prompt, prompt),
+                "prompt": diagnostics_json([d for d in in_prompt if d not in in_schema], prompt),
             },
         }
 
-    def _strip(self, schema: Schema, prompt: str, settings: RunSettings) -> Json | None:
-        tree = parse_prompt(prompt).tree
-        if tree is None:
-            return None
+    def _measured(
+        self, schema: PreparedSchema, prompt: str, settings: RunSettings
+    ) -> tuple[tuple[Diagnostic, ...], Json | None]:
+        """Faults of a prompt that need a tokenizer, and the prompt along its positions if it has none."""
+        tree = parse_prompt(prompt)
+        if tree.tree is None or not tree.ok:
+            return (), None
         try:
-            plan = self.engine.plan(schema, tree, settings)
-        except PromptError:
-            return None
-        return {
+            prepared = schema.prompt(tree.tree)
+            faults = prepared.check(scope=settings.scope, placement=settings.placement)
+            if first_error(faults) is not None:
+                return faults, None
+            plan = prepared.plan(settings)
+        except PromptError as error:
+            return error.diagnostics, None
+        strip = {
             "pieces": plan.strip(),
             "total": plan.total_tokens,
             "cached": plan.cached_tokens,
             "new": plan.new_tokens,
         }
+        return faults, strip
 
     def edit_prompt(self, request: Json) -> Json:
         """The prompt after one change in the picker."""
@@ -370,14 +375,17 @@ class Author:
 
     def _request_of(self, request: Json, key: str) -> RunRequest:
         schema, prompt = text_of(request, "schema"), text_of(request, "prompt")
-        checked = self.documents.check(schema, prompt, base=self.library.base_of(text_of(request, "origin")))
+        base = self.library.base_of(text_of(request, "origin"))
+        checked = self.documents.check(schema, prompt, base=base)
         fault = first_error(checked.schema.diagnostics) or first_error(checked.of_prompt)
         if fault is not None:
             raise PromptError((fault,))
         if checked.schema.tree is None:
             raise PromptCacheError("There is no schema yet. Write one, or open a sample from the gallery.")
         settings = settings_of(request.get("settings"))
-        return RunRequest(checked.schema.tree, prompt, settings, repeats_of(request.get("settings")), key)
+        with self._tokenizing:
+            prepared = self.engine.schema(schema, base=base)
+        return RunRequest(prepared, prompt, settings, repeats_of(request.get("settings")), key)
 
     def chart(self) -> go.Figure:
         """The chart of this session's runs."""
@@ -402,10 +410,8 @@ class Author:
     def explain(self, request: Json) -> Json:
         """Begin to measure how faithful the cached answer is, and through which module it is not."""
         wanted = self._request_of(request, text_of(request, "key"))
-        prompt = parse_prompt(wanted.prompt).tree
-        if prompt is None:
-            raise PromptCacheError("The prompt cannot be read. Mend the errors that are marked in it.")
-        self.explanations.start(wanted.key, wanted.schema, prompt, wanted.settings)
+        prompt = wanted.schema.prompt(wanted.prompt)
+        self.explanations.start(wanted.key, prompt, wanted.settings)
         return self.explanations.state(wanted.key)
 
     def explained(self, request: Json) -> Json:

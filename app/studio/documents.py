@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from app.studio.source_offsets import to_utf16
-from engine.errors import PromptCacheError, PromptError
+from engine.errors import PromptCacheError
 from engine.exchange import export
 from engine.pml import (
     Diagnostic,
@@ -23,6 +23,7 @@ from engine.pml import (
     Param,
     Parsed,
     Prompt,
+    PromptError,
     Role,
     Schema,
     Text,

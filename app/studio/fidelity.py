@@ -2,42 +2,28 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import Any
 
 from app.studio.jobs import Job
-from engine import Engine, Fidelity, RunSettings
+from engine import Fidelity, PreparedPrompt, RunSettings
 from engine.errors import PromptCacheError
-from engine.pml import Prompt, Schema
 
 KEPT = 8
 
 
 class Explanations:
-    """Measurements of this session, by the keys that the page gave them.
+    """Measurements of this session, by the keys that the page gave them. They take their turns with runs."""
 
-    Args:
-        engine: measures; it takes its turn with runs.
-    """
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
         self._lock = threading.Lock()
 
-    def start(self, key: str, schema: Schema, prompt: Prompt, settings: RunSettings) -> None:
+    def start(self, key: str, prompt: PreparedPrompt, settings: RunSettings) -> None:
         """Begin to measure a prompt; the oldest measurements are forgotten."""
 
         def measure(job: Job) -> Fidelity:
-            with contextlib.closing(self._engine.fidelity(schema, prompt, settings)) as steps:
-                while True:
-                    try:
-                        step = next(steps)
-                    except StopIteration as end:
-                        found: Fidelity = end.value
-                        return found
-                    job.progress(step.done, step.total, step.what)
+            return prompt.fidelity(settings, job.progress)
 
         with self._lock:
             self._jobs[key] = Job(measure, "explain", "waiting for a run to end")

@@ -16,9 +16,8 @@ from datetime import datetime
 from difflib import SequenceMatcher
 from typing import Any, Literal
 
-from engine import Compared, Delta, Engine, Finished, FirstToken, RunSettings, Working
+from engine import Compared, Delta, Engine, Finished, FirstToken, PreparedSchema, RunSettings, Working
 from engine.errors import PromptCacheError
-from engine.pml import Schema, parse_prompt
 
 logger = logging.getLogger(__name__)
 
@@ -35,7 +34,7 @@ State = Literal["waiting", "working", "streaming", "done", "stopped", "not run",
 class RunRequest:
     """What the page asks for: the texts of this moment, and how to run them."""
 
-    schema: Schema
+    schema: PreparedSchema
     prompt: str
     settings: RunSettings
     repeats: int = 1
@@ -242,15 +241,8 @@ class Runs:
         stop: threading.Event,
         events: queue.SimpleQueue[tuple[float, object]],
     ) -> None:
-        started = time.perf_counter()
-        prompt = parse_prompt(request.prompt).tree
-        parse_ms = (time.perf_counter() - started) * 1000
-        if prompt is None:
-            raise PromptCacheError("The prompt cannot be read. Mend the errors that are marked in it.")
         settings = request.settings if repeat == 1 else replace(request.settings, max_new_tokens=1)
-        stream = self._engine.run(
-            request.schema, prompt, settings, "both", parse_ms=parse_ms, order=tuple(order)
-        )
+        stream = request.schema.prompt(request.prompt).stream(settings, mode="both", order=order)
         try:
             for event in stream:
                 if repeat == 1 or isinstance(event, FirstToken):

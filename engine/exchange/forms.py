@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from engine.errors import PromptError
 from engine.exchange.errors import ExchangeError
 from engine.exchange.jinja import to_jinja
 from engine.exchange.messages import to_anthropic, to_openai
-from engine.pml import Bound, Module, Prompt, Role, Schema, Union, bind, has_errors
+from engine.pml import Bound, Module, Prompt, PromptError, Role, Schema, Union, bind, has_errors
 from engine.pml.conversation import conversation
 from engine.pml.writer import write_schema
 from engine.programs import PromptCallError, to_program

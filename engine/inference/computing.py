@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
 from engine.events import Side, Working
@@ -22,8 +22,27 @@ log = logging.getLogger(__name__)
 WAITING = "waiting for another answer's step to end"
 PATIENCE_SECONDS = 1.0  # of waiting, until it is said; then twice as long each time
 _LONGEST_SECONDS = 30.0
+Progress = Callable[[int, int, str], None]
 E = TypeVar("E")
 R = TypeVar("R")
+
+
+def returned(steps: Generator[E, None, R], progress: Progress | None = None) -> R:
+    """Runs a generator to its end and returns what it returns.
+
+    Args:
+        steps: is closed where `progress` raises.
+        progress: called with (done, total, what) at each Working.
+    """
+    with contextlib.closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                result: R = end.value
+                return result
+            if progress is not None and isinstance(step, Working):
+                progress(step.done, step.total, step.what)
 
 
 class Computing:
@@ -86,15 +105,22 @@ class Computing:
         finally:
             work.close()
 
-    def finish(self, work: Generator[E, None, R], side: Side) -> R:
-        """Runs a generator to its end, each step in its turn, and returns what it returns."""
-        steps = self.steps(work, side)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: R = end.value
-                return result
+    def finish(
+        self,
+        work: Generator[E, None, R],
+        side: Side,
+        clock: Stopwatch | None = None,
+        progress: Progress | None = None,
+    ) -> R:
+        """Runs a generator to its end, each step in its turn, and returns what it returns.
+
+        Args:
+            work: as for `steps`.
+            side: as for `steps`.
+            clock: as for `steps`.
+            progress: called with (done, total, what) at each Working; what it raises ends the work.
+        """
+        return returned(self.steps(work, side, clock), progress)
 
     def _begin(self, patience: float | None, clock: Stopwatch | None = None) -> bool:
         """Waits for the turn, at most so many seconds; says whether it came."""

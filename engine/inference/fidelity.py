@@ -18,10 +18,10 @@ from torch import Tensor
 from engine.cache.segment_cache import Fetched, wanted
 from engine.errors import SettingsError
 from engine.events import Working
-from engine.inference.params import Repair, RunSettings
+from engine.inference.params import RunSettings
+from engine.inference.prefill import Prefill, prefill
 from engine.inference.reading import Reading, read
-from engine.inference.repair import choosing, chosen, inexact, rows, with_hidden
-from engine.inference.sequence import Prefill
+from engine.inference.repair import inexact
 from engine.inference.verdict import Fidelity, Flip, ModuleFidelity, Remedy, advice
 from engine.model.rope import move_keys
 from engine.pml import Scaffold
@@ -159,12 +159,8 @@ class FidelityMeter:
     def _prefill(
         self, uses: Sequence[RecipeSlice | None], placements: list[Placement], repair: str | None = None
     ) -> Prefill:
-        plan = self.plan
-        parsed = Repair.parse(self.settings.repair if repair is None else repair)
-        again = chosen(parsed, self.model, plan, uses, placements)
-        cost = choosing(parsed, self.model, plan, uses)
-        placed = with_hidden(placements, again)
-        return Prefill(placed, *rows(plan, again), plan.token_ids, plan.end, cost)
+        chosen = self.settings.repair if repair is None else repair
+        return prefill(self.model, self.plan, uses, placements, chosen)
 
     def _read(self, prefill: Prefill, answer: Sequence[int]) -> Reading:
         return read(self.model, prefill, answer)

@@ -5,16 +5,19 @@ Both sides read the same tokens, so that every token of a whole answer can be co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from engine.inference.sequence import Prefill
-    from engine.model.model import Model
+from engine.cache.segment_cache import SegmentCache, wanted
+from engine.events import Side, Working
+from engine.inference.params import RunSettings
+from engine.inference.prefill import Prefill, prefill, whole
+from engine.model.model import Model
+from engine.prompt.tokenized import TokenizedPrompt
+from engine.stopwatch import Stopwatch
 
 ROWS_AT_ONCE = 64  # that are compared: a long answer in a large vocabulary takes gigabytes
 
@@ -62,3 +65,33 @@ def read(model: Model, prefill: Prefill, answer: Sequence[int]) -> Reading:
     positions = [*prefill.positions, *range(prefill.end, prefill.end + len(answer) - 1)]
     kv = model.key_values(prefill.placements, len(tokens))
     return Reading.of_logits(model.forward(tokens, positions, kv, keep=len(answer)))
+
+
+def reading(
+    cache: SegmentCache, prompt: TokenizedPrompt, answer: Sequence[int], settings: RunSettings, side: Side
+) -> Generator[Working, None, Reading]:
+    """Has one side read an answer that is given, so that all of it can be compared with another reading.
+
+    Args:
+        cache: of the model's segments.
+        prompt: that the answer is to.
+        answer: its tokens, at least one.
+        settings: scope, repair and placement.
+        side: that reads.
+
+    Yields:
+        Working, before each segment that must be encoded.
+
+    Raises:
+        PromptError: as for `answering`.
+    """
+    scope = settings.scope if side == "cached" else None
+    planned = prompt.planned(scope, settings.placement, turns_held=settings.turns_held)
+    if side == "uncached":
+        return read(cache.model, whole(planned.plan), answer)
+    name = prompt.schema.tree.name
+    fetched = yield from cache.segments(wanted(planned.slices), name, settings.scope, Stopwatch())
+    with cache.store.using(fetched.segments):
+        placements = fetched.place(planned.slices)
+        new = prefill(cache.model, planned.plan, planned.slices, placements, settings.repair)
+        return read(cache.model, new, answer)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -21,38 +20,10 @@ from engine.events import (
     Side,
 )
 from engine.inference.params import RunSettings
+from engine.inference.prefill import Prefill
 from engine.inference.sampler import Sampler, TextStream
 from engine.model.model import Model
-from engine.segment import Placement
 from engine.stopwatch import Stopwatch
-
-
-@dataclass(frozen=True)
-class Prefill:
-    """What is computed before the first token.
-
-    Attributes:
-        placements: segments that are read; empty for a full prefill.
-        token_ids: the tokens that are computed.
-        positions: of those, ascending.
-        prompt: all tokens of the prompt.
-        end: the position behind the last of them.
-        choosing: what it took to choose the repaired tokens, in tokens that pass through the whole network.
-        encoded: of the tokens that are read, how many were encoded in this run.
-    """
-
-    placements: Sequence[Placement]
-    token_ids: Sequence[int]
-    positions: Sequence[int]
-    prompt: Sequence[int]
-    end: int
-    choosing: int = 0
-    encoded: int = 0
-
-    @property
-    def work(self) -> int:
-        """Tokens that pass through the network before the first token, those for choosing included."""
-        return len(self.token_ids) + self.choosing
 
 
 def respond(

@@ -18,6 +18,7 @@ from engine.pml.diagnostics import (
     make,
 )
 from engine.pml.edits import Picks, read_picks, set_argument, set_pick
+from engine.pml.errors import PromptError
 from engine.pml.fixes import apply_edits, mended
 from engine.pml.names import NAME, RESERVED, ROLES
 from engine.pml.prompt_parser import document_kind, parse_prompt
@@ -59,6 +60,7 @@ __all__ = [
     "Picks",
     "Prompt",
     "PromptEditError",
+    "PromptError",
     "Role",
     "RoleClose",
     "RoleName",

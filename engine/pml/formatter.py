@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from engine.errors import PromptCacheError, PromptError
+from engine.errors import PromptCacheError
 from engine.pml.diagnostics import quote
 from engine.pml.elements import Attribute, Chars, Element
+from engine.pml.errors import PromptError
 from engine.pml.names import ROLES
 from engine.pml.prompt_parser import document_kind, parse_prompt
 from engine.pml.reader import Document, read

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.model.model import Model
 from engine.pml import Bound, Diagnostic, Prompt, Role, RoleOpen, Schema, make
 from engine.pml.conversation import conversation
 from engine.prompt.chat_template import aligned
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.plan import PromptPlan
+from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenizer import Fragment
 
 _SHOWN = 3  # differences that a message names
@@ -23,14 +23,14 @@ _SYSTEM = {
 }
 
 
-def of_schema(model: Model, layout: SchemaLayout) -> Iterator[Diagnostic]:
+def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
     """Advice on a schema that was laid out."""
-    yield from _stand_ins(model, layout.schema)
-    schema, roles, chat = layout.schema, layout.roles, model.chat
+    yield from _stand_ins(spec, layout.schema)
+    schema, roles, chat = layout.schema, layout.roles, spec.chat
     if not roles:
         return
     first = next(child for child in schema.children if isinstance(child, Role))
-    yield from _system(model, schema, first, roles, whole=False)
+    yield from _system(spec, schema, first, roles, whole=False)
     if chat.date is None and chat.writes_date(roles):
         message = (
             f"the model's chat template writes the date, today {layout.day:%Y-%m-%d}, so on another day "
@@ -41,21 +41,21 @@ def of_schema(model: Model, layout: SchemaLayout) -> Iterator[Diagnostic]:
 
 
 def of_prompt(
-    model: Model, layout: SchemaLayout, plan: PromptPlan, bound: Bound, prompt: Prompt
+    spec: ModelSpec, layout: SchemaLayout, plan: PromptPlan, bound: Bound, prompt: Prompt
 ) -> Iterator[Diagnostic]:
     """Advice on a prompt that was planned: where its tokens are not the chat template's own."""
     roles = tuple(part.role for part in bound.parts if isinstance(part, RoleOpen))
-    chat, day = model.chat, layout.day
+    chat, day = spec.chat, layout.day
     messages = conversation(bound.parts)
     contents = [message.text for message in messages]
     if not roles:
         texts = [Fragment(text) for text in contents]
         begin = [chat.bos] if chat.bos is not None else []
         whole = [token for ids in chat.tokens.encode(texts, begins=True) for token in ids]
-        yield from _tokens(model, plan.token_ids, [*begin, *whole], prompt)
+        yield from _tokens(spec, plan.token_ids, [*begin, *whole], prompt)
         return
     if layout.roles and chat.opening(layout.roles, day).system == "kept":
-        yield from _system(model, prompt, prompt, roles, whole=True)
+        yield from _system(spec, prompt, prompt, roles, whole=True)
     turns = chat.turns(roles, day)
     if not turns.invites:
         ends = f", right after {turns.closes[-1][-30:]!r}" if turns.closes[-1] else ""
@@ -68,7 +68,7 @@ def of_prompt(
     text = chat.spelled(roles, contents, day)
     strips = aligned(text, turns, contents)
     if strips is None:
-        message = f"the model's chat template rewrites what the turns say: {_rewritten(model, plan, text)}"
+        message = f"the model's chat template rewrites what the turns say: {_rewritten(spec, plan, text)}"
         hint = "the prompt is read as it is written here"
         yield make("W612", message, prompt.span, prompt.lines, hint)
         return
@@ -80,23 +80,23 @@ def of_prompt(
         fragments.append(Fragment(turns.closes[place], template=True))
     fragments.append(Fragment(turns.generation, template=True))
     whole = [token for ids in chat.tokens.encode(fragments, begins=True) for token in ids]
-    yield from _tokens(model, plan.token_ids, whole, prompt)
+    yield from _tokens(spec, plan.token_ids, whole, prompt)
 
 
-def _stand_ins(model: Model, schema: Schema) -> Iterator[Diagnostic]:
-    tokenizer = model.tokenizer
+def _stand_ins(spec: ModelSpec, schema: Schema) -> Iterator[Diagnostic]:
+    tokenizer = spec.tokenizer
     first = next((param for module in schema.modules() for param in module.params()), None)
     if tokenizer.unk_token_id is None and first is not None and first.scaffold is None:
-        token = tokenizer.convert_ids_to_tokens(model.stand_in)
-        message = f"{model.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
+        token = tokenizer.convert_ids_to_tokens(spec.stand_in)
+        message = f"{spec.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
         hint = 'write scaffold="…", a text of the usual kind, to choose what stands there'
         yield make("W607", message, first.span, schema.lines, hint)
 
 
 def _system(
-    model: Model, document: Schema | Prompt, place: Role | Prompt, roles: tuple[str, ...], *, whole: bool
+    spec: ModelSpec, document: Schema | Prompt, place: Role | Prompt, roles: tuple[str, ...], *, whole: bool
 ) -> Iterator[Diagnostic]:
-    turns = model.chat.turns(roles) if whole else model.chat.opening(roles)
+    turns = spec.chat.turns(roles) if whole else spec.chat.opening(roles)
     if turns.system == "kept":
         return
     message = f"{_SYSTEM[turns.system]}; here it is the first paragraph of the first user turn"
@@ -109,12 +109,14 @@ def _system(
     )
 
 
-def _tokens(model: Model, ours: Sequence[int], theirs: Sequence[int], prompt: Prompt) -> Iterator[Diagnostic]:
+def _tokens(
+    spec: ModelSpec, ours: Sequence[int], theirs: Sequence[int], prompt: Prompt
+) -> Iterator[Diagnostic]:
     """Says which tokens are others than those of the whole text."""
     found = list(_differences(ours, theirs))
     if not found:
         return
-    names = model.tokenizer.convert_ids_to_tokens
+    names = spec.tokenizer.convert_ids_to_tokens
     shown = "; ".join(
         f"{' '.join(names(list(ours[a:b])))} for {' '.join(names(list(theirs[c:d])))}"
         for a, b, c, d in found[:_SHOWN]
@@ -150,7 +152,7 @@ def _again(ours: Sequence[int], theirs: Sequence[int]) -> tuple[int, int]:
     return len(ours), len(theirs)
 
 
-def _rewritten(model: Model, plan: PromptPlan, theirs: str) -> str:
-    ours = model.tokenizer.decode(plan.token_ids)
+def _rewritten(spec: ModelSpec, plan: PromptPlan, theirs: str) -> str:
+    ours = spec.tokenizer.decode(plan.token_ids)
     place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
     return f"it has {theirs[place : place + 40]!r} where the prompt has {ours[place : place + 40]!r}"

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from engine.choices import PlacementPolicy
-from engine.errors import PromptError
 from engine.pml import (
     ArgumentText,
     Bound,
@@ -20,6 +19,7 @@ from engine.pml import (
     NewText,
     Part,
     Prompt,
+    PromptError,
     RoleClose,
     RoleOpen,
     SchemaText,

@@ -14,7 +14,7 @@ from engine import RunSettings
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import PromptCacheError
-from tests.engine.cases import model_of, prompt_of, schema_of
+from tests.engine.cases import model_of
 
 SCHEMA = """<schema name="s">
   <user>Read. <module name="a">alpha</module> <module name="b">beta</module></user>
@@ -33,16 +33,17 @@ def ended(explanations: Explanations, key: str) -> dict[str, Any]:
 
 def test_a_measurement_ends_with_its_result_or_with_words(tmp_path: Path) -> None:
     engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
-    explanations = Explanations(engine)
-    schema, prompt = schema_of(SCHEMA), prompt_of(PROMPT)
-    explanations.start("1", schema, prompt, RunSettings(max_new_tokens=4))
+    explanations = Explanations()
+    schema = engine.schema(SCHEMA)
+    prompt = schema.prompt(PROMPT)
+    explanations.start("1", prompt, RunSettings(max_new_tokens=4))
     state = ended(explanations, "1")
     assert state["error"] == ""
     assert [module["path"] for module in state["result"]["modules"]] == ["", "a", "b"]
-    explanations.start("2", schema, prompt_of("<prompt><b/><a/></prompt>"), RunSettings(placement="schema"))
+    explanations.start("2", schema.prompt("<prompt><b/><a/></prompt>"), RunSettings(placement="schema"))
     assert "E506" in ended(explanations, "2")["error"]
-    with engine._computing.step():  # a run goes on, so the measurement waits
-        explanations.start("3", schema, prompt, RunSettings(max_new_tokens=4))
+    with engine.computing.step():  # a run goes on, so the measurement waits
+        explanations.start("3", prompt, RunSettings(max_new_tokens=4))
         explanations.stop("3")
     assert ended(explanations, "3")["error"] == "Stopped."
     engine.close()
@@ -50,9 +51,10 @@ def test_a_measurement_ends_with_its_result_or_with_words(tmp_path: Path) -> Non
 
 def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
     engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
-    explanations = Explanations(engine)
+    explanations = Explanations()
     for number in range(KEPT + 1):
-        explanations.start(str(number), schema_of(SCHEMA), prompt_of(PROMPT), RunSettings(max_new_tokens=1))
+        prompt = engine.schema(SCHEMA).prompt(PROMPT)
+        explanations.start(str(number), prompt, RunSettings(max_new_tokens=1))
     with pytest.raises(PromptCacheError, match="not kept any more"):
         explanations.state("0")
     assert ended(explanations, str(KEPT))["result"]

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 
 from app.studio.chart import ttft_chart
-from app.studio.documents import Documents
 from app.studio.runs import Run, RunRequest, Runs, word_difference
 from engine import Answer, Compared, Comparison, Delta, Finished, FirstToken, RunSettings, Working
 from engine.errors import PromptCacheError
 
-SCHEMA = '<schema name="s"><module name="m">Some text.</module></schema>'
 PROMPT = '<prompt schema="s"><m/>Go on.</prompt>'
 TTFT = {"cached": [30.0, 10.0, 12.0], "uncached": [200.0, 240.0, 220.0]}
 
 
 class PlayedEngine:
-    """Plays the events of an engine; `gate` holds it before the second half of the first side."""
+    """Plays the events of a prompt, and stands for its engine and schema.
+
+    `gate` holds it before the second half of the first side.
+    """
 
     def __init__(self, gate: threading.Event | None = None, fault: Exception | None = None) -> None:
         self.orders: list[tuple[str, ...]] = []
@@ -28,19 +29,22 @@ class PlayedEngine:
         self.closed = threading.Event()
         self._gate, self._fault = gate, fault
 
+    name = "s"
+
     def placement(self, wanted: str) -> str:
         return wanted
 
-    def run(
-        self, _schema: Any, _prompt: Any, settings: RunSettings, mode: str, **options: Any
-    ) -> Iterator[Any]:
+    def prompt(self, text: str) -> PlayedEngine:
+        assert text == PROMPT
+        return self
+
+    def stream(self, settings: RunSettings, *, mode: str, order: Any) -> Iterator[Any]:
         assert mode == "both"
-        assert options["parse_ms"] > 0
         turn = len(self.orders)
-        self.orders.append(options["order"])
+        self.orders.append(tuple(order))
         self.budgets.append(settings.max_new_tokens)
         try:
-            for side in options["order"]:
+            for side in order:
                 yield from self._side(side, turn)
             yield Compared(Comparison(8.0, True, 0.25, False))
         finally:
@@ -64,10 +68,8 @@ class PlayedEngine:
         yield Finished(side, Answer(text, (1, 2, 3), ttft, 4.0, timeline, made, (), "eos"))
 
 
-def request(repeats: int = 1, key: str = "k") -> RunRequest:
-    schema = Documents().schema(SCHEMA).tree
-    assert schema is not None
-    return RunRequest(schema, PROMPT, RunSettings(max_new_tokens=64), repeats, key)
+def request(engine: PlayedEngine, repeats: int = 1, key: str = "k") -> RunRequest:
+    return RunRequest(engine, PROMPT, RunSettings(max_new_tokens=64), repeats, key)  # type: ignore[arg-type]
 
 
 def last(runs: Runs, wanted: RunRequest) -> Run:
@@ -76,7 +78,7 @@ def last(runs: Runs, wanted: RunRequest) -> Run:
 
 
 def test_both_sides_run_to_the_end() -> None:
-    run = last(Runs(PlayedEngine()), request()).to_json()  # type: ignore[arg-type]
+    run = last(Runs(engine := PlayedEngine()), request(engine)).to_json()  # type: ignore[arg-type]
     assert run["state"] == "done"
     assert run["number"] == 1
     cached, uncached = run["sides"]["cached"], run["sides"]["uncached"]
@@ -92,15 +94,15 @@ def test_both_sides_run_to_the_end() -> None:
 def test_the_order_alternates_from_run_to_run() -> None:
     engine = PlayedEngine()
     runs = Runs(engine)  # type: ignore[arg-type]
-    last(runs, request(key="a"))
-    last(runs, request(key="b"))
+    last(runs, request(engine, key="a"))
+    last(runs, request(engine, key="b"))
     assert engine.orders == [("cached", "uncached"), ("uncached", "cached")]
     assert [run.number for run in runs.history] == [1, 2]
 
 
 def test_repeats_show_the_median_sample_with_its_own_timeline() -> None:
     engine = PlayedEngine()
-    run = last(Runs(engine), request(repeats=3)).to_json()  # type: ignore[arg-type]
+    run = last(Runs(engine), request(engine, repeats=3)).to_json()  # type: ignore[arg-type]
     assert engine.budgets == [64, 1, 1]
     assert run["sides"]["cached"]["samples_ms"] == [30.0, 10.0, 12.0]
     assert run["sides"]["cached"]["ttft_ms"] == 12.0
@@ -114,7 +116,7 @@ def test_stopping_half_way_keeps_what_came() -> None:
     engine = PlayedEngine(gate)
     runs = Runs(engine)  # type: ignore[arg-type]
     run = None
-    for run in runs.stream(request()):
+    for run in runs.stream(request(engine)):
         if run.sides["cached"].text == "one " and not gate.is_set():
             runs.stop("k")
             gate.set()
@@ -130,7 +132,7 @@ def test_stopping_half_way_keeps_what_came() -> None:
 def test_leaving_the_page_stops_the_run() -> None:
     gate = threading.Event()
     engine = PlayedEngine(gate)
-    frames = Runs(engine).stream(request())  # type: ignore[arg-type]
+    frames = Runs(engine).stream(request(engine))  # type: ignore[arg-type]
     while next(frames).sides["cached"].text != "one ":
         pass
     frames.close()  # type: ignore[attr-defined]
@@ -139,13 +141,16 @@ def test_leaving_the_page_stops_the_run() -> None:
 
 
 def test_a_fault_of_the_users_is_said_as_it_is() -> None:
-    run = last(Runs(PlayedEngine(fault=PromptCacheError("The prompt is too long. Pick fewer."))), request())  # type: ignore[arg-type]
+    run = last(
+        Runs(engine := PlayedEngine(fault=PromptCacheError("The prompt is too long. Pick fewer."))),
+        request(engine),
+    )  # type: ignore[arg-type]
     assert (run.state, run.message) == ("failed", "The prompt is too long. Pick fewer.")
     assert run.number == 0
 
 
 def test_any_other_fault_is_logged_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    run = last(Runs(PlayedEngine(fault=RuntimeError("boom"))), request())  # type: ignore[arg-type]
+    run = last(Runs(engine := PlayedEngine(fault=RuntimeError("boom"))), request(engine))  # type: ignore[arg-type]
     assert run.state == "failed"
     assert "boom" in run.message
     assert "A run failed" in caplog.text
@@ -170,8 +175,9 @@ def test_word_difference_loses_no_letter(left: str, right: str, differing: int) 
 
 
 def test_the_chart_has_one_bar_per_side_and_run_in_the_timelines_parts() -> None:
-    runs = Runs(PlayedEngine())  # type: ignore[arg-type]
-    last(runs, request())
+    engine = PlayedEngine()
+    runs = Runs(engine)  # type: ignore[arg-type]
+    last(runs, request(engine))
     figure = ttft_chart(runs.history).to_dict()
     bars = {trace["name"]: trace for trace in figure["data"] if trace["type"] == "bar"}
     assert set(bars) == {"parse", "prefill"}

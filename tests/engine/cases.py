@@ -13,6 +13,7 @@ from engine.inference.params import Repair
 from engine.inference.repair import chosen, rows, with_hidden
 from engine.model.model import Model
 from engine.pml import parse_prompt, parse_schema
+from engine.prompt.plan import PromptPlan
 from engine.stopwatch import Stopwatch
 from tests.engine.tiny import tiny_model
 
@@ -40,6 +41,11 @@ def run_out(steps: Any) -> Any:
             return end.value
 
 
+def plan_of(engine: Engine, schema: Any, prompt: Any, placement: Any = "compact") -> PromptPlan:
+    """A prompt along its positions."""
+    return engine.schema(schema).prompt(prompt).tokenized.planned(None, placement).plan
+
+
 class Case:
     """The product's own path for one prompt, up to the placements of its segments."""
 
@@ -47,9 +53,10 @@ class Case:
         self, engine: Engine, schema: Any, prompt: Any, scope: Any = "anchored", placement: Any = "compact"
     ) -> None:
         self.engine, self.model = engine, engine.model
-        self.layout, self.plan = engine._plan(schema, prompt, placement)
-        self.book = engine._recipe_book(self.layout, scope, self.plan.placement)
-        self.uses = self.book.of_plan(self.plan)
+        prepared = engine.schema(schema)
+        planned = prepared.prompt(prompt).tokenized.planned(scope, placement)
+        self.layout, self.plan, self.uses = planned.layout, planned.plan, planned.slices
+        self.book = prepared.tokenized.recipes(scope, placement)
         steps = engine.segment_cache.segments(wanted(self.uses), schema.name, scope, Stopwatch())
         self.supplied = run_out(steps)
         self.placements = self.supplied.place(self.uses)

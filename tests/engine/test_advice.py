@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 from pathlib import Path
 
 import pytest
 
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import PromptError
 from engine.model.model import Model
 from engine.model.synthetic import byte_tokenizer
-from engine.pml import Diagnostic, parse_prompt, parse_schema
+from engine.pml import Diagnostic, PromptError, parse_prompt, parse_schema
 from engine.prompt.chat_template import ChatFormat
+from tests.engine.cases import plan_of
 from tests.engine.tiny import CHATML, save_tiny, tiny_network
 
 SCHEMA = (
@@ -46,7 +47,7 @@ def of_prompt(engine: Engine, prompt: str, schema: str = SCHEMA) -> tuple[Diagno
 
 
 def text(engine: Engine, schema: object, prompt: str = "<prompt><a/></prompt>") -> str:
-    _, plan = engine._plan(schema, parse_prompt(prompt).tree)  # type: ignore[arg-type]
+    plan = plan_of(engine, schema, parse_prompt(prompt).tree)  # type: ignore[arg-type]
     return str(engine.model.tokenizer.decode(plan.token_ids))
 
 
@@ -68,14 +69,8 @@ def test_an_open_engine_follows_the_day(tmp_path: Path, monkeypatch: pytest.Monk
     for day in days:
         monkeypatch.setattr(ChatFormat, "today", lambda _, day=day: day)
         assert f"Today: {day:%d %b %Y}\n" in text(engine, schema)
-        names.append(
-            [
-                recipe.key
-                for recipe in engine._recipe_book(engine._lay_out(schema), "anchored", "compact").of_schema(
-                    999
-                )
-            ]
-        )  # type: ignore[arg-type]
+        book = engine.schema(schema).tokenized.recipes()
+        names.append([recipe.key for recipe in book.of_schema(999)])
     assert set(names[0]).isdisjoint(names[1])
 
 
@@ -85,10 +80,11 @@ def test_a_day_that_ends_between_layout_and_plan_spoils_nothing(
     engine = opened(DATED, tmp_path)
     schema = parse_schema(SCHEMA).tree
     monkeypatch.setattr(ChatFormat, "today", lambda _: datetime.date(2026, 1, 31))
-    layout = engine._lay_out(schema)  # type: ignore[arg-type]
-    monkeypatch.setattr(ChatFormat, "today", lambda _: datetime.date(2026, 2, 1))
-    monkeypatch.setattr(Engine, "_lay_out", lambda *_: layout)
-    assert "Today: 31 Jan 2026\n" in text(engine, schema)
+    prepared = engine.schema(schema)
+    days = itertools.chain([datetime.date(2026, 1, 31)], itertools.repeat(datetime.date(2026, 2, 1)))
+    monkeypatch.setattr(ChatFormat, "today", lambda _: next(days))
+    plan = prepared.prompt(parse_prompt("<prompt><a/></prompt>").tree).tokenized.planned().plan
+    assert "Today: 31 Jan 2026\n" in engine.model.tokenizer.decode(plan.token_ids)
 
 
 def test_an_engine_is_opened_with_a_date(tmp_path: Path) -> None:

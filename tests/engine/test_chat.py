@@ -17,6 +17,7 @@ from engine.model.synthetic import byte_tokenizer
 from engine.pml import bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
 from engine.prompt.chat_template import ChatError, ChatFormat
+from tests.engine.cases import plan_of
 from tests.engine.tiny import CHATML, tiny_model, tiny_network
 
 # The forms of well-known families, each written as its tokenizer's template renders it.
@@ -117,7 +118,7 @@ def test_a_prompt_reads_as_its_family_renders_it(family: str, tmp_path: Path) ->
     ).tree
     prompt = parse_prompt('<prompt><a/><m n="2&amp;3"/><user>And now?</user></prompt>').tree
     assert [found for found in engine.check(schema) if found.severity != "info"] == []
-    _, plan = engine._plan(schema, prompt)
+    plan = plan_of(engine, schema, prompt)
     contents = ["Be verybrief.", "Onetwo 2&3three", "Fine.", "And now?"]
     roles = ("system", "user", "assistant", "user")
     assert made.decode(plan.token_ids) == rendered(made, roles, contents, family in WITHOUT_SYSTEM)
@@ -151,7 +152,7 @@ def test_white_space_at_the_borders_of_turns_is_what_the_template_makes_of_it(
         assert prompt is not None
         messages = conversation(bind(schema, prompt).parts)
         roles, contents = [one.role for one in messages], [one.text for one in messages]
-        _, plan = engine._plan(schema, prompt)
+        plan = plan_of(engine, schema, prompt)
         want = rendered(made, roles, contents, family in WITHOUT_SYSTEM)
         assert made.decode(plan.token_ids) == want, source
         padded += contents[0] != contents[0].strip()
@@ -183,7 +184,7 @@ def test_a_schema_of_a_system_turn_alone_is_continued_by_the_prompt(family: str,
     engine = Engine(Model("tiny", tiny_network(), made, family), Store.open(tmp_path))
     schema = parse_schema('<schema name="s"><system>Be brief.</system></schema>').tree
     prompt = parse_prompt("<prompt><user>Why?</user></prompt>").tree
-    _, plan = engine._plan(schema, prompt)
+    plan = plan_of(engine, schema, prompt)
     want = rendered(made, ("system", "user"), ["Be brief.", "Why?"], family in WITHOUT_SYSTEM)
     assert made.decode(plan.token_ids) == want
 
@@ -213,7 +214,7 @@ def test_a_prompt_reads_as_the_template_renders_it(tmp_path: Path) -> None:
         "<assistant>Fine.</assistant></schema>"
     ).tree
     prompt = parse_prompt("<prompt><m/><user>And now?</user></prompt>").tree
-    _, plan = engine._plan(schema, prompt)
+    plan = plan_of(engine, schema, prompt)
     messages = [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "Onetwothree"},
@@ -228,7 +229,7 @@ def test_bare_text_after_the_imports_joins_the_last_user_turn(tmp_path: Path) ->
     engine = Engine(tiny_model(), Store.open(tmp_path))
     schema = parse_schema('<schema name="s"><user>Read: <module name="m">two</module></user></schema>').tree
     prompt = parse_prompt("<prompt><m/>What is it?</prompt>").tree
-    _, plan = engine._plan(schema, prompt)
+    plan = plan_of(engine, schema, prompt)
     text = engine.model.tokenizer.decode(plan.token_ids)
     assert text.startswith("<s><|user|>\nRead: two")
     assert text.endswith("What is it?</s>\n<|assistant|>\n")

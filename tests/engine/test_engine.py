@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import ModelError, PromptError
+from engine.errors import ModelError
 from engine.events import Compared, Delta, Finished, FirstToken
 from engine.inference.params import RunSettings
 from engine.inference.sampler import TextStream
 from engine.model.loading import load
-from engine.pml import parse_prompt, parse_schema
+from engine.pml import PromptError, parse_prompt, parse_schema
+from tests.engine.cases import plan_of
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 
 SCHEMA = """<schema name="trip">
@@ -47,8 +49,9 @@ def engine(tmp_path: Path):
     opened.close()
 
 
-def answers(engine: Engine, settings: RunSettings = SETTINGS, **kwargs):
-    events = list(engine.run(*trees(), settings, **kwargs))
+def answers(engine: Engine, settings: RunSettings = SETTINGS, mode: Any = "both"):
+    schema, prompt = trees()
+    events = list(engine.schema(schema).prompt(prompt).stream(settings, mode=mode))
     return {e.side: e.answer for e in events if isinstance(e, Finished)}, events
 
 
@@ -154,15 +157,17 @@ def test_both_sides_decode_as_the_plain_model_does(tmp_path: Path, seed: int) ->
         '<schema name="s"><user>Some text that is always there.</user><assistant>Yes.</assistant></schema>',
         "<prompt><user>And this is new.</user></prompt>",
     )
-    _, plan = engine._plan(schema, prompt)
+    plan = plan_of(engine, schema, prompt)
     want = greedy(tiny_network("llama-gqa", seed), plan.token_ids, 24)
-    for event in engine.run(schema, prompt, RunSettings(max_new_tokens=24)):
+    for event in engine.schema(schema).prompt(prompt).stream(RunSettings(max_new_tokens=24), mode="both"):
         if isinstance(event, Finished):
             assert list(event.answer.token_ids) == want, event.side
 
 
 def test_stopping_releases_the_engine(engine: Engine) -> None:
-    events = engine.run(*trees(), RunSettings(max_new_tokens=50), mode="cached")
+    events = (
+        engine.schema(trees()[0]).prompt(trees()[1]).stream(RunSettings(max_new_tokens=50), mode="cached")
+    )
     while not isinstance(next(events), Delta):
         pass
     events.close()
@@ -171,29 +176,29 @@ def test_stopping_releases_the_engine(engine: Engine) -> None:
 
 
 def test_answer_takes_text(engine: Engine) -> None:
-    events = list(engine.answer(SCHEMA, PROMPT, SETTINGS))
+    events = list(engine.schema(SCHEMA).prompt(PROMPT).stream(SETTINGS))
     assert isinstance(events[-1], Finished)
     with pytest.raises(PromptError, match="E1"):
-        list(engine.answer("<schema name='x'><module", PROMPT))
+        list(engine.schema("<schema name='x'><module").prompt(PROMPT).stream())
 
 
 def test_encode_makes_every_segment_once(engine: Engine) -> None:
     schema, _ = trees()
     seen: list[tuple[int, int, str]] = []
-    report = engine.encode(schema, progress=lambda *step: seen.append(step))
+    report = engine.schema(schema).encode(progress=lambda *step: seen.append(step))
     assert report.encoded > 4
     assert report.reused == 0
     assert seen[-1][0] == seen[-1][1]
-    assert engine.encode(schema).encoded == 0
-    assert {m.cached for m in engine.layout(schema).modules} == {"memory"}
+    assert engine.schema(schema).encode().encoded == 0
+    assert {m.cached for m in engine.schema(schema).layout().modules} == {"memory"}
     found, _ = answers(engine, mode="cached")
     assert {use.outcome for use in found["cached"].segments} == {"hit"}
 
 
 def test_editing_one_module_encodes_that_module_alone(engine: Engine) -> None:
-    engine.encode(trees()[0])
+    engine.schema(trees()[0]).encode()
     edited = parse_schema(SCHEMA.replace("Rome has ruins.", "Rome has fountains.")).tree
-    assert engine.encode(edited).encoded == 1
+    assert engine.schema(edited).encode().encoded == 1
 
 
 def test_sampling_is_seeded(engine: Engine) -> None:
@@ -207,14 +212,14 @@ def test_sampling_is_seeded(engine: Engine) -> None:
 
 def test_plan_and_layout_count_the_same_tokens(engine: Engine) -> None:
     schema, prompt = trees()
-    plan = engine.plan(schema, prompt)
+    plan = engine.schema(schema).prompt(prompt).plan()
     strip = plan.strip()
     assert sum(part["tokens"] for part in strip) == plan.total_tokens
     position = 0
     for part in strip:
         assert part["start"] == position
         position += part["tokens"]
-    layout = engine.layout(schema)
+    layout = engine.schema(schema).layout()
     tokyo = next(m for m in layout.modules if m.path == "plan/tokyo")
     rome = next(m for m in layout.modules if m.path == "plan/rome")
     assert tokyo.start == rome.start
@@ -238,7 +243,7 @@ def test_a_prompt_that_does_not_fit_is_refused_with_its_code(engine: Engine, pro
     assert found
     assert found[0].startswith(code)
     with pytest.raises(PromptError, match=code):
-        list(engine.run(schema, tree, SETTINGS))
+        list(engine.schema(schema).prompt(tree).stream(SETTINGS, mode="both"))
 
 
 def test_a_missing_stand_in_is_said(tmp_path: Path) -> None:
@@ -256,7 +261,7 @@ def test_a_prompt_that_adds_nothing_computes_its_last_token(engine: Engine) -> N
     schema, prompt = trees(
         '<schema name="s"><module name="m">text</module></schema>', "<prompt><m/></prompt>"
     )
-    events = list(engine.run(schema, prompt, SETTINGS, "cached"))
+    events = list(engine.schema(schema).prompt(prompt).stream(SETTINGS, mode="cached"))
     first = next(e for e in events if isinstance(e, FirstToken))
     assert first.tokens["computed"] == 1
 

@@ -99,7 +99,7 @@ def test_cached_logits_equal_the_dense_reference(family: str, scope, tmp_path: P
     engine.close()
 
 
-@pytest.mark.parametrize("scope", SCOPES[:2])
+@pytest.mark.parametrize("scope", ["isolated", "anchored"])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cached_logits_equal_one_masked_pass(family: str, scope, tmp_path: Path) -> None:
     engine = Engine(model_of(family, chat=False), Store.open(tmp_path))

@@ -12,7 +12,7 @@ from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Compared, Finished, Working
 from engine.inference.params import RunSettings
-from tests.engine.cases import model_of, prompt_of, run_out, schema_of
+from tests.engine.cases import model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
 <module name="a">alpha and more of it</module>
@@ -31,13 +31,13 @@ def engine(tmp_path: Path):
 
 def measured(engine: Engine, settings: RunSettings = SETTINGS, scaffold: str = "", prompt: str = PROMPT):
     schema = schema_of(SCHEMA.format(scaffold=scaffold))
-    return run_out(engine.fidelity(schema, prompt_of(prompt), settings))
+    return engine.schema(schema).prompt(prompt_of(prompt)).fidelity(settings)
 
 
 def test_it_agrees_with_what_a_run_compares(engine: Engine) -> None:
     found = measured(engine)
     schema = schema_of(SCHEMA.format(scaffold=""))
-    events = list(engine.run(schema, prompt_of(PROMPT), SETTINGS))
+    events = list(engine.schema(schema).prompt(prompt_of(PROMPT)).stream(SETTINGS, mode="both"))
     (compared,) = (e.comparison for e in events if isinstance(e, Compared))
     assert found.kl_first_token == pytest.approx(compared.kl_first_token, rel=1e-3, abs=1e-6)
     assert found.first_token_agrees == compared.first_token_agrees
@@ -47,19 +47,25 @@ def test_it_agrees_with_what_a_run_compares(engine: Engine) -> None:
 def test_both_sides_read_the_whole_answer_that_one_gave(engine: Engine) -> None:
     """The reading of each side gives fidelity's KL, and the uncached one finds its own answer likeliest."""
     schema, prompt = schema_of(SCHEMA.format(scaffold="")), prompt_of(PROMPT)
-    events = list(engine.run(schema, prompt, SETTINGS, "uncached"))
+    events = list(engine.schema(schema).prompt(prompt).stream(SETTINGS, mode="uncached"))
     plain = next(e.answer for e in events if isinstance(e, Finished))
-    full = engine.reading(schema, prompt, plain.token_ids, SETTINGS, "uncached")
+    full = engine.schema(schema).prompt(prompt).reading(plain.token_ids, SETTINGS, "uncached")
     assert full.log_probabilities.argmax(-1).tolist() == list(plain.token_ids)
-    cached = engine.reading(schema, prompt, plain.token_ids, SETTINGS, "cached")
+    cached = engine.schema(schema).prompt(prompt).reading(plain.token_ids, SETTINGS, "cached")
     apart = cached.divergence(full)
     assert len(apart) == len(plain.token_ids) > 1
     found = measured(engine)
     assert float(apart.mean()) == pytest.approx(found.kl_mean, rel=1e-3, abs=1e-7)
     exact = replace(SETTINGS, scope="scaffold")
-    assert engine.reading(schema, prompt, plain.token_ids, exact, "cached").divergence(full).max() < 1e-6
+    assert (
+        engine.schema(schema).prompt(prompt).reading(plain.token_ids, exact, "cached").divergence(full).max()
+        < 1e-6
+    )
     mended = replace(SETTINGS, repair="link:99")
-    assert engine.reading(schema, prompt, plain.token_ids, mended, "cached").divergence(full).max() < 1e-6
+    assert (
+        engine.schema(schema).prompt(prompt).reading(plain.token_ids, mended, "cached").divergence(full).max()
+        < 1e-6
+    )
 
 
 def test_every_module_is_measured_and_the_first_one_is_exact(engine: Engine) -> None:
@@ -77,7 +83,7 @@ def test_the_harm_of_the_only_deviating_module_is_the_whole_difference(engine: E
     schema = schema_of(
         '<schema name="s">All. <module name="a">alpha</module><module name="b">beta</module></schema>'
     )
-    found = run_out(engine.fidelity(schema, prompt_of("<prompt><a/><b/> so what?</prompt>"), SETTINGS))
+    found = engine.schema(schema).prompt(prompt_of("<prompt><a/><b/> so what?</prompt>")).fidelity(SETTINGS)
     harm = {module.path: module.harm for module in found.modules}
     assert found.kl_mean > 1e-4
     assert harm["b"] == pytest.approx(found.kl_mean, rel=1e-3)
@@ -108,7 +114,7 @@ def test_what_a_repair_computes_has_its_choice_in_it(engine: Engine) -> None:
     def work(repair: str) -> int:
         settings = replace(SETTINGS, repair=repair)
         schema = schema_of(SCHEMA.format(scaffold=""))
-        events = list(engine.run(schema, prompt_of(PROMPT), settings, "cached"))
+        events = list(engine.schema(schema).prompt(prompt_of(PROMPT)).stream(settings, mode="cached"))
         counts = next(e.answer.tokens for e in events if isinstance(e, Finished))
         return counts["computed"] + counts["choosing"]
 
@@ -118,7 +124,7 @@ def test_what_a_repair_computes_has_its_choice_in_it(engine: Engine) -> None:
 
 
 def test_trying_stores_nothing(engine: Engine) -> None:
-    engine.encode(schema_of(SCHEMA.format(scaffold="")))
+    engine.schema(schema_of(SCHEMA.format(scaffold=""))).encode()
     before = engine.store.stats().segments
     assert measured(engine).remedies
     assert engine.store.stats().segments == before
@@ -150,7 +156,7 @@ def test_it_measures_every_kind_of_model(family: str, tmp_path: Path) -> None:
 
 def test_progress_ends_and_the_engine_is_free_after_a_stop(engine: Engine) -> None:
     schema = schema_of(SCHEMA.format(scaffold=""))
-    steps = engine.fidelity(schema, prompt_of(PROMPT), SETTINGS)
+    steps = engine.schema(schema).prompt(prompt_of(PROMPT)).measuring(SETTINGS)
     seen = [next(steps) for _ in range(8)]
     assert all(isinstance(step, Working) and step.done < step.total for step in seen[-2:])
     steps.close()

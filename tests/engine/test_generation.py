@@ -16,7 +16,7 @@ from engine.events import Delta, Finished
 from engine.inference.params import Repair, RunSettings
 from engine.inference.sampler import Sampler, TextStream
 from engine.model.model import Model
-from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
+from tests.engine.cases import Case, apart, model_of, plan_of, prompt_of, schema_of
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read. <module name="a">alpha
@@ -25,7 +25,7 @@ SCHEMA = """<schema name="s"><system>You plan.</system><user>Read. <module name=
 
 
 def answer(engine: Engine, prompt: str, settings: RunSettings, mode="cached", schema: str = SCHEMA):
-    events = list(engine.run(schema_of(schema), prompt_of(prompt), settings, mode))
+    events = list(engine.schema(schema_of(schema)).prompt(prompt_of(prompt)).stream(settings, mode=mode))
     return next(e.answer for e in events if isinstance(e, Finished)), events
 
 
@@ -89,7 +89,7 @@ def test_the_uncached_side_answers_as_transformers_generates(engine: Engine, opt
     """Where the draw has one outcome, so that the generators of random numbers need not agree."""
     prompt = '<prompt><a n="x"/><b/><user>Well?</user></prompt>'
     given, _ = answer(engine, prompt, RunSettings(max_new_tokens=16, **options), "uncached")
-    tokens = torch.tensor([engine._plan(schema_of(SCHEMA), prompt_of(prompt))[1].token_ids])
+    tokens = torch.tensor([plan_of(engine, schema_of(SCHEMA), prompt_of(prompt)).token_ids])
     network = tiny_network()
     sampled = {name: value for name, value in options.items() if name != "repetition_penalty"}
     want = network.generate(

@@ -48,7 +48,7 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
 
 
 def events_of(engine: Engine, number: int, mode: Any = "both", settings: RunSettings = SETTINGS) -> Any:
-    return engine.run(schema_of(SCHEMA), prompt_of(PROMPTS[number]), settings, mode)
+    return engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPTS[number])).stream(settings, mode=mode)
 
 
 def said(events: list[Event]) -> list[tuple[str, tuple[int, ...], str]]:
@@ -110,9 +110,11 @@ def test_an_abandoned_answer_blocks_nobody(engine: Engine, kind: type) -> None:
 
     reader: Any = Reader()
     assert len(within(lambda: said(list(events_of(engine, 1))))) == 2
-    report = within(lambda: engine.encode(schema_of(SCHEMA)))
+    report = within(lambda: engine.schema(schema_of(SCHEMA)).encode())
     assert report.encoded + report.reused >= 5
-    measured = within(lambda: run_out(engine.fidelity(schema_of(SCHEMA), prompt_of(PROMPTS[0]), SETTINGS)))
+    measured = within(
+        lambda: engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPTS[0])).fidelity(SETTINGS)
+    )
     assert measured.modules
     del reader
     gc.collect()
@@ -120,14 +122,14 @@ def test_an_abandoned_answer_blocks_nobody(engine: Engine, kind: type) -> None:
 
 
 def test_a_suspended_measurement_and_closing_midway_block_nobody(engine: Engine) -> None:
-    steps = engine.fidelity(schema_of(SCHEMA), prompt_of(PROMPTS[0]), SETTINGS)
+    steps = engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPTS[0])).measuring(SETTINGS)
     next(steps)
     events = events_of(engine, 1)
     until(events, FirstToken)
     events.close()
     assert len(within(lambda: said(list(events_of(engine, 1))))) == 2
     rest = within(lambda: run_out(steps))
-    assert rest == run_out(engine.fidelity(schema_of(SCHEMA), prompt_of(PROMPTS[0]), SETTINGS))
+    assert rest == engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPTS[0])).fidelity(SETTINGS)
 
 
 def test_what_another_answer_has_encoded_meanwhile_is_not_encoded_again(engine: Engine) -> None:
@@ -196,9 +198,9 @@ def test_a_failing_step_gives_the_turn_back() -> None:
 
 def test_waiting_is_told_apart_from_the_time_to_first_token(tmp_path: Path) -> None:
     engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
-    engine._computing.patience = 0.01
+    engine.computing.patience = 0.01
     events = events_of(engine, 0, "uncached")
-    with engine._computing.step():
+    with engine.computing.step():
         first = within(lambda: next(events))
     assert (first.what, first.side) == (WAITING, "uncached")
     answer = next(e.answer for e in events if isinstance(e, Finished))

@@ -24,7 +24,7 @@ PROMPT = f"<prompt><a/><user>{SECRET}</user><assistant>Hello.</assistant><user>A
 
 def answered(engine: Engine, *, stored: bool, scope="anchored", schema: str = SCHEMA) -> Answer:
     settings = RunSettings(max_new_tokens=2, store_conversation=stored, scope=scope)
-    events = engine.run(schema_of(schema), prompt_of(PROMPT), settings, "cached")
+    events = engine.schema(schema_of(schema)).prompt(prompt_of(PROMPT)).stream(settings, mode="cached")
     return next(event.answer for event in events if isinstance(event, Finished))
 
 

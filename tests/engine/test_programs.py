@@ -12,6 +12,7 @@ from engine.pml import parse_prompt, parse_schema
 from engine.pml.formatter import format_source
 from engine.pml.writer import write_prompt
 from engine.programs import Arg, schema
+from tests.engine.cases import plan_of
 from tests.engine.tiny import tiny_model
 
 
@@ -33,7 +34,7 @@ def test_a_program_is_answered_like_its_document(tmp_path: Path) -> None:
     written = parse_prompt(write_prompt(prompt)).tree
     assert document is not None
     assert written is not None
-    tokens = [engine._plan(*pair)[1].token_ids for pair in ((trip.schema(), prompt), (document, written))]
+    tokens = [plan_of(engine, *pair).token_ids for pair in ((trip.schema(), prompt), (document, written))]
     assert tokens[0] == tokens[1]
     spelled = engine.model.tokenizer.decode(tokens[0])
     for message in trip.messages("3 days", city="tokyo", question="Why?"):
@@ -52,5 +53,5 @@ def test_formatting_changes_no_token(tmp_path: Path) -> None:
         runs = []
         for tree in trees:
             assert tree is not None
-            runs.append([run.token_ids for run in engine._lay_out(tree).runs])
+            runs.append([run.token_ids for run in engine.schema(tree).tokenized.layout.runs])
         assert runs[0] == runs[1], path

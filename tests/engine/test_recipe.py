@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from engine.cache.store import Store
-from engine.choices import SCOPES
 from engine.engine import Engine
-from engine.errors import PromptError, SettingsError
+from engine.errors import SettingsError
+from engine.pml import PromptError
 from tests.engine.cases import Case, model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s">Always.
@@ -123,13 +123,13 @@ def test_names_depend_on_sight_alone(engine: Engine) -> None:
 
 def test_encoding_a_schema_makes_what_prompts_want(engine: Engine) -> None:
     schema = schema_of(SCHEMA.format(scaffolds='<scaffold modules="a b"/><scaffold modules="a/x c"/>'))
-    for scope in SCOPES[:2]:
-        engine.encode(schema, scope=scope)
+    for scope in ("isolated", "anchored"):
+        engine.schema(schema).encode(scope=scope)
         for imports in ("<a/><b/>", "<a><x/></a>", '<a><x/></a><c p="q"/>', "<b/>", "<a><y/></a><b/><c/>"):
             case = Case(engine, schema, prompt_of(f"<prompt>{imports} well?</prompt>"), scope)
             assert not case.supplied.encoded, imports
     with pytest.raises(SettingsError, match="so there is nothing to encode before"):
-        engine.encode(schema, scope="scaffold")
+        engine.schema(schema).encode(scope="scaffold")
 
 
 def test_schema_placement_keeps_the_schemas_positions(engine: Engine) -> None:
@@ -144,7 +144,7 @@ def test_schema_placement_keeps_the_schemas_positions(engine: Engine) -> None:
     positions = case.plan.positions
     assert positions == sorted(set(positions))
     assert positions[-1] + 1 == case.plan.end > case.plan.total_tokens
-    overview = engine.layout(schema)
+    overview = engine.schema(schema).layout()
     assert next(m.start for m in overview.modules if m.path == "b") == starts["b"]
 
 
@@ -193,4 +193,4 @@ def test_a_scaffold_that_fits_no_prompt_is_said_and_not_encoded(engine: Engine) 
     long = f'<schema name="s"><module name="a">{"x" * 1500}</module><module name="b">{"y" * 1500}</module>'
     schema = schema_of(long + '<scaffold modules="a b"/></schema>')
     assert [d.code for d in engine.check(schema)] == ["W606"]
-    assert engine.encode(schema).encoded == 2
+    assert engine.schema(schema).encode().encoded == 2

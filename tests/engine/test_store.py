@@ -244,7 +244,7 @@ def test_a_segment_of_another_form_is_set_aside_and_the_answer_comes(
 
     def answered() -> Answer:
         engine.memory_tier.clear()
-        events = engine.run(schema, prompt, settings, "cached")
+        events = engine.schema(schema).prompt(prompt).stream(settings, mode="cached")
         return next(event.answer for event in events if isinstance(event, Finished))
 
     want = answered()

@@ -216,7 +216,7 @@ def test_a_pin_keeps_what_another_schema_has_stored(tmp_path: Path) -> None:
     engine.store.unpin("s")
     engine.store.prune(max_bytes=0)
     assert engine.store.stats().segments == 3
-    engine.encode(schema_of(other.replace('name="t"', 'name="u"')))
+    engine.schema(schema_of(other.replace('name="t"', 'name="u"'))).encode()
     engine.store.pin("u")
     engine.close()
 
@@ -287,7 +287,11 @@ SCHEMA = """<schema name="s">Read. <module name="a">alpha {}</module><union><mod
 
 def answered(engine: Engine, schema: str, settings: RunSettings | None = None):
     prompt = prompt_of("<prompt><a/><b/> so?</prompt>")
-    events = engine.run(schema_of(schema), prompt, settings or RunSettings(max_new_tokens=2), "cached")
+    events = (
+        engine.schema(schema_of(schema))
+        .prompt(prompt)
+        .stream(settings or RunSettings(max_new_tokens=2), mode="cached")
+    )
     return next(e.answer for e in events if isinstance(e, Finished))
 
 
@@ -322,7 +326,7 @@ def test_a_budget_too_small_costs_a_warning_and_no_answer(tmp_path: Path) -> Non
 
 def test_other_members_of_a_union_are_read_ahead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
-    engine.encode(schema_of(SCHEMA))
+    engine.schema(schema_of(SCHEMA)).encode()
     engine.memory_tier.clear()
     asked: list[str] = []
     monkeypatch.setattr(engine.store, "expect_soon", lambda keys: asked.extend(keys))
@@ -342,12 +346,9 @@ def test_each_segment_of_an_empty_store_is_new_however_many_a_module_has(tmp_pat
     schema = '<schema name="s">One <module name="a">x<module name="b">y</module>z</module> two</schema>'
     answer = next(
         event.answer
-        for event in engine.run(
-            schema_of(schema),
-            prompt_of("<prompt><a><b/></a> so?</prompt>"),
-            RunSettings(max_new_tokens=1),
-            "cached",
-        )
+        for event in engine.schema(schema_of(schema))
+        .prompt(prompt_of("<prompt><a><b/></a> so?</prompt>"))
+        .stream(RunSettings(max_new_tokens=1), mode="cached")
         if isinstance(event, Finished)
     )
     assert [use.reason for use in answer.segments] == ["new"] * len(answer.segments)
@@ -380,14 +381,14 @@ def test_runs_say_what_has_changed(tmp_path: Path) -> None:
 def test_encoding_over_the_budget_says_what_is_kept_and_what_it_takes(tmp_path: Path) -> None:
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
     schema = schema_of(LONG.format(""))
-    whole = engine.encode(schema)
+    whole = engine.schema(schema).encode()
     assert (whole.kept, whole.total, whole.encoded) == (6, 6, 6)
     size = engine.store.stats().bytes
     assert size <= whole.budget
     engine.store.set_budget(size // 2)
     engine.store.clear()
     engine.memory_tier.clear()
-    part = engine.encode(schema)
+    part = engine.schema(schema).encode()
     assert part.encoded == part.total == 6
     assert 0 < part.kept < 6
     assert part.kept == engine.store.stats().segments
@@ -395,7 +396,7 @@ def test_encoding_over_the_budget_says_what_is_kept_and_what_it_takes(tmp_path: 
     assert "answer" not in part.warnings[0]
     engine.store.set_budget(part.budget)
     engine.memory_tier.clear()
-    assert engine.encode(schema).kept == 6
+    assert engine.schema(schema).encode().kept == 6
     engine.close()
 
 
@@ -413,7 +414,7 @@ def test_encoding_holds_in_memory_only_what_others_still_see(tmp_path: Path, mon
 
     monkeypatch.setattr(supply, "encode", watched)
     many = "".join(f'<module name="m{number}">text {number}</module>' for number in range(20))
-    report = engine.encode(schema_of(f'<schema name="s">Read. {many}</schema>'))
+    report = engine.schema(schema_of(f'<schema name="s">Read. {many}</schema>')).encode()
     assert report.kept == 21
     assert max(held) <= 4, held
     engine.close()

@@ -50,7 +50,9 @@ def loaded(store: Store, tokens: int = 20) -> list[bool]:
 
 def answered(engine: Engine) -> Answer:
     prompt = prompt_of("<prompt><a/><b/> so?</prompt>")
-    events = engine.run(schema_of(SCHEMA), prompt, RunSettings(max_new_tokens=4), "cached")
+    events = (
+        engine.schema(schema_of(SCHEMA)).prompt(prompt).stream(RunSettings(max_new_tokens=4), mode="cached")
+    )
     return next(event.answer for event in events if isinstance(event, Finished))
 
 

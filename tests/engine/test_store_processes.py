@@ -140,7 +140,7 @@ def test_two_engines_that_encode_at_once_agree(tmp_path: Path) -> None:
 
     def encode(engine: Engine) -> None:
         start.wait()
-        engine.encode(schema_of(SCHEMA))
+        engine.schema(schema_of(SCHEMA)).encode()
 
     threads = [threading.Thread(target=encode, args=(engine,)) for engine in engines]
     for thread in threads:
@@ -155,11 +155,12 @@ def test_what_another_process_computes_meanwhile_is_not_computed_again(tmp_path:
     """The other process holds the turn of one segment and stores it while an engine waits for it."""
     other = Engine(tiny_model(chat=False), Store.open(tmp_path / "other"))
     schema = schema_of(SCHEMA)
-    other.encode(schema)
-    (made,) = [segment for segment in other.memory_tier._held.values() if segment.tokens == len("alpha")]
+    other.schema(schema).encode()
+    held = [other.memory_tier.get(key) for key in other.memory_tier.keys()]  # noqa: SIM118
+    (made,) = [segment for segment in held if segment is not None and segment.tokens == len("alpha")]
     engine = Engine(tiny_model(chat=False), Store.open(tmp_path / "shared"))
     reports = []
-    thread = threading.Thread(target=lambda: reports.append(engine.encode(schema)))
+    thread = threading.Thread(target=lambda: reports.append(engine.schema(schema).encode()))
     with engine.store.compute_lock(made.key):
         thread.start()
         while engine.store.stats().segments < 1:  # it is past the text before, and waits

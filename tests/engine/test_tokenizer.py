@@ -20,6 +20,7 @@ from engine.prompt.layout import lay_out
 from engine.prompt.plan import make_plan
 from engine.prompt.tokenizer import Fragment, Tokenizer
 from sample_schemas import Sample, samples
+from tests.engine.cases import plan_of
 from tests.engine.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_model
 
@@ -58,7 +59,7 @@ def test_no_wrong_tokens_are_kept_in_a_layout(tmp_path: Path) -> None:
     def planned(turn: int) -> tuple[int, ...]:
         schema = parse_schema(source.format(turn % 40)).tree
         assert schema is not None
-        _, plan = engine._plan(schema, prompt)
+        plan = plan_of(engine, schema, prompt)
         return tuple(t for t in plan.token_ids if t in (0, 1))  # <s> and </s>, the template's own only
 
     with ThreadPoolExecutor(8) as pool:

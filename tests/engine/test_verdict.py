@@ -15,7 +15,7 @@ from engine.events import Finished
 from engine.inference.params import RunSettings
 from engine.inference.verdict import Fidelity, Flip, ModuleFidelity, Remedy, advice
 from engine.model.loading import load
-from tests.engine.cases import model_of, prompt_of, run_out, schema_of
+from tests.engine.cases import model_of, prompt_of, schema_of
 
 MODULES = (
     ModuleFidelity("", 9, 0.1, 0.0, 0.0, 0.0, 0),
@@ -31,7 +31,7 @@ PAIR = Remedy("scaffold a b", "", ("a", "b"), 0, 1e-6, 1e-7, 1.0, 0)
 
 
 def answers(engine: Engine, schema: Any, prompt: Any, settings: RunSettings) -> dict[str, tuple[int, ...]]:
-    events = engine.run(schema, prompt, settings)
+    events = engine.schema(schema).prompt(prompt).stream(settings, mode="both")
     return {e.side: e.answer.token_ids for e in events if isinstance(e, Finished)}
 
 
@@ -47,7 +47,7 @@ def test_a_trip_whose_late_token_flips_is_not_called_as_good(tmp_path: Path) -> 
     """It differs nowhere in the first hundred tokens, and by little on average."""
     engine = Engine(load("demo"), Store.open(tmp_path))
     task = read_tasks(suite("demo")["travel"])[4]
-    found = run_out(engine.fidelity(task.schema, task.prompt))
+    found = engine.schema(task.schema).prompt(task.prompt).fidelity()
     runs = answers(engine, task.schema, task.prompt, RunSettings())
     first = found.flips[0]
     assert first.position == parting(runs) > 100
@@ -63,7 +63,7 @@ def test_a_trip_whose_late_token_flips_is_not_called_as_good(tmp_path: Path) -> 
     assert f"token {first.position + 1}" in found.advice
     left = [(remedy.flips, remedy.kl_worst) for remedy in found.remedies]
     assert left == sorted(left)
-    begun = run_out(engine.fidelity(task.schema, task.prompt, RunSettings(max_new_tokens=32)))
+    begun = engine.schema(task.schema).prompt(task.prompt).fidelity(RunSettings(max_new_tokens=32))
     assert begun.faithful, "its beginning is as good"
     engine.close()
 
@@ -81,7 +81,7 @@ def test_the_first_flip_is_where_two_runs_part(family: str, scope: Any, tmp_path
     for question in ("Which letters?", "x"):
         schema, prompt = schema_of(SCHEMA), prompt_of(f"<prompt><a/><b/><c/><user>{question}</user></prompt>")
         runs = answers(engine, schema, prompt, settings)
-        found = run_out(engine.fidelity(schema, prompt, settings))
+        found = engine.schema(schema).prompt(prompt).fidelity(settings)
         assert parting(runs) == (found.flips[0].position if found.flips else None)
         assert found.tokens_read == len(runs["uncached"])
         assert found.read_to_end == (runs["uncached"][-1] in engine.model.end_tokens)
@@ -99,7 +99,7 @@ def test_what_a_module_mends_is_what_flips_without_it(tmp_path: Path) -> None:
     for question in ("so what?", "why", "zebra!"):
         prompt = prompt_of(f"<prompt><a/><b/> {question}</prompt>")
         settings = RunSettings(max_new_tokens=32, scope="isolated")
-        found = run_out(engine.fidelity(schema_of(source), prompt, settings))
+        found = engine.schema(schema_of(source)).prompt(prompt).fidelity(settings)
         mends = {module.path: module.mends for module in found.modules}
         assert mends[""] == 0
         if found.flips:

@@ -9,10 +9,10 @@ import pytest
 
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import PromptError
 from engine.events import Answer, Finished
 from engine.inference.params import RunSettings
-from tests.engine.cases import model_of, prompt_of, run_out, schema_of
+from engine.pml import PromptError
+from tests.engine.cases import model_of, prompt_of, schema_of
 
 WINDOW = 2048  # of every tiny model
 QUESTION = "<prompt>{} well?</prompt>"
@@ -39,7 +39,7 @@ def llama(tmp_path: Path) -> Any:
 
 
 def answer(engine: Engine, schema: str, prompt: str, settings: RunSettings, mode: Any = "cached") -> Answer:
-    events = engine.run(schema_of(schema), prompt_of(prompt), settings, mode)
+    events = engine.schema(schema_of(schema)).prompt(prompt_of(prompt)).stream(settings, mode=mode)
     return next(e.answer for e in events if isinstance(e, Finished))
 
 
@@ -49,11 +49,13 @@ def refused(
     """The one fault that every entry finds before it computes anything."""
     tree, bound = schema_of(schema), prompt_of(prompt)
     entries = [
-        lambda: list(engine.answer(schema, prompt, settings)),
-        lambda: list(engine.run(tree, bound, settings, "cached")),
-        lambda: list(engine.run(tree, bound, settings, "both", order=("uncached", "cached"))),
-        lambda: engine.plan(tree, bound, settings),
-        lambda: run_out(engine.fidelity(tree, bound, settings)),
+        lambda: list(engine.schema(schema).prompt(prompt).stream(settings)),
+        lambda: list(engine.schema(tree).prompt(bound).stream(settings, mode="cached")),
+        lambda: list(
+            engine.schema(tree).prompt(bound).stream(settings, mode="both", order=("uncached", "cached"))
+        ),
+        lambda: engine.schema(tree).prompt(bound).plan(settings),
+        lambda: engine.schema(tree).prompt(bound).fidelity(settings),
     ]
     (found,) = engine.check(tree, bound, placement=settings.placement, scope=settings.scope)
     with monkeypatch.context() as patched:
@@ -79,7 +81,7 @@ def test_a_slot_that_makes_a_module_too_long_is_refused_everywhere(
     (of_schema,) = engine.check(schema_of(SLOT))
     assert (of_schema.code, "'m'" in of_schema.message) == ("E502", True)
     with pytest.raises(PromptError, match="E502"):
-        engine.encode(schema_of(SLOT))
+        engine.schema(schema_of(SLOT)).encode()
     place = prompt_of(prompt).span.start + prompt.index("m p=")
     (found,) = engine.check(schema_of(SLOT), prompt_of(prompt))
     assert found.span.start == place
@@ -107,13 +109,13 @@ def test_a_scope_is_checked_as_it_is_encoded(llama: Engine, monkeypatch: pytest.
     isolated = RunSettings(max_new_tokens=3, scope="isolated")
     assert llama.check(schema_of(SLOT), prompt_of(prompt), scope="isolated") == ()
     assert answer(llama, SLOT, prompt, isolated).tokens["from_cache"] > 900
-    assert llama.encode(schema_of(SLOT), scope="isolated").encoded > 0
+    assert llama.schema(schema_of(SLOT)).encode(scope="isolated").encoded > 0
     llama.store.clear()
     llama.memory_tier.clear()
     longer = SLOT.replace('len="200"', 'len="1200"')
     assert "'m'" in refused(llama, longer, prompt, isolated, monkeypatch)
     with pytest.raises(PromptError, match="E502"):
-        llama.encode(schema_of(longer), scope="isolated")
+        llama.schema(schema_of(longer)).encode(scope="isolated")
 
 
 @pytest.mark.parametrize("scope", ["isolated", "anchored"])
@@ -126,7 +128,7 @@ def test_a_scaffold_is_checked_as_one(llama: Engine, scope: Any, monkeypatch: py
     words = refused(llama, schema, QUESTION.format('<a p="a"/><b/>'), settings, monkeypatch)
     assert "'b'" in words
     assert [d.code for d in llama.check(schema_of(schema))] == ["W606"]
-    assert llama.encode(schema_of(schema), scope=scope).encoded == 3  # with the first token
+    assert llama.schema(schema_of(schema)).encode(scope=scope).encoded == 3  # with the first token
     assert answer(llama, schema, QUESTION.format("<b/>"), settings).tokens["from_cache"] == 901
 
 
@@ -149,16 +151,19 @@ def test_a_measurement_tries_no_scaffold_that_does_not_fit(llama: Engine) -> Non
         f'<module name="b">{"yxx" * 200}</module></schema>'
     )
     prompt = prompt_of(QUESTION.format('<a p="a"/><b/>'))
-    found = run_out(llama.fidelity(schema_of(schema), prompt, SHORT))
+    found = llama.schema(schema_of(schema)).prompt(prompt).fidelity(SHORT)
     assert found.remedies
     assert not any(remedy.scaffold for remedy in found.remedies)
 
 
 def test_an_answer_that_the_window_cuts_says_so(engine: Engine) -> None:
     room = 4
-    empty = engine.plan(
-        schema_of('<schema name="s"><user>x</user></schema>'), prompt_of(QUESTION.format(""))
-    ).total_tokens
+    empty = (
+        engine.schema(schema_of('<schema name="s"><user>x</user></schema>'))
+        .prompt(prompt_of(QUESTION.format("")))
+        .plan()
+        .total_tokens
+    )
     text = "x" * (1 + WINDOW - empty - room)
     schema = f'<schema name="s"><user>{text}</user></schema>'
     for mode in ("cached", "uncached"):

@@ -12,10 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.errors import PromptError
 from engine.exchange import FORMS, ExchangeError, export
 from engine.exchange.messages import MAX_BREAKPOINTS
-from engine.pml import Prompt, Schema, bind, parse_prompt, parse_schema
+from engine.pml import Prompt, PromptError, Schema, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
 from engine.programs import compile_source
 from tests.pml.trees import prompts, schemas

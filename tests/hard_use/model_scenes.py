@@ -106,17 +106,15 @@ _TWO_ANSWERS = """
 import sys, threading
 from pathlib import Path
 from engine import Engine, RunSettings
-from engine.pml import parse_prompt, parse_schema
 engine = Engine.open("demo", cache_dir=Path(sys.argv[1]))
-schema = parse_schema(Path("schema.pml").read_text()).tree
-prompt = parse_prompt(Path("prompt.pml").read_text()).tree
+prompt = engine.schema(Path("schema.pml")).prompt(Path("prompt.pml"))
 settings = RunSettings(max_new_tokens=8)
-alone = [e for e in engine.run(schema, prompt, settings, "cached")][-1].answer.token_ids
-held = engine.run(schema, prompt, settings, "cached")
+alone = prompt.answer(settings).token_ids
+held = prompt.stream(settings)
 for _ in range(3):
     next(held)
 cycle = [held]; cycle.append(cycle); del held
-beside = [e for e in engine.run(schema, prompt, settings, "cached")][-1].answer.token_ids
+beside = prompt.answer(settings).token_ids
 rest = [e for e in cycle[0]][-1].answer.token_ids
 print("same" if alone == beside == rest else "differ")
 """
@@ -146,14 +144,12 @@ import shutil, sys
 from pathlib import Path
 from engine import Engine, RunSettings
 from engine.errors import PromptCacheError
-from engine.pml import parse_prompt, parse_schema
 engine = Engine.open(sys.argv[2], cache_dir=Path(sys.argv[1]))
-schema = parse_schema(Path("schema.pml").read_text()).tree
-prompt = parse_prompt(Path("prompt.pml").read_text()).tree
+prompt = engine.schema(Path("schema.pml")).prompt(Path("prompt.pml"))
 settings = RunSettings(max_new_tokens=8)
 def answer(scope):
     given = RunSettings(max_new_tokens=8, scope=scope)
-    return [e for e in engine.run(schema, prompt, given, "cached")][-1].answer.token_ids
+    return prompt.answer(given).token_ids
 first = answer("anchored")
 target = Path(sys.argv[2]) / "model.safetensors"
 target.chmod(0o644)

@@ -232,14 +232,12 @@ def a_malformed_index(stage: Stage) -> str:
 _STARVED = """
 import os, resource, sys
 from pathlib import Path
-from engine import Engine, RunSettings
-from engine.pml import parse_prompt, parse_schema
+from engine import Engine
 engine = Engine.open("demo", cache_dir=Path(sys.argv[1]))
-schema = parse_schema(Path("schema.pml").read_text()).tree
-prompt = parse_prompt(Path("prompt.pml").read_text()).tree
+prompt = engine.schema(Path("schema.pml")).prompt(Path("prompt.pml"))
 most = max(int(name) for name in os.listdir("/proc/self/fd"))
 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-answer = [e for e in engine.run(schema, prompt, RunSettings(max_new_tokens=8), "cached")][-1].answer
+answer = prompt.answer(max_new_tokens=8)
 print(len(answer.token_ids))
 """
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from engine.errors import PromptError
-from engine.pml import bind, document_kind, parse_prompt, parse_schema
+from engine.pml import PromptError, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.formatter import FormatError, format_source
 from tests.pml.test_fuzz import ANY, PROMPT, SCHEMA
 

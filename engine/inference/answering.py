@@ -1,0 +1,75 @@
+"""The main path: from a planned prompt to the events of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import replace
+
+from engine.cache.segment_cache import SegmentCache, wanted
+from engine.events import Answer, Event, Side
+from engine.inference.params import RunSettings
+from engine.inference.prefill import prefill, whole
+from engine.inference.sequence import respond
+from engine.prompt.tokenized import Planned, TokenizedPrompt
+from engine.stopwatch import Stopwatch
+
+
+def answering(
+    cache: SegmentCache, prompt: TokenizedPrompt, settings: RunSettings, side: Side, clock: Stopwatch
+) -> Generator[Event, None, Answer]:
+    """Answers a prompt on one side: segments, repair, prefill, first token, decoding.
+
+    Args:
+        cache: of the model's segments.
+        prompt: to answer.
+        settings: how to run it.
+        side: "cached", or "uncached" to compute every token afresh.
+        clock: has counted what reading the prompt took; its parts become the timeline of the first token.
+
+    Yields:
+        Events of the side, Finished at last.
+
+    Raises:
+        PromptError: the prompt, or a segment that it reads, does not fit the context window.
+    """
+    scope = settings.scope if side == "cached" else None
+    planned = prompt.planned(scope, settings.placement, turns_held=settings.turns_held)
+    clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
+    clock.restart()
+    if side == "uncached":
+        return (yield from respond(cache.model, whole(planned.plan), settings, side, clock))
+    fetched = yield from cache.segments(
+        wanted(planned.slices),
+        prompt.schema.tree.name,
+        settings.scope,
+        clock,
+        store_turns=settings.store_conversation,
+    )
+    try:
+        with cache.store.using(fetched.segments):
+            placements = fetched.place(planned.slices)
+            clock.restart()
+            new = prefill(cache.model, planned.plan, planned.slices, placements, settings.repair)
+            if settings.repair != "none":
+                clock.lap("repair")
+            new = replace(new, encoded=fetched.encoded_of(new.placements))
+            warnings = [f"The answer is complete, but {warning}" for warning in fetched.warnings]
+            return (yield from respond(cache.model, new, settings, side, clock, fetched.uses, warnings))
+    finally:
+        cache.store.record(fetched.served)
+        _look_ahead(cache, prompt, planned)
+
+
+def _look_ahead(cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned) -> None:
+    """Has the files of what the next prompt may pick instead read ahead: other members of the unions."""
+    if planned.scope is None or planned.scope == "scaffold":
+        return
+    layout, plan = planned.layout, planned.plan
+    others = {
+        member.path
+        for path in plan.imports
+        if (union := layout.schema.union_of(path)) is not None
+        for member in union.members
+    } - plan.imports
+    book = prompt.schema.recipes(planned.scope, plan.placement)
+    cache.expect_soon([book.of_run(run) for run in layout.runs if run.path in others and run.cacheable])

@@ -1,0 +1,73 @@
+"""What is computed before the first token, and what is read: with repaired tokens among the computed ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engine.inference.params import Repair
+from engine.inference.repair import choosing, chosen, rows, with_hidden
+from engine.model.model import Model
+from engine.prompt.plan import PromptPlan
+from engine.prompt.recipe import RecipeSlice
+from engine.segment import Placement
+
+
+@dataclass(frozen=True)
+class Prefill:
+    """What is computed before the first token.
+
+    Attributes:
+        placements: segments that are read; empty for a full prefill.
+        token_ids: the tokens that are computed.
+        positions: of those, ascending.
+        prompt: all tokens of the prompt.
+        end: the position behind the last of them.
+        choosing: what it took to choose the repaired tokens, in tokens that pass through the whole network.
+        encoded: of the tokens that are read, how many were encoded in this run.
+    """
+
+    placements: Sequence[Placement]
+    token_ids: Sequence[int]
+    positions: Sequence[int]
+    prompt: Sequence[int]
+    end: int
+    choosing: int = 0
+    encoded: int = 0
+
+    @property
+    def work(self) -> int:
+        """Tokens that pass through the network before the first token, those for choosing included."""
+        return len(self.token_ids) + self.choosing
+
+
+def whole(plan: PromptPlan) -> Prefill:
+    """A prompt of which every token is computed."""
+    return Prefill((), plan.token_ids, plan.positions, plan.token_ids, plan.end)
+
+
+def prefill(
+    model: Model,
+    plan: PromptPlan,
+    slices: Sequence[RecipeSlice | None],
+    placements: list[Placement],
+    repair: str,
+) -> Prefill:
+    """What is computed and what is read; cached tokens that a repair computes again are among the computed.
+
+    Args:
+        model: that computes.
+        plan: of the prompt.
+        slices: what each of its pieces reads.
+        placements: the segments in their places.
+        repair: "none", "link:K", "blend:R" or "query:R".
+
+    Raises:
+        SettingsError: the model cannot be repaired like this.
+    """
+    wish = Repair.parse(repair)
+    if wish.kind == "none":
+        return Prefill(placements, plan.new_tokens, plan.new_positions, plan.token_ids, plan.end)
+    again = chosen(wish, model, plan, slices, placements)
+    cost = choosing(wish, model, plan, slices)
+    return Prefill(with_hidden(placements, again), *rows(plan, again), plan.token_ids, plan.end, cost)

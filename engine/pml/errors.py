@@ -1,0 +1,20 @@
+"""What is raised where a document must be sound and is not."""
+
+from __future__ import annotations
+
+from engine.errors import PromptCacheError
+from engine.pml.diagnostics import Diagnostic
+
+
+class PromptError(PromptCacheError):
+    """A document has errors, so nothing can be computed from it.
+
+    Attributes:
+        diagnostics: every fault that was found, errors first.
+    """
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...]) -> None:
+        self.diagnostics = tuple(sorted(diagnostics, key=lambda d: d.severity != "error"))
+        first = self.diagnostics[0]
+        where = f"line {first.line}, column {first.column}"
+        super().__init__(f"{first.code} at {where}: {first.message}")

@@ -1,0 +1,270 @@
+"""What a user holds: a schema and its prompts, prepared once, and answered as often as wanted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from engine.cache.schema_encoding import EncodeReport, encode_schema
+from engine.cache.segment_cache import SegmentCache, wanted
+from engine.choices import PlacementPolicy, Scope
+from engine.events import SIDES, Answer, Compared, Event, Side, Working
+from engine.inference.answering import answering
+from engine.inference.computing import Computing, Progress, returned
+from engine.inference.fidelity import FidelityMeter
+from engine.inference.params import RunSettings
+from engine.inference.reading import Reading, reading
+from engine.inference.sequence import compare
+from engine.inference.verdict import Fidelity
+from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
+from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
+from engine.prompt.tokenized import Planned, TokenizedPrompt, TokenizedSchema
+from engine.stopwatch import Stopwatch
+from engine.tiers import Tier
+
+Mode = Literal["cached", "uncached", "both"]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What computing an answer takes.
+
+    Attributes:
+        cache: segments of one model, and the model.
+        computing: whose step is computed.
+    """
+
+    cache: SegmentCache
+    computing: Computing
+
+
+class PreparedSchema:
+    """A schema, tokenized and laid out for one model. Made by `Engine.schema`.
+
+    Attributes:
+        tree: what it says.
+        tokenized: its tokens and positions.
+    """
+
+    def __init__(self, tokenized: TokenizedSchema, workshop: Workshop) -> None:
+        self.tree, self.tokenized, self._workshop = tokenized.tree, tokenized, workshop
+
+    @property
+    def name(self) -> str:
+        """As the schema says it."""
+        return self.tree.name
+
+    def prompt(self, source: str | Path | Prompt) -> PreparedPrompt:
+        """Reads a prompt over this schema.
+
+        Args:
+            source: PML text, a file with it, or a tree without errors.
+
+        Raises:
+            PromptError: it has errors, or does not fit the schema.
+            OSError: the file cannot be read.
+        """
+        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+        started = time.perf_counter()
+        if isinstance(text, str):
+            parsed = parse_prompt(text)
+            if parsed.tree is None or not parsed.ok:
+                raise PromptError(parsed.diagnostics)
+            tree, parse_ms = parsed.tree, (time.perf_counter() - started) * 1000
+        else:
+            tree, parse_ms = text, 0.0
+        return PreparedPrompt(self, TokenizedPrompt(self.tokenized, tree), parse_ms, self._workshop)
+
+    def check(self, *, scope: Scope = "anchored") -> tuple[Diagnostic, ...]:
+        """Returns the faults that only a tokenizer can see, as segments are encoded under a scope."""
+        return self.tokenized.check(scope)
+
+    def layout(self, *, scope: Scope = "anchored") -> LayoutSummary:
+        """Returns modules with positions, sizes, and where their segments are."""
+        book, cache = self.tokenized.recipes(scope), self._workshop.cache
+        recipes = {run.index: book.of_run(run) for run in book.layout.runs if run.cacheable}
+        tier = cache.tiers(recipes.values())
+        tiers = {index: tier(recipe) for index, recipe in recipes.items()}
+        return summarize_layout(
+            book.layout, lambda run: tiers.get(run.index, Tier.NONE), cache.model.bytes_per_token
+        )
+
+    def encode(self, *, scope: Scope = "anchored", progress: Progress | None = None) -> EncodeReport:
+        """Computes and stores every segment that is not there yet.
+
+        Args:
+            scope: what modules see while they are encoded.
+            progress: called with (done, total, what) before each segment and at the end, and where a step
+                waits for another answer's.
+
+        Raises:
+            PromptError: a module does not fit the context window.
+            SettingsError: under the scope `scaffold` nothing can be encoded without a prompt.
+        """
+        clock, computing = Stopwatch(), self._workshop.computing
+        encoding = encode_schema(self._workshop.cache, self.tokenized, scope, clock)
+        return computing.finish(encoding, "cached", clock, progress)
+
+
+class PreparedPrompt:
+    """A prompt over a prepared schema, planned once. Made by `PreparedSchema.prompt`.
+
+    The time to first token of every answer is what it takes from the prompt's text to its first token id:
+    reading the text, binding and planning it, which is done once and counted in every answer of either side;
+    then, for this answer, finding or encoding segments, repair, prefill and the choice of the token.
+    Preparing the schema is in neither side's time, and what a step waits for other answers is in none.
+
+    Attributes:
+        schema: that it imports from.
+        tree: what it says.
+        tokenized: its plans.
+        parse_ms: what reading its text took, in milliseconds; 0 where it was given as a tree.
+    """
+
+    def __init__(
+        self, schema: PreparedSchema, tokenized: TokenizedPrompt, parse_ms: float, workshop: Workshop
+    ) -> None:
+        self.schema, self.tokenized, self._workshop = schema, tokenized, workshop
+        self.tree, self.parse_ms = tokenized.tree, parse_ms
+
+    def answer(self, settings: RunSettings | None = None, *, mode: Side = "cached", **changes: Any) -> Answer:
+        """Answers on one side.
+
+        Args:
+            settings: how to run it.
+            mode: "cached", or "uncached" to compute every token afresh.
+            changes: single settings by name, as in `answer(max_new_tokens=20)`.
+
+        Raises:
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            SettingsError: a setting is out of its range.
+        """
+        return returned(self._steps(_settings(settings, changes), mode))
+
+    def stream(
+        self,
+        settings: RunSettings | None = None,
+        *,
+        mode: Mode = "cached",
+        order: Sequence[Side] = SIDES,
+        **changes: Any,
+    ) -> Iterator[Event]:
+        """Answers, as events. Closing the iterator stops it.
+
+        Args:
+            settings: how to run it.
+            mode: one side, or "both" one after the other.
+            order: of the sides in mode "both".
+            changes: single settings by name.
+
+        Yields:
+            Events of each side, which end with Finished; in mode "both" Compared at the end.
+
+        Raises:
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            SettingsError: a setting is out of its range.
+        """
+        given = _settings(settings, changes)
+        sides = tuple(order) if mode == "both" else (mode,)
+        for side in sides:  # a fault is told before either side computes
+            self._planned(given, side)
+        return self._stream(given, sides)
+
+    def plan(self, settings: RunSettings | None = None, **changes: Any) -> PlanSummary:
+        """Returns what an answer would read and compute, without computing anything.
+
+        Raises:
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+        """
+        planned = self._planned(_settings(settings, changes), "cached")
+        cache = self._workshop.cache
+        tier = cache.tiers(wanted(planned.slices))
+        tiers = [tier(one.recipe) if one is not None else Tier.NONE for one in planned.slices]
+        return summarize_plan(planned.plan, tiers, cache.model.bytes_per_token)
+
+    def check(
+        self, *, scope: Scope = "anchored", placement: PlacementPolicy = "compact"
+    ) -> tuple[Diagnostic, ...]:
+        """Returns its faults, those of binding and those that only a tokenizer can see, and advice on it."""
+        return self.tokenized.check(scope, placement)
+
+    def fidelity(
+        self,
+        settings: RunSettings | None = None,
+        progress: Progress | None = None,
+        **changes: Any,
+    ) -> Fidelity:
+        """Measures what reuse does to the answer, module by module, and what would mend it.
+
+        Args:
+            settings: scope, repair and placement to measure; `max_new_tokens` bounds the answer that is read,
+                as it bounds a run's.
+            progress: called with (done, total, what) before each step.
+            changes: single settings by name.
+
+        Raises:
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+        """
+        return returned(self.measuring(settings, **changes), progress)
+
+    def measuring(
+        self, settings: RunSettings | None = None, **changes: Any
+    ) -> Generator[Working, None, Fidelity]:
+        """Measures like `fidelity`, step by step; closing the generator stops it.
+
+        Args:
+            settings: as for `fidelity`.
+            changes: single settings by name.
+
+        Yields:
+            Working, before each step.
+
+        Returns:
+            The result.
+
+        Raises:
+            PromptError: as for `fidelity`.
+        """
+        given = _settings(settings, changes)
+        planned = self._planned(given, "cached")
+        cache = self._workshop.cache
+        measuring = FidelityMeter(cache.model, cache, planned.layout, planned.plan, given).measure()
+        return self._workshop.computing.steps(measuring, "cached")
+
+    def reading(self, answer: Sequence[int], settings: RunSettings, side: Side) -> Reading:
+        """Has one side read an answer that is given, so that all of it can be compared with another reading.
+
+        Args:
+            answer: its tokens, at least one.
+            settings: scope, repair and placement.
+            side: that reads.
+
+        Raises:
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+        """
+        steps = reading(self._workshop.cache, self.tokenized, answer, settings, side)
+        return self._workshop.computing.finish(steps, side)
+
+    def _planned(self, settings: RunSettings, side: Side) -> Planned:
+        scope = settings.scope if side == "cached" else None
+        return self.tokenized.planned(scope, settings.placement, turns_held=settings.turns_held)
+
+    def _stream(self, settings: RunSettings, sides: Sequence[Side]) -> Iterator[Event]:
+        answers: dict[Side, Answer] = {}
+        for side in sides:
+            answers[side] = yield from self._steps(settings, side)
+        if len(answers) == len(SIDES):
+            yield Compared(compare(answers["cached"], answers["uncached"]))
+
+    def _steps(self, settings: RunSettings, side: Side) -> Generator[Event, None, Answer]:
+        clock = Stopwatch()
+        clock.parts["parse"] = self.parse_ms
+        steps = answering(self._workshop.cache, self.tokenized, settings, side, clock)
+        return self._workshop.computing.steps(steps, side, clock)
+
+
+def _settings(given: RunSettings | None, changes: dict[str, Any]) -> RunSettings:
+    return replace(given or RunSettings(), **changes)

@@ -1,0 +1,168 @@
+"""A schema and a prompt for one model: tokenized and laid out once, planned once, and held.
+
+Integers only. What can be wrong with a document is found here, before anything is computed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from engine.choices import PlacementPolicy, Scope
+from engine.pml import Diagnostic, Prompt, PromptError, Schema, bind, make
+from engine.prompt import advice
+from engine.prompt.chat_template import ChatError
+from engine.prompt.layout import SchemaLayout, lay_out
+from engine.prompt.plan import PromptPlan, make_plan
+from engine.prompt.recipe import RecipeBook, RecipeSlice
+from engine.prompt.spec import ModelSpec
+
+
+class TokenizedSchema:
+    """A schema's tokens, positions and recipes.
+
+    Args:
+        tree: without errors.
+        spec: of the model.
+
+    Raises:
+        PromptError: the model's chat template refuses the schema's roles.
+    """
+
+    def __init__(self, tree: Schema, spec: ModelSpec) -> None:
+        self.tree, self.spec = tree, spec
+        self._lock = threading.Lock()
+        self._layout = self._laid_out()
+
+    @property
+    def layout(self) -> SchemaLayout:
+        """Its tokens, of this day where the chat template writes the date."""
+        with self._lock:
+            if self._layout.day != self.spec.chat.today():
+                self._layout = self._laid_out()
+            return self._layout
+
+    def recipes(self, scope: Scope = "anchored", placement: PlacementPolicy = "compact") -> RecipeBook:
+        """The recipes of its segments under a scope, for prompts that are placed like this."""
+        return self.book(self.layout, scope, self.spec.placement(placement))
+
+    def check(self, scope: Scope = "anchored") -> tuple[Diagnostic, ...]:
+        """Returns the faults that only a tokenizer can see, as segments are encoded under a scope."""
+        book = self.recipes(scope)
+        return (*self.spec.window.of_schema(book.layout, book), *advice.of_schema(self.spec, book.layout))
+
+    def _laid_out(self) -> SchemaLayout:
+        try:
+            return lay_out(self.tree, self.spec.chat, self.spec.stand_in)
+        except ChatError as error:
+            raise PromptError((make("E505", str(error), self.tree.span, self.tree.lines),)) from error
+
+    def book(self, layout: SchemaLayout, scope: Scope, placement: PlacementPolicy) -> RecipeBook:
+        """The recipes of segments on a layout that is held, whatever day it is now."""
+        return RecipeBook(layout, self.spec.identity, scope, spread=placement == "schema")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """A prompt along its positions, and what its cached pieces read.
+
+    Attributes:
+        layout: of the schema.
+        plan: pieces by position.
+        slices: for each piece what it reads, or None where it is computed; empty for a side without segments.
+        scope: of the segments.
+        plan_ms: what binding and planning took, in milliseconds.
+        recipes_ms: what naming the segments took, in milliseconds.
+    """
+
+    layout: SchemaLayout
+    plan: PromptPlan
+    slices: tuple[RecipeSlice | None, ...] = ()
+    scope: Scope | None = None
+    plan_ms: float = 0.0
+    recipes_ms: float = 0.0
+
+
+class TokenizedPrompt:
+    """A prompt over a schema, planned once for each way it is asked for.
+
+    Args:
+        schema: that it imports from.
+        tree: without errors.
+
+    Raises:
+        PromptError: it does not fit the schema.
+    """
+
+    def __init__(self, schema: TokenizedSchema, tree: Prompt) -> None:
+        self.schema, self.tree = schema, tree
+        started = time.perf_counter()
+        self.bound = bind(schema.tree, tree)
+        self.bind_ms = (time.perf_counter() - started) * 1000
+        if not self.bound.ok:
+            raise PromptError(self.bound.diagnostics)
+        self._planned: dict[tuple[datetime.date, PlacementPolicy, bool, Scope | None], Planned] = {}
+
+    def planned(
+        self,
+        scope: Scope | None = "anchored",
+        placement: PlacementPolicy = "compact",
+        *,
+        turns_held: bool = True,
+    ) -> Planned:
+        """Returns the plan, and what it reads under a scope.
+
+        Args:
+            scope: what modules see while they are encoded; None for a side that reads no segments.
+            placement: as wanted; by the schema where the model's segments cannot be moved.
+            turns_held: earlier turns of the conversation become segments.
+
+        Raises:
+            PromptError: an argument is too long, the chat template refuses the turns, or the prompt or a
+                segment that it reads does not fit the context window.
+        """
+        where = self.schema.spec.placement(placement)
+        return self._planned_on(self.schema.layout, scope, where, turns_held)
+
+    def _planned_on(
+        self, layout: SchemaLayout, scope: Scope | None, placement: PlacementPolicy, turns_held: bool
+    ) -> Planned:
+        known = (layout.day, placement, turns_held, scope)
+        if known not in self._planned:
+            if scope is None:
+                self._planned[known] = self._plan(layout, placement, turns_held)
+            else:
+                plain = self._planned_on(layout, None, placement, turns_held)
+                started = time.perf_counter()
+                slices = self.schema.book(layout, scope, placement).of_plan(plain.plan)
+                self._require_room(plain.plan, slices)
+                recipes_ms = (time.perf_counter() - started) * 1000
+                self._planned[known] = replace(plain, slices=slices, scope=scope, recipes_ms=recipes_ms)
+        return self._planned[known]
+
+    def check(
+        self, scope: Scope = "anchored", placement: PlacementPolicy = "compact"
+    ) -> tuple[Diagnostic, ...]:
+        """Returns its faults and advice on it, those of binding included."""
+        try:
+            planned = self.planned(scope, placement)
+        except PromptError as error:
+            return (*self.bound.diagnostics, *error.diagnostics)
+        of_model = advice.of_prompt(self.schema.spec, planned.layout, planned.plan, self.bound, self.tree)
+        return (*self.bound.diagnostics, *of_model)
+
+    def _plan(self, layout: SchemaLayout, placement: PlacementPolicy, turns_held: bool) -> Planned:
+        chat, started = self.schema.spec.chat, time.perf_counter()
+        try:
+            plan = make_plan(layout, self.bound, chat, self.tree, placement, turns_held=turns_held)
+        except ChatError as error:
+            raise PromptError((make("E505", str(error), self.tree.span, self.tree.lines),)) from error
+        self._require_room(plan, ())
+        return Planned(layout, plan, plan_ms=self.bind_ms + (time.perf_counter() - started) * 1000)
+
+    def _require_room(self, plan: PromptPlan, slices: tuple[RecipeSlice | None, ...]) -> None:
+        faults = tuple(self.schema.spec.window.of_prompt(self.tree, plan, slices))
+        if faults:
+            raise PromptError(faults)
