@@ -22,7 +22,9 @@ from engine import Engine, PreparedPrompt
 from engine.errors import PromptCacheError
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
 from engine.pml.entities import forbidden_character
+from engine.pml.text_files import read_text_file
 
+MAX_QUESTIONS = 1 << 30  # bytes of a file of questions
 MODULE_CHARACTERS = 2000  # of a context that names no passages
 SYSTEM = "You give short answers from the documents below."
 ASK = {
@@ -155,10 +157,10 @@ def _folder(path: Path) -> Iterator[Task]:
     for schema_path in sorted(path.glob("*.pml")):
         if ".prompt." in schema_path.name:
             continue
-        schema = parse_schema(_text(schema_path), base=path)
+        schema = parse_schema(read_text_file(schema_path), base=path)
         prompts = sorted(path.glob(f"{schema_path.stem}.prompt.*.pml"))
         for prompt_path in prompts:
-            prompt = parse_prompt(_text(prompt_path))
+            prompt = parse_prompt(read_text_file(prompt_path))
             for name, parsed in ((schema_path.name, schema), (prompt_path.name, prompt)):
                 if not parsed.ok:
                     fault = next(d for d in parsed.diagnostics if d.severity == "error")
@@ -168,17 +170,8 @@ def _folder(path: Path) -> Iterator[Task]:
             yield Task(prompt_path.name, schema.tree, prompt.tree)
 
 
-def _text(path: Path) -> str:
-    if path.exists() and not path.is_file():
-        raise PromptCacheError(f"{str(path)!r} is no plain file. Name a file.")
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PromptCacheError(f"{str(path)!r} cannot be read as UTF-8: {error}") from error
-
-
 def _lines(path: Path, metric: str) -> Iterator[Task]:
-    for number, line in enumerate(_text(path).splitlines(), 1):
+    for number, line in enumerate(read_text_file(path, limit=MAX_QUESTIONS).splitlines(), 1):
         if not line.strip():
             continue
         try:

@@ -11,18 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from app.cli.documents import DocumentError, file_report, folder_of, read_schema, read_text, rendered
+from app.cli.documents import file_report, folder_of, read_schema, read_text, rendered
 from app.cli.options import ModelOptions, debug_option, json_option, model_option
 from app.cli.output import counted, print_json, say
-from engine.pml import (
-    Diagnostic,
-    Prompt,
-    Schema,
-    bind,
-    document_kind,
-    parse_prompt,
-    parse_schema,
-)
+from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
+from engine.pml.text_files import TextFileError
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -123,7 +116,7 @@ def _read(path: str) -> Finding:
     """Reads one file by itself."""
     try:
         source = read_text(path)
-    except DocumentError as error:
+    except TextFileError as error:
         return Finding(path, fault=str(error))
     kind = document_kind(source)
     if kind == "prompt":

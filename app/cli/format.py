@@ -8,13 +8,14 @@ from pathlib import Path
 
 import click
 
-from app.cli.documents import STDIN, DocumentError, read_text, rendered
+from app.cli.documents import STDIN, read_text, rendered
 from app.cli.options import debug_option, json_option
 from app.cli.output import counted, emit, print_json, say
 from app.writing import write_text
 from engine.errors import PromptCacheError
 from engine.pml import Diagnostic, PromptError
 from engine.pml.formatter import format_source
+from engine.pml.text_files import TextFileError
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ def _format(path: str) -> Outcome:
     try:
         source = read_text(path)
         return Outcome(path, source, format_source(source))
-    except DocumentError as error:
+    except TextFileError as error:
         return Outcome(path, fault=str(error))
     except PromptError as error:
         errors = tuple(found for found in error.diagnostics if found.severity == "error")

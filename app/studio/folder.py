@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import shlex
-import stat
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +16,9 @@ from typing import Any
 
 from app.writing import write_bytes
 from engine.errors import PromptCacheError
+from engine.pml.text_files import BOM, EncodingError, MissingFileError, decode, read_file
 
-LARGEST_FILE = 5_000_000
 ENDINGS = (".pml", ".xml")
-BOM = b"\xef\xbb\xbf"
 NEWLINES = ("\r\n", "\n", "\r")
 LONGEST_NAME = 200  # in bytes; a temporary name is longer
 NOT_IN_NAMES = frozenset('/\\:*?"<>|')
@@ -194,8 +192,8 @@ class Folder:
                 f"There is no document {name!r} in the studio's folder. Choose one from the list."
             )
         try:
-            data = self._bytes(self._path(name), name)
-        except FileNotFoundError:
+            data = read_file(self._path(name), repr(name))
+        except MissingFileError:
             raise PromptCacheError(f"{name!r} is not there any more. Choose another file.") from None
         return _lines(_decoded(data, name, encoding)), stamp_of(data)
 
@@ -215,8 +213,8 @@ class Folder:
         path = self._path(name)
         with self._lock:
             try:
-                found: bytes | None = self._bytes(path, name)
-            except FileNotFoundError:
+                found: bytes | None = read_file(path, repr(name))
+            except MissingFileError:
                 found = None
             if found is not None and holds(found, text):
                 return stamp_of(found)
@@ -258,21 +256,6 @@ class Folder:
         self._written.setdefault(name, set()).add(stamp.digest)
         return stamp
 
-    def _bytes(self, path: Path, name: str) -> bytes:
-        try:
-            status = path.stat()
-            if not stat.S_ISREG(status.st_mode):
-                raise PromptCacheError(f"{name!r} is not a file. Choose another.")
-            if status.st_size > LARGEST_FILE:
-                raise PromptCacheError(f"{name!r} is larger than 5 MB. Open a smaller file.")
-            return path.read_bytes()
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise PromptCacheError(
-                f"{name!r} cannot be read: {error.strerror}. Choose another file."
-            ) from error
-
     def _path(self, name: str) -> Path:
         if self.path is None:
             raise PromptCacheError(
@@ -298,8 +281,8 @@ def stamp_of(data: bytes) -> Stamp:
 def holds(data: bytes, text: str) -> bool:
     """Whether a file says exactly this text, whatever its line ends."""
     try:
-        return _lines(data.removeprefix(BOM).decode("utf-8")) == text
-    except UnicodeDecodeError:
+        return _lines(decode(data)) == text
+    except EncodingError:
         return False
 
 
@@ -316,11 +299,7 @@ def _decoded(data: bytes, name: str, encoding: str) -> str:
             raise PromptCacheError(f"{name!r} is broken UTF-16. Convert it to UTF-8 first.") from None
     if encoding == "windows-1252":
         return data.decode("latin-1").translate(WINDOWS)
-    if wide:
-        raise NotUtf8Error(name, "utf-16", "it begins with the mark of UTF-16")
     try:
-        return data.removeprefix(BOM).decode("utf-8")
-    except UnicodeDecodeError as error:
-        place = error.start + (len(BOM) if data.startswith(BOM) else 0)
-        line = data.count(b"\n", 0, place) + 1
-        raise NotUtf8Error(name, "windows-1252", f"byte 0x{data[place]:02X} in line {line}") from None
+        return decode(data, name)
+    except EncodingError as error:
+        raise NotUtf8Error(name, "utf-16" if error.wide else "windows-1252", error.why) from None

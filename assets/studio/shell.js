@@ -162,7 +162,7 @@ export class Shell {
       const [file] = this.#chooser.files
       this.#chooser.value = ""
       if (!file) return
-      if (file.size > 5_000_000) return this.notice(`${file.name} is larger than 5 MB. Open a smaller file.`)
+      if (file.size > 5 * 1024 * 1024) return this.notice(`${file.name} is larger than 5 MB. Open a smaller file.`)
       await this.#openChosen(file)
     })
     document.addEventListener("keydown", event => {

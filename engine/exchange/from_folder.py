@@ -12,8 +12,8 @@ from engine.exchange.imported import Imported, imports, module, role, text
 from engine.pml import Module, Prompt, Schema
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.entities import forbidden_character
-from engine.pml.reader import MAX_BYTES
-from engine.pml.sources import MAX_TOTAL, SourceFault, read_source
+from engine.pml.sources import MAX_TOTAL, SourceError, read_source
+from engine.pml.text_files import MAX_BYTES
 from engine.programs.naming import legible, unique
 
 MAX_FILES: Final = 2000
@@ -97,9 +97,10 @@ def _relative(folder: Path, above: str, name: str) -> str:
 
 
 def _read(folder: Path, path: str, notes: list[str]) -> str | None:
-    content = read_source(path, folder)
-    if isinstance(content, SourceFault):
-        notes.append(f"{path} is left out: {content.message}")
+    try:
+        content = read_source(path, folder)
+    except SourceError as error:
+        notes.append(f"{path} is left out: {error}")
         return None
     if not content.strip():
         notes.append(f"{path} is left out: it is empty")

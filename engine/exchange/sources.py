@@ -10,7 +10,7 @@ from engine.exchange.from_folder import from_folder
 from engine.exchange.from_jinja import DEFAULT_LENGTH, from_jinja
 from engine.exchange.from_messages import from_messages
 from engine.exchange.imported import Imported
-from engine.pml.reader import MAX_BYTES
+from engine.pml.text_files import read_text_file
 from engine.programs import compile_source
 from engine.programs.naming import legible
 
@@ -61,7 +61,8 @@ def import_from(
         refer_from: For a folder, where the schema will be saved; its modules then refer to the files.
 
     Raises:
-        ExchangeError: The source cannot be read, or nothing in it can become a schema.
+        ExchangeError: A folder cannot be read, or nothing in the source can become a schema.
+        TextFileError: The file cannot be read as text.
         ProgramError: The program cannot be compiled; the error names the line.
     """
     kind = kind_of(source) if kind is None else kind
@@ -71,7 +72,7 @@ def import_from(
         if not source.is_dir():
             raise ExchangeError(f"{source} is no folder; name one, or leave out what kind it is")
         return from_folder(source, legible(name or source.resolve().name), refer_from=refer_from)
-    content = _read(source)
+    content = read_text_file(source)
     if kind == "python":
         program = compile_source(content, str(source), name=name, base=source.parent)
         return Imported(program.schema(), None)
@@ -82,22 +83,3 @@ def import_from(
 
 def _stem(source: Path) -> str:
     return source.name.partition(".")[0]
-
-
-def _read(source: Path) -> str:
-    try:
-        if not source.is_file():
-            what = "is no plain file" if source.exists() else "does not exist"
-            raise ExchangeError(f"{source} {what}; check its name")
-        with source.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise ExchangeError(f"{source} cannot be read: {error.strerror or error}") from None
-    if len(data) > MAX_BYTES:
-        raise ExchangeError(f"{source} is larger than 5 MB; split it")
-    try:
-        return data.removeprefix(b"\xef\xbb\xbf").decode("utf-8")
-    except UnicodeDecodeError as error:
-        byte = data[error.start]
-        message = f"{source} is not UTF-8 text (byte 0x{byte:02X} at {error.start}); save it as UTF-8"
-        raise ExchangeError(message) from None

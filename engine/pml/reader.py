@@ -12,9 +12,7 @@ import lxml.etree as ET
 from engine.pml.diagnostics import MAX_ERRORS, LineIndex, Reporter, Span
 from engine.pml.elements import Element
 from engine.pml.scanner import Scanner
-
-MAX_BYTES: Final = 5 * 1024 * 1024
-"""The largest document, and the largest `src` file, in bytes."""
+from engine.pml.text_files import BOM, MAX_BYTES, EncodingError, decode
 
 _POSITION: Final = re.compile(r", line \d+, column \d+$")
 _FORBIDDEN: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -63,15 +61,15 @@ def _too_large(source: str | bytes) -> bool:
 
 def _decode(data: bytes) -> tuple[str, tuple[Span, str] | None]:
     """The text of the bytes, with the first fault of its encoding."""
-    body = data.removeprefix(b"\xef\xbb\xbf")
-    if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        text = body.decode("utf-16", "replace")
-        return text, (Span(0, min(1, len(text))), "the document is UTF-16; save it as UTF-8")
     try:
-        return body.decode("utf-8"), None
-    except UnicodeDecodeError as error:
-        at = len(body[: error.start].decode("utf-8"))
-        message = f"byte 0x{body[error.start]:02X} is not UTF-8 ({error.reason}); save the document as UTF-8"
+        return decode(data), None
+    except EncodingError as error:
+        body = data.removeprefix(BOM)
+        if error.wide:
+            text = body.decode("utf-16", "replace")
+            return text, (Span(0, min(1, len(text))), "the document is UTF-16; save it as UTF-8")
+        at = len(body[: error.at].decode("utf-8"))
+        message = f"byte 0x{body[error.at]:02X} is not UTF-8; save the document as UTF-8"
         return body.decode("utf-8", "replace"), (Span(at, at + 1), message)
 
 

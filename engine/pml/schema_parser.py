@@ -12,7 +12,7 @@ from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
 from engine.pml.names import ATTRIBUTES, CACHE, ELEMENTS, NAME, NAME_RULE, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import read
-from engine.pml.sources import SourceFault, Sources
+from engine.pml.sources import SourceError, Sources
 from engine.pml.spelling import Speller
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.whitespace import Run, contents, preserves
@@ -215,11 +215,13 @@ class _SchemaBuilder:
             )
             self._report.add("E210", message, src.span)
         frame.items = iter(())
-        content = self._sources.read(src.value, self._base)
-        if isinstance(content, SourceFault):
+        try:
+            content = self._sources.read(src.value, self._base)
+        except SourceError as error:
             frame.unread = True
-            self._report.add(content.code, content.message, src.value_span)
-        elif content:
+            self._report.add(error.code, str(error), src.value_span)
+            return
+        if content:
             frame.children.append(Text(content, src.value_span))
 
     def _finish(self, frame: _Frame) -> Module | Union | Role | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 from engine.pml import NAME, RESERVED, RoleName
 from engine.pml.entities import forbidden_character
 from engine.pml.names import NAME_RULE
-from engine.pml.sources import SourceFault, Sources
+from engine.pml.sources import SourceError, Sources
 from engine.programs.calls import bind_call
 from engine.programs.expressions import (
     Comparison,
@@ -368,9 +368,10 @@ class _Compiler:
                 ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(name), "include"), args=[], keywords=[]))
             ]:
                 if name == frame.recorder and isinstance(src, str):
-                    text = self._sources.read(src, frame.definition.base)
-                    if isinstance(text, SourceFault):
-                        raise frame.fault(node, text.message)
+                    try:
+                        text = self._sources.read(src, frame.definition.base)
+                    except SourceError as error:
+                        raise frame.fault(node, str(error)) from None
                     return (Say((Const(text),)),) if text else ()
         p = frame.recorder
         raise frame.fault(node, f"a module with src holds the text of that file; write {p}.include() in it")

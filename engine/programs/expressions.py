@@ -16,11 +16,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from engine.pml.text_files import MAX_BYTES
 from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.parameters import Arg, NewWords, Parameter
-
-MAX_TEXT: Final = 5_000_000
-"""The longest constant text, in characters."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +275,7 @@ class ExpressionReader:
     def _constant(self, node: ast.expr, value: Any) -> Const:
         if isinstance(value, (list, set, frozenset)):
             value = tuple(value)
-        if isinstance(value, str) and len(value) > MAX_TEXT:
+        if isinstance(value, str) and len(value) > MAX_BYTES:
             raise self._fault(node, "this text is longer than 5 MB, the most a document may have; shorten it")
         plain = isinstance(value, _SIMPLE) or (
             isinstance(value, tuple) and all(isinstance(one, _SIMPLE) for one in value)
@@ -433,9 +431,9 @@ class ExpressionReader:
     def _product(self, node: ast.expr, left: ast.expr, right: ast.expr, names: Mapping[str, Expr]) -> Const:
         first, second = (self.constant(side, "a factor", names) for side in (left, right))
         sizes = [len(one) if isinstance(one, (str, tuple)) else one for one in (first, second)]
-        if not all(isinstance(size, (int, float)) and abs(size) <= MAX_TEXT for size in sizes):
+        if not all(isinstance(size, (int, float)) and abs(size) <= MAX_BYTES for size in sizes):
             raise self._fault(node, "these cannot be multiplied here; write the value")
-        if any(isinstance(one, (str, tuple)) for one in (first, second)) and sizes[0] * sizes[1] > MAX_TEXT:
+        if any(isinstance(one, (str, tuple)) for one in (first, second)) and sizes[0] * sizes[1] > MAX_BYTES:
             raise self._fault(node, "this is longer than 5 MB; write less")
         try:
             return self._constant(node, first * second)

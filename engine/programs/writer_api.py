@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.pml.conversation import Message
-from engine.pml.sources import SourceFault, Sources
+from engine.pml.sources import SourceError, Sources
 from engine.programs.errors import ProgramError
 from engine.programs.expressions import text_of
 
@@ -64,10 +64,10 @@ class Recorder:
             ProgramError: The file cannot be read.
         """
         src = self._sources[-1] if self._sources else None
-        text = self._files.read(src or "", self._base)
-        if isinstance(text, SourceFault):
-            raise ProgramError(text.message)
-        self._texts.append(text)
+        try:
+            self._texts.append(self._files.read(src or "", self._base))
+        except SourceError as error:
+            raise ProgramError(str(error)) from None
 
     @contextmanager
     def system(self) -> Iterator[None]:

@@ -16,6 +16,7 @@ import click
 import pytest
 
 from app.cli.command import main, pml
+from engine.pml.text_files import MAX_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = """<schema name="trip">
@@ -226,7 +227,7 @@ def _folder(folder: Path) -> Path:
 
 def _huge(folder: Path) -> Path:
     path = folder / "huge.pml"
-    path.write_bytes(b" " * 5_000_001)
+    path.write_bytes(b" " * (MAX_BYTES + 1))
     return path
 
 
@@ -240,7 +241,7 @@ FAULTY_FILES = [
     (_missing, "no such file"),
     (_folder, "is a folder"),
     (_huge, "larger than 5 MB"),
-    (_latin, "not UTF-8: byte 0xe9 in line 2"),
+    (_latin, "not UTF-8: byte 0xE9 in line 2"),
 ]
 
 
@@ -265,7 +266,7 @@ def test_a_file_that_may_not_be_read(schema: Path, run_pml: Pml, monkeypatch: py
     def refuse(*_: object, **__: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("app.cli.documents._opened", refuse)
+    monkeypatch.setattr("engine.pml.text_files._opened", refuse)
     result = run_pml("check", schema)
     assert (result.status, result.err) == (1, f"{schema} may not be read. Check its permissions.\n")
 

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.errors import PromptCacheError
 from engine.exchange import ExchangeError, Imported, export, import_from
 from engine.exchange.from_jinja import from_jinja
 from engine.exchange.from_messages import from_messages
@@ -300,7 +301,7 @@ def test_the_kind_follows_from_the_name(tmp_path: Path) -> None:
     ("name", "content", "kind", "says"),
     [
         ("x.txt", b"x", None, "could be anything"),
-        ("x.json", b"\xff", None, "not UTF-8 text"),
+        ("x.json", b"\xff", None, "not UTF-8"),
         ("x.json", b"[]", "yaml", "there is no kind"),
         ("x.json", b"[]", "folder", "is no folder"),
         ("x.json", None, None, "does not exist"),
@@ -312,7 +313,7 @@ def test_sources_that_cannot_be_read(
 ) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(ExchangeError, match=says):
+    with pytest.raises(PromptCacheError, match=says):
         import_from(tmp_path / name, kind)
 
 

@@ -18,7 +18,7 @@ from engine.cache.store.codec import SCHEMES, Scheme, packed_bytes
 from engine.cache.store.contents import MOST_HEADER
 from engine.choices import SCOPES
 from engine.errors import StoreError
-from engine.pml.reader import MAX_BYTES
+from engine.pml.text_files import MAX_BYTES
 
 NAME = "manifest.jsonl"
 FORMAT = 2
