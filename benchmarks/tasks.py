@@ -15,13 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import escape
 
 from benchmarks.metrics import DATASETS, METRICS
 from engine import Engine, PreparedPrompt
 from engine.errors import PromptCacheError
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
 from engine.pml.entities import forbidden_character
+from engine.pml.escaping import escaped_text
 from engine.pml.text_files import read_text_file
 
 MAX_QUESTIONS = 1 << 30  # bytes of a file of questions
@@ -280,4 +280,4 @@ def _as_pml(documents: list[str], question: str, system: str) -> tuple[Schema, P
 def _escaped(text: str) -> str:
     while (found := forbidden_character(text)) is not None:
         text = text.replace(found[0], " ")
-    return escape(text)
+    return escaped_text(text)

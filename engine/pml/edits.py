@@ -7,22 +7,19 @@ a union does not allow beside them; un-picking takes away the module and all ins
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Final
 
 from engine.pml.diagnostics import quote
 from engine.pml.elements import Attribute, Element
 from engine.pml.entities import forbidden_character
+from engine.pml.escaping import escaped_text, escaped_value
 from engine.pml.prompt_source import Page, Place, PromptEditError, require_module
 from engine.pml.tree import Schema
 from engine.pml.whitespace import normalise
 
 _LONG: Final = 60
 """A new argument longer than this is written as an element of its own."""
-
-_MARKUP: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
-_IN_QUOTES: Final = {**_MARKUP, ">": ">", "\n": "&#10;", "\t": "&#9;"}
 
 
 @dataclass(frozen=True)
@@ -123,7 +120,7 @@ def _hidden(path: str) -> PromptEditError:
 
 
 def _blank_prompt(schema: Schema) -> str:
-    name = f' schema="{_escape(schema.name, _IN_QUOTES, chr(34))}"' if schema.name else ""
+    name = f' schema="{escaped_value(schema.name)}"' if schema.name else ""
     return f"<prompt{name}>\n</prompt>\n"
 
 
@@ -259,7 +256,7 @@ def _argument(page: Page, path: str, name: str, value: str | None) -> str:
         return page.insert(target, None, lambda _: _element(page, target, name, value))
     spans = [target.tag_span, *(attribute.span for attribute in target.attributes.values())]
     end = max(span.end for span in spans)
-    return page.replace(end, end, f' {name}="{_escape(value, _IN_QUOTES, chr(34))}"')
+    return page.replace(end, end, f' {name}="{escaped_value(value)}"')
 
 
 def _given(page: Page, path: str, name: str) -> list[tuple[Element, Attribute | Element]]:
@@ -290,19 +287,10 @@ def _without(page: Page, host: Element, written: Attribute | Element) -> str:
 def _quoted(page: Page, attribute: Attribute, value: str) -> str:
     mark = page.source[attribute.value_span.start - 1]
     mark = mark if mark in "'\"" else '"'
-    return f"{attribute.name}={mark}{_escape(value, _IN_QUOTES, mark)}{mark}"
+    return f"{attribute.name}={mark}{escaped_value(value, mark)}{mark}"
 
 
 def _element(page: Page, host: Element, name: str, value: str, comments: str = "") -> str:
     """An argument as an element; it says so where its white space has to be kept."""
     keep = ' xml:space="preserve"' if not page.preserved(host) and normalise(value) != value else ""
-    return f'<arg name="{name}"{keep}>{_escape(value, _MARKUP)}{comments}</arg>'
-
-
-def _escape(value: str, table: dict[str, str], mark: str = "") -> str:
-    quotes = {"'": "&apos;", '"': "&quot;"}
-    return re.sub(
-        r"[&<>\r\n\t'\"]",
-        lambda found: quotes[mark] if found[0] == mark else table.get(found[0], found[0]),
-        value,
-    )
+    return f'<arg name="{name}"{keep}>{escaped_text(value)}{comments}</arg>'

@@ -15,6 +15,7 @@ from engine.errors import PromptCacheError
 from engine.pml.diagnostics import quote
 from engine.pml.elements import Attribute, Chars, Element
 from engine.pml.errors import PromptError
+from engine.pml.escaping import escaped_value
 from engine.pml.names import ROLES
 from engine.pml.prompt_parser import document_kind, parse_prompt
 from engine.pml.reader import Document, read
@@ -30,9 +31,7 @@ _INLINE: Final = ("param", "parameter")
 _TRIMMED: Final = ("schema", "prompt", "arg", *ROLES)
 _SPELLED: Final = {"parameter": "param", "length": "len"}
 _ORDER: Final = ("name", "len", "cache", "src", "default", "scaffold", "modules", "xml:space", "xml:lang")
-_ESCAPES: Final = {"&": "&amp;", "<": "&lt;", '"': "&quot;", "\n": "&#10;", "\t": "&#9;", "\r": "&#13;"}
 _COMMENT: Final = re.compile("<!--.*?-->", re.DOTALL)
-_ESCAPED: Final = re.compile('[&<"\n\t\r]')
 
 
 class FormatError(PromptCacheError):
@@ -69,9 +68,7 @@ def format_source(source: str) -> str:
 
 def start_tag(tag: str, attributes: list[tuple[str, str]], empty: bool) -> str:
     """Returns a start tag with its attributes escaped."""
-    parts = [
-        f'{name}="{_ESCAPED.sub(lambda found: _ESCAPES[found[0]], value)}"' for name, value in attributes
-    ]
+    parts = [f'{name}="{escaped_value(value)}"' for name, value in attributes]
     return f"<{' '.join([tag, *parts])}{'/' if empty else ''}>"
 
 

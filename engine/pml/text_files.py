@@ -124,6 +124,4 @@ def _opened(path: str, name: str) -> int:
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise TextFileError(name, "is a folder", "name a file in it")
-    raise TextFileError(
-        name, "is no plain file (a pipe, a device or a socket)", "name a file"
-    )
+    raise TextFileError(name, "is no plain file (a pipe, a device or a socket)", "name a file")

@@ -6,25 +6,18 @@ with `xml:space="preserve"`; everywhere else the document is laid out as the for
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from engine.errors import PromptCacheError
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.elements import Chars, Element
+from engine.pml.escaping import escaped_text
 from engine.pml.formatter import format_source, start_tag
 from engine.pml.prompt_parser import parse_prompt
 from engine.pml.schema_parser import parse_schema
 from engine.pml.tree import Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
 from engine.pml.whitespace import Run, contents
-
-_ESCAPES: Final = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"}
-_ESCAPED: Final = re.compile(r"[&<\r]|(?<=\]\])>")
-
-
-def _escape(found: re.Match[str]) -> str:
-    return _ESCAPES[found[0]]
 
 
 class WriteError(PromptCacheError):
@@ -123,7 +116,7 @@ class _Writer:
         for node in reversed(_nodes(root)):
             preserve, inherited = modes[id(node)]
             inner = "".join(
-                _ESCAPED.sub(_escape, child.text) if isinstance(child, Text) else written[id(child)]
+                escaped_text(child.text) if isinstance(child, Text) else written[id(child)]
                 for child in _children(node)
             )
             tag, attributes, extra = _tag(node)
@@ -203,7 +196,7 @@ def _import_tag(node: Import) -> tuple[str, list[tuple[str, str]], str]:
         return node.name, [(one.name, one.value) for one in node.arguments], ""
     inner = ""
     for argument in node.arguments:
-        value = _ESCAPED.sub(_escape, argument.value)
+        value = escaped_text(argument.value)
         attributes = [("name", argument.name), ("xml:space", "preserve")]
         inner += f"{start_tag('arg', attributes, not value)}{value}{'</arg>' if value else ''}"
     return node.name, [], inner
