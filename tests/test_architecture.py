@@ -20,6 +20,7 @@ CODE = ("engine", "app", "benchmarks", "training", "tests", "assets")
 BASE = {
     "engine.atomic",
     "engine.choices",
+    "engine.directory",
     "engine.errors",
     "engine.events",
     "engine.segment",

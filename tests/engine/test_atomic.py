@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -14,29 +15,33 @@ from typing import Any
 import pytest
 
 from engine import atomic
+from engine.directory import Directory
 
 
-@pytest.fixture(params=["descriptor", "path"])
-def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int | Path]:
-    if request.param == "path":
+@pytest.fixture(params=["given by path", "held", "looked up by path"])
+def folder(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Directory | Path]:
+    if request.param == "given by path":
         yield tmp_path
         return
-    descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
-    yield descriptor
-    os.close(descriptor)
+    if request.param == "looked up by path":
+        monkeypatch.setattr(os, "supports_dir_fd", set())
+    with contextlib.closing(Directory.at(tmp_path)) as held:
+        yield held
 
 
 def names(path: Path) -> list[str]:
     return sorted(entry.name for entry in path.iterdir())
 
 
-def write(folder: int | Path, content: bytes, **options: Any) -> None:
+def write(folder: Directory | Path, content: bytes, **options: Any) -> None:
     with atomic.writing(folder, "a", **options) as file:
         file.write(content)
 
 
 def test_the_name_stands_for_the_old_content_until_all_of_the_new_is_written(
-    folder: int | Path, tmp_path: Path
+    folder: Directory | Path, tmp_path: Path
 ) -> None:
     write(folder, b"old")
     with atomic.writing(folder, "a") as file:
@@ -48,7 +53,7 @@ def test_the_name_stands_for_the_old_content_until_all_of_the_new_is_written(
     assert names(tmp_path) == ["a"]
 
 
-def test_whoever_gives_up_leaves_nothing_behind(folder: int | Path, tmp_path: Path) -> None:
+def test_whoever_gives_up_leaves_nothing_behind(folder: Directory | Path, tmp_path: Path) -> None:
     def give_up() -> None:
         with atomic.writing(folder, "a") as file:
             file.write(b"new")
@@ -63,7 +68,7 @@ def test_whoever_gives_up_leaves_nothing_behind(folder: int | Path, tmp_path: Pa
 
 @pytest.mark.parametrize("call", ["fsync", "replace", "open"])
 def test_a_full_disk_leaves_the_old_content(
-    folder: int | Path, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
+    folder: Directory | Path, tmp_path: Path, call: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(folder, b"old")
     plain = getattr(os, call)
@@ -83,7 +88,7 @@ def test_a_full_disk_leaves_the_old_content(
 
 @pytest.mark.parametrize("links", [True, False])
 def test_a_name_that_is_taken_while_it_is_written_stays(
-    folder: int | Path, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+    folder: Directory | Path, tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_arguments: object, **_named: object) -> None:
         raise OSError(errno.EPERM, "no links here")
@@ -106,7 +111,7 @@ def test_a_name_that_is_taken_while_it_is_written_stays(
     assert names(tmp_path) == ["a"]
 
 
-def test_permissions_are_what_was_asked_for(folder: int | Path, tmp_path: Path) -> None:
+def test_permissions_are_what_was_asked_for(folder: Directory | Path, tmp_path: Path) -> None:
     @contextmanager
     def umask(mask: int) -> Iterator[None]:
         before = os.umask(mask)
@@ -171,4 +176,4 @@ def test_files_are_put_in_their_place_here_and_nowhere_else() -> None:
         for path in (root / folder).rglob("*.py")
         if re.search(r"fsync\(|mkstemp|NamedTemporaryFile", path.read_text(encoding="utf-8"))
     }
-    assert found == {"engine/atomic.py", "app/writing.py"}
+    assert found == {"engine/atomic.py", "engine/directory.py", "app/writing.py"}

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from filelock import lock_descriptor
 
 from engine.cache.store import INDEX, Store, index, locks
 from engine.engine import Engine
@@ -29,7 +29,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @contextlib.contextmanager
 def lock_held(folder: Path) -> Iterator[None]:
     with (folder / "writing.lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        assert lock_descriptor(file.fileno(), blocking=False)
         yield
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from engine.cache.store import Store, locks
+from engine.directory import Directory
 from engine.engine import Engine
 from engine.errors import StoreError
 from tests.engine.cases import schema_of
@@ -85,10 +86,10 @@ def test_opening_removes_what_a_crash_has_left(tmp_path: Path) -> None:
     whole = file_of(store).read_bytes().replace(b'"key":"k"', b'"key":"w"')
     (store.files / "w-0123456789abcdef.safetensors").write_bytes(whole)
     assert len(store.verify().orphans) == 2
-    store.close()
-    with locks.shared(tmp_path / "writing.lock"):  # somebody is writing, so nothing may be taken away
+    with store.disk.shared():  # somebody is writing, so nothing may be taken away
         Store.open(tmp_path).close()
         assert len(list((tmp_path / "files").iterdir())) == 3
+    store.close()
     again = Store.open(tmp_path)
     assert again.verify().clean
     audit(again)
@@ -174,11 +175,11 @@ def test_what_another_process_computes_meanwhile_is_not_computed_again(tmp_path:
 
 
 def test_who_waits_finds_what_the_other_has_computed(tmp_path: Path) -> None:
-    lock, order = tmp_path / "locks" / "k.lock", []
+    folder, order = Directory.at(tmp_path), []
     held = threading.Event()
 
     def first() -> None:
-        with locks.compute_lock(lock, 5) as waited:
+        with locks.compute_lock(folder, "k.lock", 5) as waited:
             held.set()
             time.sleep(0.2)
             order.append(("first", waited))
@@ -186,18 +187,18 @@ def test_who_waits_finds_what_the_other_has_computed(tmp_path: Path) -> None:
     thread = threading.Thread(target=first)
     thread.start()
     held.wait()
-    with locks.compute_lock(lock, 5) as waited:
+    with locks.compute_lock(folder, "k.lock", 5) as waited:
         order.append(("second", waited))
     thread.join()
     assert order == [("first", False), ("second", True)]
-    assert not lock.exists()
+    assert not (tmp_path / "k.lock").exists()
 
 
 def test_who_waits_in_vain_goes_on(tmp_path: Path) -> None:
-    lock = tmp_path / "k.lock"
-    with locks.compute_lock(lock, 5), locks.compute_lock(lock, 0.05) as waited:
+    folder = Directory.at(tmp_path)
+    with locks.compute_lock(folder, "k.lock", 5), locks.compute_lock(folder, "k.lock", 0.05) as waited:
         assert waited
-    with locks.compute_lock(lock, 0) as waited:
+    with locks.compute_lock(folder, "k.lock", 0) as waited:
         assert not waited
 
 

@@ -11,6 +11,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, Literal
 
+from engine.directory import open_plain
 from engine.errors import StoreError
 
 INDEX = "index.sqlite"
@@ -30,6 +31,7 @@ KEPT_MODE = (
 SEGMENT = re.compile(r"[0-9A-Za-z._-]{1,120}-[0-9a-f]{16}\.safetensors")
 TEMPORARY = re.compile(r"\.[0-9a-f]{32}\.tmp")
 LOCK = re.compile(r"[0-9A-Za-z._-]{1,120}\.lock")
+WRITERS = re.compile(r"writing-[0-9a-f]{32}\.lock")
 SET_ASIDE = re.compile(r"index\.sqlite\.damaged-\d{8}T\d{6}-[0-9a-f]{8}(-wal|-shm|-journal)?")
 _OF_INDEX = re.compile(r"index\.sqlite(-wal|-shm|-journal)?")
 _PROBE = re.compile(r"\.write-[0-9a-f]{32}")  # earlier versions have left these behind when they were killed
@@ -157,8 +159,4 @@ def _lies_elsewhere(path: Path) -> bool:
 
 
 def _plain(path: Path) -> BinaryIO:
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(f"{path} is no plain file")
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(open_plain(path), "rb")

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import errno
-import os
 import stat
 
 from engine.cache.store.claim import IN_PART, matches
+from engine.directory import Directory
 
 
-def is_ours(folder: int, name: str, part: str) -> bool:
+def is_ours(folder: Directory, name: str, part: str) -> bool:
     """Whether a plain file of a name that the store gives stands there.
 
     Args:
-        folder: descriptor of the folder that the file is in.
+        folder: that the file is in.
         name: of the file, without any path.
         part: which part of the store the folder is; it says which names are the store's.
 
@@ -21,24 +21,23 @@ def is_ours(folder: int, name: str, part: str) -> bool:
         FileNotFoundError: there is none.
         OSError: it cannot be looked at.
     """
-    if not matches(name, IN_PART[part]):
-        return False
-    return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    return matches(name, IN_PART[part]) and stat.S_ISREG(folder.stat(name).st_mode)
 
 
-def delete(folder: int, name: str, part: str) -> int:
+def delete(folder: Directory, name: str, part: str) -> int:
     """Deletes a file of the store; returns the bytes that it took.
 
     Args:
-        folder: descriptor of the folder that the file is in.
+        folder: that the file is in.
         name: of the file, without any path.
         part: which part of the store the folder is.
 
     Raises:
+        PermissionError: it may not be deleted, or, on Windows, not while somebody has it open or mapped.
         OSError: it is none of the store's, or it cannot be deleted.
     """
     if not is_ours(folder, name, part):
         raise OSError(errno.EPERM, "it is none of the store's files", name)
-    size = os.stat(name, dir_fd=folder, follow_symlinks=False).st_size
-    os.unlink(name, dir_fd=folder)
+    size = folder.stat(name).st_size
+    folder.unlink(name)
     return size

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import io
 import json
 import os
@@ -23,6 +22,7 @@ from torch import Tensor
 from engine.cache.store import contents
 from engine.cache.store.claim import SEGMENT
 from engine.cache.store.codec import SCHEMES, Scheme, pack, unpack
+from engine.cache.store.descriptor import expect, in_memory, mapped, read_at, read_whole
 from engine.cache.store.eviction import is_own
 from engine.cache.store.folder import Folder
 from engine.segment import Segment
@@ -165,7 +165,7 @@ class Opened:
         if size != self.entry.bytes:
             return f"it has {size} bytes and should have {self.entry.bytes}"
         if self._copied and len(self._copy) != size:
-            self._copy = _whole(self._descriptor, size)
+            self._copy = read_whole(self._descriptor, size)
         wrong = self._header_fault()
         if wrong is None and content and self._digest() != self.entry.digest:
             return "its digest does not agree with the index"
@@ -186,14 +186,7 @@ class Opened:
         size = os.fstat(self._descriptor).st_size
         if not self._copied and size != self.entry.bytes:
             raise DamagedError(f"it has {size} bytes and should have {self.entry.bytes}")
-        try:
-            if self._copied:
-                content = torch.frombuffer(self._copy, dtype=torch.uint8)
-            else:
-                storage = torch.UntypedStorage.from_file(f"/dev/fd/{self._descriptor}", False, size)
-                content = torch.empty(0, dtype=torch.uint8).set_(storage)  # type: ignore[arg-type]
-        except RuntimeError as error:  # torch's word for a file that cannot be mapped
-            raise OSError(str(error)) from error
+        content = in_memory(self._copy) if self._copied else mapped(self._descriptor, size)
         tensors = {}
         for name, part in found.items():
             if name != _NOTES:
@@ -211,7 +204,7 @@ class Opened:
     def _bytes(self, start: int, count: int) -> bytes:
         if self._copied:
             return bytes(self._copy[start : start + count])
-        return os.pread(self._descriptor, count, start)
+        return read_at(self._descriptor, count, start)
 
     def _digest(self) -> str:
         return xxhash.xxh3_128_hexdigest(self._copy) if self._copied else digest_of(self._descriptor)
@@ -233,7 +226,7 @@ def described(descriptor: int, name: str) -> dict[str, Any]:
         ValueError: it says too little (files of earlier versions do), or it is damaged.
         OSError: it cannot be read.
     """
-    head = _head(lambda at, count: os.pread(descriptor, count, at))
+    head = _head(lambda at, count: read_at(descriptor, count, at))
     _, found = contents.read(head)
     notes = found.get(_NOTES)
     if not isinstance(notes, dict) or not set(notes) >= _DESCRIBED:
@@ -272,7 +265,7 @@ def says_it_is(descriptor: int, name: str) -> bool:
         OSError: it cannot be read.
     """
     try:
-        _, found = contents.read(_head(lambda at, count: os.pread(descriptor, count, at)))
+        _, found = contents.read(_head(lambda at, count: read_at(descriptor, count, at)))
     except ValueError:
         return False
     notes = found.get(_NOTES)
@@ -306,29 +299,19 @@ def _expect_layer(descriptor: int, entry: Entry, layer: int) -> None:
     layers = _layers(entry)
     half = entry.bytes // (2 if layers > 1 else 1)
     for start in (0, half) if layers > 1 else (0,):
-        with contextlib.suppress(OSError, AttributeError):
-            offset = start + half * layer // layers
-            os.posix_fadvise(descriptor, offset, half // layers + 1, os.POSIX_FADV_WILLNEED)
+        expect(descriptor, start + half * layer // layers, half // layers + 1)
 
 
 def digest_of(descriptor: int, blank: tuple[int, int] = (0, 0)) -> str:
     """The digest of an open file's content, with some of its bytes, (from, count), read as zeros of ASCII."""
     digest, at = xxhash.xxh3_128(), 0
     begin, count = blank
-    while chunk := os.pread(descriptor, begin - at if at < begin else _CHUNK, at):
+    while chunk := read_at(descriptor, begin - at if at < begin else _CHUNK, at):
         if at == begin and count:
             chunk = b"0" * count + chunk[count:]
         digest.update(chunk)
         at += len(chunk)
     return digest.hexdigest()
-
-
-def _whole(descriptor: int, size: int) -> bytearray:
-    content, at = bytearray(size), 0
-    view = memoryview(content)
-    while at < size and (read := os.preadv(descriptor, [view[at : at + _CHUNK]], at)):
-        at += read
-    return content
 
 
 def _head(read: Callable[[int, int], bytes]) -> io.BytesIO:

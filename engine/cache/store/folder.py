@@ -1,7 +1,6 @@
 """The folder of a store, held open: nothing outside it is reached, and nothing deleted but the store's own.
 
-Every file is opened, placed, renamed and deleted by its name relative to a descriptor, and no link is
-followed. Nothing here knows the index.
+What it is opened and looked up by is `directory`'s. Nothing here knows the index.
 """
 
 from __future__ import annotations
@@ -20,17 +19,16 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
-from engine import atomic
+from engine import atomic, directory
 from engine.cache.store import claim, locks
 from engine.cache.store.claim import FILES, IN_PART, LOCKS, QUARANTINE, SEGMENT, TAG, TAG_TEXT, WRITING
 from engine.cache.store.deletion import delete, is_ours
+from engine.directory import PRIVATE_FOLDER, SEALED_FILE, Directory, is_loose
 from engine.errors import StoreError
 
 log = logging.getLogger(__name__)
 
 QUARANTINE_BYTES = 1 << 28  # of damaged files that are kept to be looked at, beside the last one
-_PRIVATE_FOLDER, _PRIVATE_FILE, _SEALED_FILE = 0o700, 0o600, 0o400
-_OPEN = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class NotPlainError(Exception):
@@ -42,13 +40,14 @@ class Folder:
 
     Args:
         path: of it.
-        root: its descriptor.
+        root: it, held open.
     """
 
-    def __init__(self, path: Path, root: int) -> None:
+    def __init__(self, path: Path, root: Directory) -> None:
         self.path = path
-        self._parts: dict[str, int] = {"": root}
+        self._parts: dict[str, Directory] = {"": root}
         self._lock = threading.Lock()
+        self._left: set[str] = set()  # files to delete that somebody here or elsewhere still has open
         self._patience = locks.PATIENCE_SECONDS
         self._closed = weakref.finalize(self, _close, self._parts)
 
@@ -62,8 +61,8 @@ class Folder:
         standing = claim.require_ours(path)
         try:
             if standing == "none":
-                path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
-            folder = cls(path, os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+                path.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            folder = cls(path, Directory.at(path))
         except OSError as error:
             raise StoreError(
                 f"the cache folder {str(path)!r} cannot be used: {error}. Choose another with --cache-dir."
@@ -76,12 +75,14 @@ class Folder:
         return folder
 
     def close(self) -> None:
-        """Closes the descriptors. The folder must not be used afterwards."""
+        """Lets go of the folder, which must not be used afterwards."""
+        if self._closed.alive:
+            self._retry()
         self._closed()
 
     @property
-    def root(self) -> int:
-        """The descriptor of the folder itself."""
+    def root(self) -> Directory:
+        """The folder itself."""
         return self._parts[""]
 
     def _settle(self, note: bytes) -> None:
@@ -90,12 +91,13 @@ class Folder:
         Args:
             note: what the mark says besides.
         """
-        with contextlib.suppress(OSError):
-            flags = os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK | _OPEN
-            with os.fdopen(os.open(TAG, flags, _PRIVATE_FILE, dir_fd=self.root), "wb") as file:
-                status = os.fstat(file.fileno())
-                if stat.S_ISREG(status.st_mode) and not status.st_size:
-                    file.write(TAG_TEXT + note)
+        with (
+            contextlib.suppress(OSError),
+            os.fdopen(self.root.open(TAG, os.O_WRONLY | os.O_CREAT), "wb") as file,
+        ):
+            status = os.fstat(file.fileno())
+            if stat.S_ISREG(status.st_mode) and not status.st_size:
+                file.write(TAG_TEXT + note)
         with contextlib.suppress(OSError):
             self._part(FILES)
         for name in (QUARANTINE, LOCKS):
@@ -103,8 +105,8 @@ class Folder:
                 self._part(name, make=False)
         self._tighten()
 
-    def _part(self, name: str, *, make: bool = True) -> int:
-        """The descriptor of a folder within.
+    def _part(self, name: str, *, make: bool = True) -> Directory:
+        """A folder within.
 
         Raises:
             StoreError: it is a link, or no folder.
@@ -114,9 +116,9 @@ class Folder:
             if name not in self._parts:
                 if make:
                     with contextlib.suppress(FileExistsError):
-                        os.mkdir(name, _PRIVATE_FOLDER, dir_fd=self.root)
+                        self.root.make(name)
                 try:
-                    found = os.open(name, os.O_RDONLY | os.O_DIRECTORY | _OPEN, dir_fd=self.root)
+                    found = self.root.inner(name)
                 except OSError as error:
                     if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                         raise
@@ -129,23 +131,17 @@ class Folder:
 
     def _tighten(self) -> None:
         """Takes what an earlier version left open to others away from them, where it is ours to do."""
-        loose = [descriptor for descriptor in self._parts.values() if _is_loose(descriptor)]
+        loose = [part for part in self._parts.values() if is_loose(part.status())]
         if self.root not in loose:
             return
-        for descriptor in loose:
-            for name in _names(descriptor):
-                with contextlib.suppress(OSError):
-                    found = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _OPEN, dir_fd=descriptor)
-                    try:
-                        known = claim.in_root(name) or any(claim.matches(name, p) for p in IN_PART.values())
-                        if known and _is_loose(found):
-                            os.fchmod(found, stat.S_IMODE(os.fstat(found).st_mode) & _PRIVATE_FOLDER)
-                    finally:
-                        os.close(found)
-        if claim.keeps_mode(self.path):
-            return
-        with contextlib.suppress(OSError):
-            os.fchmod(self.root, stat.S_IMODE(os.fstat(self.root).st_mode) & _PRIVATE_FOLDER)
+        for part in loose:
+            for name in part.names():
+                if claim.in_root(name) or any(claim.matches(name, p) for p in IN_PART.values()):
+                    with contextlib.suppress(OSError):
+                        part.tighten(name)
+        if not claim.keeps_mode(self.path):
+            with contextlib.suppress(OSError):
+                self.root.tighten()
 
     # Reading
 
@@ -161,9 +157,9 @@ class Folder:
         if not SEGMENT.fullmatch(name):
             raise NotPlainError(f"{name!r} is no name of a segment's file")
         part = self._part(FILES, make=False)
-        if not stat.S_ISREG(os.stat(name, dir_fd=part, follow_symlinks=False).st_mode):
+        if not stat.S_ISREG(part.stat(name).st_mode):
             raise NotPlainError("what stands in its place is no plain file")
-        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _OPEN, dir_fd=part)
+        descriptor = part.open(name, os.O_RDONLY)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise NotPlainError("what stands in its place is no plain file")
@@ -190,7 +186,7 @@ class Folder:
         Raises:
             OSError: it cannot be looked at.
         """
-        root, real = os.fstat(self.root), path.resolve(strict=True)
+        root, real = self.root.status(), path.resolve(strict=True)
         return any(os.path.samestat(root, folder.stat()) for folder in (real, *real.parents))
 
     def ours(self, part: str = FILES) -> dict[str, os.stat_result]:
@@ -199,7 +195,7 @@ class Folder:
 
     def foreign(self) -> list[str]:
         """What is in the folder and none of the store's; nobody here touches it."""
-        beside = [name for name in _names(self.root) if not claim.in_root(name)]
+        beside = [name for name in self.root.names() if not claim.in_root(name)]
         within = [
             f"{part}/{name}" for part in IN_PART for name, status in self._listed(part) if status is None
         ]
@@ -208,13 +204,13 @@ class Folder:
     def _listed(self, part: str) -> list[tuple[str, os.stat_result | None]]:
         """Names in a part, with their status where they are the store's."""
         try:
-            descriptor = self._part(part, make=False)
+            folder = self._part(part, make=False)
         except FileNotFoundError:
             return []
         found: list[tuple[str, os.stat_result | None]] = []
-        for name in _names(descriptor):
+        for name in folder.names():
             try:
-                status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                status = folder.stat(name)
             except FileNotFoundError:
                 continue
             plain = stat.S_ISREG(status.st_mode) and claim.matches(name, IN_PART[part])
@@ -233,7 +229,7 @@ class Folder:
         if not SEGMENT.fullmatch(name):
             raise OSError(f"{name!r} is no name of a segment's file")
         try:
-            with atomic.writing(self._part(FILES), name, mode=_SEALED_FILE) as file:
+            with atomic.writing(self._part(FILES), name, mode=SEALED_FILE) as file:
                 yield file
         except BaseException:
             self.remove([name])
@@ -244,8 +240,10 @@ class Folder:
     def remove(self, names: Iterable[str], part: str = FILES) -> int:
         """Deletes plain files of names that the store gives; returns how many bytes they took.
 
-        What cannot be deleted stays, with a log line.
+        What cannot be deleted stays, with a log line. What may not be just now, because somebody has it
+        open or mapped, is tried again at the next deletion, and at the next opening of the store.
         """
+        self._retry()
         freed, failed = 0, []
         for name in names:
             try:
@@ -253,11 +251,26 @@ class Folder:
             except FileNotFoundError:
                 continue
             except OSError as error:
+                if part == FILES and directory.OPEN_FILES_STAY and error.errno == errno.EACCES:
+                    self._left.add(name)
+                    log.info("%s is in use, and is deleted later: %s", name, error)
+                    continue
                 failed.append(f"{name!r} ({error.strerror})")
         if failed:
             more = f" and {len(failed) - 1} more" if len(failed) > 1 else ""
             log.warning("%s%s in %s could not be deleted", failed[0], more, self.path / part)
         return freed
+
+    def _retry(self) -> None:
+        """Deletes what could not be deleted before, where it can be by now."""
+        for name in list(self._left):
+            try:
+                delete(self._part(FILES, make=False), name, FILES)
+            except FileNotFoundError:
+                pass
+            except OSError:
+                continue
+            self._left.discard(name)
 
     def set_aside(self, name: str) -> None:
         """Moves a damaged file into quarantine, and lets go of the oldest ones there.
@@ -267,7 +280,7 @@ class Folder:
         """
         source, target = self._part(FILES, make=False), self._part(QUARANTINE)
         if is_ours(source, name, FILES):
-            os.rename(name, name, src_dir_fd=source, dst_dir_fd=target)
+            source.move(name, target, name)
             self.trim_quarantine()
 
     def trim_quarantine(self) -> None:
@@ -291,9 +304,7 @@ class Folder:
         aside = f"{claim.INDEX}.damaged-{stamp}"
         for ending in ("-wal", "-shm", "-journal", ""):
             with contextlib.suppress(FileNotFoundError):
-                os.rename(
-                    f"{claim.INDEX}{ending}", f"{aside}{ending}", src_dir_fd=self.root, dst_dir_fd=self.root
-                )
+                self.root.move(f"{claim.INDEX}{ending}", self.root, f"{aside}{ending}")
         return aside
 
     # Between processes
@@ -307,7 +318,8 @@ class Folder:
         """
         with contextlib.ExitStack() as stack:
             try:
-                stack.enter_context(locks.shared(Path(WRITING), self._patience, within=self.root))
+                gate = (self.root, WRITING)
+                stack.enter_context(locks.writer(gate, self._part(LOCKS), self._patience))
             except TimeoutError:
                 self._patience = 0.0
                 raise
@@ -316,7 +328,11 @@ class Folder:
 
     def alone(self) -> contextlib.AbstractContextManager[bool]:
         """Tries to hold the lock of the writers alone; gives whether it does."""
-        return locks.alone(Path(WRITING), within=self.root)
+        try:
+            writers = self._part(LOCKS, make=False)
+        except FileNotFoundError:
+            writers = None
+        return locks.alone((self.root, WRITING), writers)
 
     @contextmanager
     def compute_lock(self, key: str, patience: float) -> Iterator[bool]:
@@ -328,9 +344,7 @@ class Folder:
         with contextlib.ExitStack() as stack:
             waited = False
             try:
-                waited = stack.enter_context(
-                    locks.compute_lock(Path(name), patience, within=self._part(LOCKS))
-                )
+                waited = stack.enter_context(locks.compute_lock(self._part(LOCKS), name, patience))
             except (OSError, StoreError) as error:
                 log.info("%s is computed without a lock: %s", key, error)
             yield waited
@@ -349,19 +363,19 @@ def new_file(target: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
         NotPlainError: it is there and no plain file.
         OSError: it cannot be written; what was there stays.
     """
-    directory = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    beside = Directory.at(target.parent)
     try:
-        _require_free(directory, target.name, replace)
-        with atomic.writing(directory, target.name, replace=replace) as file:
+        _require_free(beside, target.name, replace)
+        with atomic.writing(beside, target.name, replace=replace) as file:
             yield file
-            _require_free(directory, target.name, replace)
+            _require_free(beside, target.name, replace)
     finally:
-        os.close(directory)
+        beside.close()
 
 
-def _require_free(directory: int, name: str, replace: bool) -> None:
+def _require_free(beside: Directory, name: str, replace: bool) -> None:
     try:
-        status = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        status = beside.stat(name)
     except FileNotFoundError:
         return
     if not replace:
@@ -370,22 +384,6 @@ def _require_free(directory: int, name: str, replace: bool) -> None:
         raise NotPlainError("what stands there is no plain file")
 
 
-def _names(folder: int) -> list[str]:
-    """The names in a folder, read through a descriptor of its own: threads would share a position."""
-    own = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        with os.scandir(own) as entries:
-            return sorted(entry.name for entry in entries)
-    finally:
-        os.close(own)
-
-
-def _is_loose(descriptor: int) -> bool:
-    """Whether others may read what is ours."""
-    status = os.fstat(descriptor)
-    return status.st_uid == os.geteuid() and bool(status.st_mode & 0o077)
-
-
-def _close(parts: dict[str, int]) -> None:
+def _close(parts: dict[str, Directory]) -> None:
     while parts:
-        os.close(parts.popitem()[1])
+        parts.popitem()[1].close()

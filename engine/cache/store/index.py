@@ -22,6 +22,7 @@ from engine.cache.store import locks
 from engine.cache.store.claim import APPLICATION_ID, INDEX, SEGMENT
 from engine.cache.store.folder import Folder
 from engine.cache.store.migrations import UNFILLED, VERSION, migrate
+from engine.directory import PRIVATE_FILE, is_loose, set_mode
 from engine.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -172,9 +173,8 @@ class Index:
 
     def _make(self) -> None:
         """Makes the file, for its owner alone, and follows no link to it."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         try:
-            descriptor = os.open(INDEX, flags, 0o600, dir_fd=self._folder.root)
+            descriptor = self._folder.root.open(INDEX, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             code = sqlite3.SQLITE_CANTOPEN if error.errno in _NO_WAY else sqlite3.SQLITE_ERROR
             raise FailedIndexError(_sentence(self._path, error, code), code) from error
@@ -184,8 +184,8 @@ class Index:
                 raise StoreError(
                     f"{str(self._path)!r} is no plain file. Choose another folder with --cache-dir."
                 )
-            if status.st_uid == os.geteuid() and status.st_mode & 0o077:
-                os.fchmod(descriptor, 0o600)
+            if is_loose(status):
+                set_mode(descriptor, PRIVATE_FILE)
         finally:
             os.close(descriptor)
 

@@ -1,89 +1,92 @@
-"""Locks between processes: advisory, on files, and gone with the process that held them."""
+"""Locks between processes: advisory, on files, and gone with the process that held them.
+
+The library knows locks that one holds alone, on every system. So writers, of whom there may be many, each
+hold a file of their own, which they make behind a gate; who wants to be alone keeps the gate shut and looks
+whether a writer's file is still held. Where the system has no locks at all nobody waits, and nobody is alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import time
+import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from engine.cache.store.claim import LOCKS
+from filelock import lock_descriptor
+
+from engine import directory
+from engine.cache.store.claim import LOCKS, WRITERS
 from engine.cache.store.deletion import delete
+from engine.directory import Directory
 
 _STEP_SECONDS = 0.02
 PATIENCE_SECONDS = 10.0  # for a program that keeps every writer out
 NETWORK = frozenset(
     {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs"}
 )
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 @contextlib.contextmanager
-def shared(path: Path, patience: float = PATIENCE_SECONDS, *, within: int | None = None) -> Iterator[None]:
-    """Holds a lock that any number of processes may hold, but none together with `alone`.
+def writer(gate: tuple[Directory, str], writers: Directory, patience: float) -> Iterator[None]:
+    """Holds a lock that any number of writers may hold, but none together with `alone`.
 
     Args:
-        path: of the lock's file.
+        gate: the folder and the name of the file that who is alone holds.
+        writers: the folder where every writer has a file.
         patience: seconds that it is waited for.
-        within: descriptor of the folder that the path is relative to.
 
     Raises:
-        TimeoutError: another program holds it alone for longer.
+        TimeoutError: another program holds the gate for longer.
+        OSError: the files cannot be made.
     """
-    until = time.monotonic() + patience
-    with _opened(path, within) as descriptor:
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    words = f"another program holds the lock {path.name} and lets nobody write"
-                    raise TimeoutError(errno.ETIMEDOUT, words) from None
-                time.sleep(_STEP_SECONDS)
+    with contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as at_gate:
+            if not _taken_within(at_gate.enter_context(_opened(*gate)).descriptor, patience):
+                words = f"another program holds the lock {gate[1]} and lets nobody write"
+                raise TimeoutError(errno.ETIMEDOUT, words)
+            stack.enter_context(_held(writers, f"writing-{uuid.uuid4().hex}.lock"))
         yield
 
 
 @contextlib.contextmanager
-def alone(path: Path, *, within: int | None = None) -> Iterator[bool]:
-    """Tries to hold a lock alone, without waiting; gives whether it does."""
-    with _opened(path, within) as descriptor:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-        else:
-            yield True
+def alone(gate: tuple[Directory, str], writers: Directory | None) -> Iterator[bool]:
+    """Tries to keep all writers out, without waiting; gives whether it does.
+
+    Args:
+        gate: as for `writer`.
+        writers: as for `writer`; None where there is no such folder, and so no writer.
+
+    Raises:
+        OSError: the system has no locks, or the files cannot be opened.
+    """
+    with _opened(*gate) as shut:
+        held = lock_descriptor(shut.descriptor, blocking=False)
+        yield held and (writers is None or not _anybody(writers))
 
 
 @contextlib.contextmanager
-def compute_lock(path: Path, patience: float, *, within: int | None = None) -> Iterator[bool]:
+def compute_lock(folder: Directory, name: str, patience: float) -> Iterator[bool]:
     """Waits for a lock, at most `patience` seconds; gives whether it had to wait. The file is gone after.
 
     Who has waited in vain goes on without the lock: it only keeps processes from doing the same work.
+
+    Raises:
+        OSError: the system has no locks, or the file cannot be made.
     """
     until, waited = time.monotonic() + patience, False
     with contextlib.ExitStack() as stack:
-        held = False
-        while not held:
-            descriptor = stack.enter_context(_opened(path, within))
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                held = _is_at(path, within, descriptor)  # else its last holder has removed the file
-            except OSError:
-                waited = True
-                if time.monotonic() > until:
-                    break
-                time.sleep(_STEP_SECONDS)
-            if not held:
-                stack.pop_all().close()
-        try:
-            yield waited
-        finally:
-            if held and _is_at(path, within, descriptor):
-                _remove(path, within)
+        while not stack.enter_context(_try(folder, name)):
+            waited = True
+            if time.monotonic() > until:
+                break
+            stack.pop_all().close()
+            time.sleep(_STEP_SECONDS)
+        yield waited
 
 
 def network_kind(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
@@ -102,32 +105,78 @@ def network_kind(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str 
     return kind if kind in NETWORK else None
 
 
+def _anybody(writers: Directory) -> bool:
+    """Whether a writer is at work; the files of those who are no more are removed."""
+    for name in writers.names():
+        if WRITERS.fullmatch(name):
+            with _try(writers, name) as dead:
+                if not dead:
+                    return True
+    return False
+
+
+def _taken_within(descriptor: int, patience: float) -> bool:
+    """Takes a lock, waiting so many seconds; gives whether it did, or whether there are no locks to take."""
+    until = time.monotonic() + patience
+    try:
+        while not lock_descriptor(descriptor, blocking=False):
+            if time.monotonic() >= until:
+                return False
+            time.sleep(_STEP_SECONDS)
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
 @contextlib.contextmanager
-def _opened(path: Path, within: int | None) -> Iterator[int]:
-    if within is None:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-    descriptor = os.open(path, flags, 0o600, dir_fd=within)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _held(folder: Directory, name: str) -> Iterator[None]:
+    """Holds a lock that others only try, to see whether it is held."""
+    with _opened(folder, name) as file:
+        _taken_within(file.descriptor, 0)
+        file.ours = True
+        yield
 
 
-def _remove(path: Path, within: int | None) -> None:
-    """Removes a lock's file that this process holds."""
-    with contextlib.suppress(OSError):
-        flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-        folder = os.open(path.parent, flags, dir_fd=within)
+@contextlib.contextmanager
+def _try(folder: Directory, name: str) -> Iterator[bool]:
+    """Tries to take a lock, without waiting; gives whether it did."""
+    with _opened(folder, name) as file:
+        # Where another file stands in its place, its last holder has removed this one.
+        file.ours = lock_descriptor(file.descriptor, blocking=False) and file.is_there()
+        yield file.ours
+
+
+@dataclass
+class _LockFile:
+    """The open file of a lock; where it is `ours` it is removed in the end."""
+
+    folder: Directory
+    name: str
+    descriptor: int
+    ours: bool = False
+
+    def is_there(self) -> bool:
+        """Whether the name still is this file's."""
         try:
-            delete(folder, path.name, LOCKS)
+            return os.path.samestat(self.folder.stat(self.name), os.fstat(self.descriptor))
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        """Closes the file. It is removed before, so that nobody else's is, or after where open files stay."""
+        try:
+            if self.ours and self.is_there():
+                self._remove()
         finally:
-            os.close(folder)
+            os.close(self.descriptor)
+        if self.ours and directory.OPEN_FILES_STAY:  # so another holder's would
+            self._remove()
+
+    def _remove(self) -> None:
+        with contextlib.suppress(OSError):
+            delete(self.folder, self.name, LOCKS)
 
 
-def _is_at(path: Path, within: int | None, descriptor: int) -> bool:
-    try:
-        there, held = os.stat(path, dir_fd=within, follow_symlinks=False), os.fstat(descriptor)
-    except OSError:
-        return False
-    return (there.st_ino, there.st_dev) == (held.st_ino, held.st_dev)
+def _opened(folder: Directory, name: str) -> contextlib.closing[_LockFile]:
+    return contextlib.closing(_LockFile(folder, name, folder.open(name, os.O_RDWR | os.O_CREAT)))

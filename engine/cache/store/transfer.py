@@ -182,7 +182,8 @@ def opened(source: Path) -> Iterator[Archive]:
         StoreError: it is none, or it cannot be read.
     """
     try:
-        descriptor = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        waits_for_nobody = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(source, os.O_RDONLY | waits_for_nobody)
         file = os.fdopen(descriptor, "rb")
     except OSError as error:
         raise StoreError(_unreadable(source, error)) from error
