@@ -21,7 +21,8 @@ from engine.events import (
 )
 from engine.inference.params import RunSettings
 from engine.inference.prefill import Prefill
-from engine.inference.sampler import Sampler, TextStream
+from engine.inference.sampler import Sampler
+from engine.inference.text_stream import TextStream
 from engine.model.model import Model
 from engine.stopwatch import Stopwatch
 

@@ -13,7 +13,7 @@ from engine.engine import Engine
 from engine.errors import ModelError
 from engine.events import Compared, Delta, Finished, FirstToken
 from engine.inference.params import RunSettings
-from engine.inference.sampler import TextStream
+from engine.inference.text_stream import TextStream
 from engine.model.loading import load
 from engine.pml import PromptError, parse_prompt, parse_schema
 from tests.engine.cases import plan_of

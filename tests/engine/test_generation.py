@@ -14,7 +14,8 @@ from engine.engine import Engine
 from engine.errors import SettingsError
 from engine.events import Delta, Finished
 from engine.inference.params import Repair, RunSettings
-from engine.inference.sampler import Sampler, TextStream
+from engine.inference.sampler import Sampler
+from engine.inference.text_stream import TextStream
 from engine.model.model import Model
 from tests.engine.cases import Case, apart, model_of, plan_of, prompt_of, schema_of
 from tests.engine.tiny import save_tiny, tiny_model, tiny_network

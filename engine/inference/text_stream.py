@@ -1,0 +1,143 @@
+"""The text that tokens spell, a piece at a time: what was given out never changes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tokenizers import Tokenizer, models
+from tokenizers.decoders import DecodeStream
+from transformers import PreTrainedTokenizerFast
+
+_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+
+
+class TextStream:
+    """Token ids → text, without ever splitting a character or showing part of a stop text.
+
+    All pieces together are the tokenizer's decoding of all tokens, up to a stop text.
+
+    Args:
+        tokenizer: of transformers.
+        stops: texts that end the answer.
+
+    Attributes:
+        text: all that was given out.
+        stopped: whether a stop text came; nothing is given out from there on.
+    """
+
+    def __init__(self, tokenizer: Any, stops: Sequence[str] = ()) -> None:
+        stepwise = decodes_by_itself(tokenizer)
+        self._decoding: _Stepwise | _Whole = _Stepwise(tokenizer) if stepwise else _Whole(tokenizer)
+        self._stops = tuple(stops)
+        self._held = ""
+        self.text = ""
+        self.stopped = False
+
+    def add(self, token: int) -> str:
+        """Returns the text that this token completes."""
+        return self._give(self._decoding.add(token), ended=False)
+
+    def rest(self) -> str:
+        """Returns what was held back, once no more tokens come."""
+        return self._give(self._decoding.rest(), ended=True)
+
+    def _give(self, piece: str, *, ended: bool) -> str:
+        if self.stopped:
+            return ""
+        ready = self._held + piece
+        ends = [place for stop in self._stops if (place := ready.find(stop)) >= 0]
+        self.stopped = bool(ends)
+        cut = min(ends) if ends else len(ready) - (0 if ended else self._begun(ready))
+        ready, self._held = ready[:cut], ready[cut:]
+        self.text += ready
+        return ready
+
+    def _begun(self, text: str) -> int:
+        """How many characters at the end may be the beginning of a stop text."""
+        longest = max((len(stop) - 1 for stop in self._stops), default=0)
+        for count in range(min(longest, len(text)), 0, -1):
+            if any(stop.startswith(text[-count:]) for stop in self._stops):
+                return count
+        return 0
+
+
+class _Stepwise:
+    """Decodes each token once, with those that it makes a character with.
+
+    Where a vocabulary falls back on bytes, their meaning is open until a token follows that is none: one byte
+    that fits no character makes replacement characters of all of them.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._backend: Tokenizer = tokenizer.backend_tokenizer
+        self._stream = DecodeStream(skip_special_tokens=True)
+        decoder = self._backend.decoder
+        self._bytes = decoder is not None and b"ByteFallback" in decoder.__getstate__()
+        added = self._backend.get_added_tokens_decoder()
+        self._skipped = frozenset(index for index, token in added.items() if token.special)
+        self._ids: list[int] = []
+        self._open = 0  # of the last ones, whose meaning is open
+        self._given = 0
+
+    def add(self, token: int) -> str:
+        self._ids.append(token)
+        self._open += 1
+        if self._bytes and self._is_open(token):
+            return ""
+        piece: str = self._stream.step(self._backend, self._ids[-self._open :]) or ""
+        self._open = 0
+        self._given += len(piece)
+        return piece
+
+    def rest(self) -> str:
+        whole: str = self._backend.decode(self._ids, skip_special_tokens=True)
+        piece = whole[self._given :]
+        self._given += len(piece)
+        return piece
+
+    def _is_open(self, token: int) -> bool:
+        spelled = self._backend.id_to_token(token)
+        if self._open > 1 and (spelled is None or token in self._skipped):
+            return True
+        return spelled is not None and _BYTE.fullmatch(spelled) is not None
+
+
+class _Whole:
+    """Decodes all tokens again for each: for tokenizers whose code is Python's."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self._ids: list[int] = []
+        self._given = ""
+
+    def add(self, token: int) -> str:
+        self._ids.append(token)
+        text = self._decoded()
+        if text.endswith("\ufffd") or not text.startswith(self._given):
+            return ""
+        return self._take(text)
+
+    def rest(self) -> str:
+        return self._take(self._decoded())
+
+    def _decoded(self) -> str:
+        return str(self._tokenizer.decode(self._ids, skip_special_tokens=True))
+
+    def _take(self, text: str) -> str:
+        piece, self._given = text[len(self._given) :], text
+        return piece
+
+
+def decodes_by_itself(tokenizer: Any) -> bool:
+    """Whether the text that transformers decodes is what the library's own tokenizer makes of the tokens."""
+    fast: Any = PreTrainedTokenizerFast
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if not isinstance(tokenizer, fast) or not isinstance(backend, Tokenizer):
+        return False
+    if type(tokenizer).decode is not fast.decode or type(tokenizer)._decode is not fast._decode:
+        return False
+    anyway = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
+    cleans = not isinstance(backend.model, models.BPE) or getattr(tokenizer, anyway, False)
+    return not (cleans and tokenizer.clean_up_tokenization_spaces)
