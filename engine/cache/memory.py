@@ -1,77 +1,171 @@
-"""Which segments sit in memory, where attention reads them directly. The least recently used goes first."""
+"""Which segments sit in memory, where attention reads them directly. The least recently used goes first.
+
+Who reads a segment holds a handle of it until it is read no more. What is held is never evicted, and stays to
+be found by others, however little the budget is; what is not held goes where the budget has no room for it.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
-from collections.abc import Iterable
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
 
 import torch
 
 from engine.segment import Segment
 
 
+@dataclass(eq=False)
+class _Held:
+    """A segment with handles.
+
+    Attributes:
+        count: of the handles that were not released yet.
+        listed: it is found under its key; else it was dropped or replaced, and goes with its last handle.
+    """
+
+    segment: Segment
+    count: int = 0
+    listed: bool = True
+
+
+class Handle:
+    """A segment that stays until this is released, by `with` or by `release`.
+
+    Attributes:
+        segment: that is held.
+    """
+
+    def __init__(self, segment: Segment, tier: MemoryTier | None = None, held: _Held | None = None) -> None:
+        self.segment = segment
+        self._tier, self._held = tier, held
+
+    def __enter__(self) -> Handle:
+        """Returns itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Releases the segment."""
+        self.release()
+
+    def release(self) -> None:
+        """Lets go of the segment; a second time does nothing."""
+        held, self._held = self._held, None
+        if held is not None and self._tier is not None:
+            self._tier._take_back(held)
+
+
 class MemoryTier:
-    """Segments in memory, within a budget.
+    """Segments in memory: within a budget, and beyond it only what is held. For any number of threads.
 
     Args:
-        budget: the most bytes that are held.
+        budget: the most bytes, but for what is held.
         device: where attention runs.
     """
 
     def __init__(self, budget: int, device: torch.device) -> None:
         self.budget, self.device = budget, device
-        self._held: OrderedDict[str, Segment] = OrderedDict()
+        self._idle: OrderedDict[str, Segment] = OrderedDict()
+        self._held: dict[str, _Held] = {}
         self._bytes = 0
         self._lock = threading.Lock()
+        self._returned: deque[_Held] = deque()  # the collector may release a handle while the lock is held
 
     def __contains__(self, key: str) -> bool:
-        return key in self._held
+        """Whether a segment is found under this key now."""
+        return key in self._held or key in self._idle
 
     @property
     def bytes(self) -> int:
-        """Bytes that are held now."""
+        """Bytes that are taken now."""
         return self._bytes
 
     def keys(self) -> set[str]:
-        """The names of what is held now."""
-        with self._lock:
-            return set(self._held)
+        """The names of what is found now."""
+        with self._locked():
+            return {*self._held, *self._idle}
 
-    def get(self, key: str) -> Segment | None:
-        """Returns a segment that is in memory and marks it as used."""
-        with self._lock:
-            segment = self._held.get(key)
-            if segment is not None:
-                self._held.move_to_end(key)
-            return segment
+    def acquire(self, key: str) -> Handle | None:
+        """Holds a segment that is in memory; None where it is not."""
+        with self._locked():
+            held = self._held.get(key)
+            if held is None:
+                segment = self._idle.pop(key, None)
+                if segment is None:
+                    return None
+                held = self._held[key] = _Held(segment)
+            return self._handle(held)
 
-    def add(self, segment: Segment) -> Segment:
-        """Brings a segment to the device, holds it where the budget has room, and returns it.
-
-        Who uses a segment keeps it alive; the budget bounds what is held for later.
-        """
+    def add(self, segment: Segment) -> Handle:
+        """Brings a segment to the device and holds it, in place of what had its key."""
         if segment.keys.device != self.device:
             keys, values = segment.keys.to(self.device), segment.values.to(self.device)
             segment = Segment(segment.key, segment.token_ids, keys, values)
-        with self._lock:
-            old = self._held.pop(segment.key, None)
-            self._bytes += segment.nbytes - (old.nbytes if old else 0)
-            self._held[segment.key] = segment
-            while self._bytes > self.budget:
-                _, dropped = self._held.popitem(last=False)
-                self._bytes -= dropped.nbytes
-        return segment
+        with self._locked():
+            self._forget(segment.key)
+            held = self._held[segment.key] = _Held(segment)
+            self._bytes += segment.nbytes
+            return self._handle(held)
 
     def drop(self, keys: Iterable[str]) -> None:
-        """Forgets these segments."""
-        with self._lock:
+        """Forgets these segments; who holds one keeps it, and nobody else finds it."""
+        with self._locked():
             for key in keys:
-                old = self._held.pop(key, None)
-                self._bytes -= old.nbytes if old else 0
+                self._forget(key)
 
     def clear(self) -> None:
         """Forgets all segments; those on disk stay there."""
-        with self._lock:
-            self._held.clear()
-            self._bytes = 0
+        self.drop(self.keys())
+
+    def _handle(self, held: _Held) -> Handle:
+        held.count += 1
+        return Handle(held.segment, self, held)
+
+    def _forget(self, key: str) -> None:
+        idle = self._idle.pop(key, None)
+        if idle is not None:
+            self._bytes -= idle.nbytes
+        held = self._held.pop(key, None)
+        if held is not None:
+            held.listed = False
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        try:
+            with self._lock:
+                yield
+                self._settle()
+        finally:
+            self._settle_returned()
+
+    def _take_back(self, held: _Held) -> None:
+        self._returned.append(held)
+        self._settle_returned()
+
+    def _settle_returned(self) -> None:
+        """Whoever has the lock looks again after it, so nothing that is returned meanwhile is left."""
+        while self._returned and self._lock.acquire(blocking=False):
+            try:
+                self._settle()
+            finally:
+                self._lock.release()
+
+    def _settle(self) -> None:
+        """Takes back what was released, and evicts what the budget has no room for."""
+        while self._returned:
+            held = self._returned.popleft()
+            held.count -= 1
+            if held.count:
+                continue
+            if held.listed:
+                self._idle[held.segment.key] = self._held.pop(held.segment.key).segment
+            else:
+                self._bytes -= held.segment.nbytes
+        while self._bytes > self.budget and self._idle:
+            _, evicted = self._idle.popitem(last=False)
+            self._bytes -= evicted.nbytes

@@ -75,6 +75,7 @@ def encode_schema(
     started = time.perf_counter()
     recipes = schema.recipes(scope).of_schema(schema.spec.context_length)
     fetched = yield from cache.segments(recipes, schema.tree.name, scope, Stopwatch(), hold=False)
+    fetched.release()
     seconds = time.perf_counter() - started - clock.waited / 1000
     cache.store.label(fetched.served)
     made = list(fetched.encoded.values())

@@ -7,11 +7,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from types import TracebackType
 
 from engine.cache.encoder import encode
-from engine.cache.memory import MemoryTier
+from engine.cache.memory import Handle, MemoryTier
 from engine.cache.store import Lookup, Origin, Sought, Store, pack_ids
 from engine.cache.store.codec import packed_bytes, rounded
+from engine.cache.store.holds import Hold
 from engine.errors import StoreError
 from engine.events import SegmentUse, Working
 from engine.model.model import Model
@@ -55,11 +57,12 @@ class Made:
 
 @dataclass
 class Fetched:
-    """Segments of one prompt or schema.
+    """Segments of one prompt or schema, which stay in memory and on disk until they are released.
 
     Attributes:
         request: what they are for.
-        segments: by key.
+        hold: keeps those that were asked for on disk.
+        handles: of the segments, by key; each keeps its own in memory.
         uses: where each was found, in the order of asking.
         served: the same for the books of the store.
         encoded: those that were computed, contexts included, by key.
@@ -67,11 +70,32 @@ class Fetched:
     """
 
     request: Request
-    segments: dict[str, Segment] = field(default_factory=dict)
+    hold: Hold
+    handles: dict[str, Handle] = field(default_factory=dict)
     uses: list[SegmentUse] = field(default_factory=list)
     served: list[Lookup] = field(default_factory=list)
     encoded: dict[str, Made] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
+
+    def __enter__(self) -> Fetched:
+        """Returns itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Releases the segments."""
+        self.release()
+
+    def release(self) -> None:
+        """Lets go of all segments; who still reads one keeps it alive, and it may be evicted."""
+        self.hold.release()
+        self.drop(list(self.handles))
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Lets go of some segments that are read no more."""
+        for key in keys:
+            self.handles.pop(key).release()
 
     def encoded_of(self, placements: Iterable[Placement]) -> int:
         """How many of the tokens that are read were computed for it just now."""
@@ -80,7 +104,7 @@ class Fetched:
     def place(self, uses: Iterable[RecipeSlice | None]) -> list[Placement]:
         """Puts the segments where a prompt wants them."""
         return [
-            Placement(self.segments[use.recipe.key], use.lo, use.hi, use.start)
+            Placement(self.handles[use.recipe.key].segment, use.lo, use.hi, use.start)
             for use in uses
             if use is not None
         ]
@@ -124,7 +148,7 @@ class SegmentCache:
         store_turns: bool = False,
         hold: bool = True,
     ) -> Generator[Working, None, Fetched]:
-        """Finds or encodes segments.
+        """Finds or encodes segments. What is returned is released by who asks.
 
         Args:
             recipes: of what is wanted; one that comes twice counts once.
@@ -138,23 +162,33 @@ class SegmentCache:
         Yields:
             Working, before each one that must be encoded.
         """
-        fetched = Fetched(Request(schema, scope, trial, store_turns, hold))
-        missing: list[Recipe] = []
         recipes = list({recipe.key: recipe for recipe in recipes}.values())
+        in_use = self.store.using([recipe.key for recipe in recipes])
+        fetched = Fetched(Request(schema, scope, trial, store_turns, hold), in_use)
+        try:
+            missing = self._load(recipes, fetched)
+            clock.lap("load")
+            yield from self._encode(missing, fetched, clock)
+        except BaseException:  # a reader who closes this before its end included
+            fetched.release()
+            raise
+        return fetched
+
+    def _load(self, recipes: Sequence[Recipe], fetched: Fetched) -> list[Recipe]:
+        """Takes in what is in memory or on disk; returns the rest."""
+        missing: list[Recipe] = []
         self.expect_soon(recipes)
         for recipe in recipes:
             started = time.perf_counter()
-            segment, tier = self._find(recipe)
-            if segment is None:
+            handle, tier = self._find(recipe)
+            if handle is None:
                 missing.append(recipe)
                 continue
-            if hold:
-                fetched.segments[recipe.key] = segment
-            self._note(fetched, recipe, segment, tier, started)
-        clock.lap("load")
-        with self.store.using([recipe.key for recipe in recipes]):
-            yield from self._encode(missing, fetched, clock)
-        return fetched
+            fetched.handles[recipe.key] = handle
+            self._note(fetched, recipe, handle.segment, tier, started)
+            if not fetched.request.hold:
+                fetched.drop([recipe.key])
+        return missing
 
     def _encode(self, missing: Sequence[Recipe], fetched: Fetched, clock: Stopwatch) -> Iterator[Working]:
         reasons = [self._reason(recipe, fetched.request) for recipe in missing]  # before any is stored
@@ -163,16 +197,15 @@ class SegmentCache:
             yield Working("cached", f"encoding {recipe.path or 'anonymous text'}", done, len(missing))
             clock.restart()
             started = time.perf_counter()
-            segment = fetched.segments.get(recipe.key) or self._make(recipe, fetched)
+            handle = fetched.handles.get(recipe.key) or self._make(recipe, fetched)
             computed = recipe.key in fetched.encoded or not recipe.kept or fetched.request.trial
             reason = reasons[done] if computed else Reason.ELSEWHERE
-            self._note(fetched, recipe, segment, Tier.NONE, started, reason)
+            self._note(fetched, recipe, handle.segment, Tier.NONE, started, reason)
             log.info("encoded %s of %s (%s)", recipe.path or "text", fetched.request.schema, reason)
             clock.lap("encode")
             if not fetched.request.hold:
                 seen.subtract(one.recipe.key for one in recipe.context)
-                for key in [key for key in fetched.segments if seen[key] <= 0]:
-                    del fetched.segments[key]
+                fetched.drop([key for key in fetched.handles if seen[key] <= 0])
         if missing:
             yield Working("cached", "encoded", len(missing), len(missing))
 
@@ -192,14 +225,16 @@ class SegmentCache:
             )
         )
 
-    def _find(self, recipe: Recipe) -> tuple[Segment | None, Tier]:
-        held = self.memory_tier.get(recipe.key)
-        if held is not None and held.token_ids == recipe.token_ids:
-            return held, Tier.MEMORY
+    def _find(self, recipe: Recipe) -> tuple[Handle | None, Tier]:
+        held = self.memory_tier.acquire(recipe.key)
+        if held is not None:
+            if held.segment.token_ids == recipe.token_ids:
+                return held, Tier.MEMORY
+            held.release()
         read = self.store.load(recipe.key, recipe.token_ids, self._form) if recipe.kept else None
         return (self.memory_tier.add(read), Tier.DISK) if read is not None else (None, Tier.NONE)
 
-    def _make(self, recipe: Recipe, fetched: Fetched) -> Segment:
+    def _make(self, recipe: Recipe, fetched: Fetched) -> Handle:
         """Encodes a segment, after those of its context where they are missing too."""
         context = [
             Placement(self._of_context(seen.recipe, fetched), seen.lo, seen.hi, seen.start)
@@ -207,35 +242,36 @@ class SegmentCache:
         ]
         request = fetched.request
         if not recipe.kept or request.trial:
-            segment = self._encoded(recipe, context)
+            handle = Handle(self._encoded(recipe, context))
         elif recipe.turn and not request.store_turns:
-            segment = self.memory_tier.add(self._encoded(recipe, context))
-            fetched.encoded[segment.key] = Made(segment.tokens, segment.nbytes)
+            handle = self._held(recipe, context, fetched)
         else:
-            with self.store.compute_lock(
-                recipe.key
-            ) as waited:  # no other lock is held here, so none waits for ever
-                made = (
-                    waited or recipe.key in self.memory_tier
-                )  # another answer may have been at it meanwhile
+            with self.store.compute_lock(recipe.key) as waited:  # the only lock here, so none waits for ever
+                made = waited or recipe.key in self.memory_tier  # another answer may have been at it
                 found = self._find(recipe)[0] if made else None
-                segment = found if found is not None else self._kept(recipe, context, fetched)
-        fetched.segments[recipe.key] = segment
-        return segment
+                handle = found if found is not None else self._kept(recipe, context, fetched)
+        fetched.handles[recipe.key] = handle
+        return handle
 
-    def _kept(self, recipe: Recipe, context: Sequence[Placement], fetched: Fetched) -> Segment:
-        """Encodes a segment and stores it."""
-        started = time.perf_counter()
-        segment = self.memory_tier.add(self._encoded(recipe, context))
+    def _held(self, recipe: Recipe, context: Sequence[Placement], fetched: Fetched) -> Handle:
+        """Encodes a segment into memory."""
+        handle = self.memory_tier.add(self._encoded(recipe, context))
+        segment = handle.segment
         fetched.encoded[segment.key] = Made(segment.tokens, segment.nbytes)
+        return handle
+
+    def _kept(self, recipe: Recipe, context: Sequence[Placement], fetched: Fetched) -> Handle:
+        """Encodes a segment into memory and stores it."""
+        started = time.perf_counter()
+        handle = self._held(recipe, context, fetched)
         seconds = time.perf_counter() - started
         try:
             origin = self._origin(recipe, fetched.request)
-            self.store.save(segment, origin, scheme=self.scheme, seconds=seconds)
+            self.store.save(handle.segment, origin, scheme=self.scheme, seconds=seconds)
         except StoreError as error:
             if not fetched.warnings:
                 fetched.warnings.append(str(error))
-        return segment
+        return handle
 
     def _encoded(self, recipe: Recipe, context: Sequence[Placement]) -> Segment:
         """What is used at once is what would be read later: rounded as the store rounds it."""
@@ -243,11 +279,11 @@ class SegmentCache:
         return Segment(made.key, made.token_ids, *rounded(made.keys, made.values, self.scheme))
 
     def _of_context(self, recipe: Recipe, fetched: Fetched) -> Segment:
-        found = fetched.segments.get(recipe.key) or self._find(recipe)[0]
+        found = fetched.handles.get(recipe.key) or self._find(recipe)[0]
         # What stands before has what stands before it in its own context, so making in order never goes deep.
-        segment = found if found is not None else self._make(recipe, fetched)
-        fetched.segments[recipe.key] = segment
-        return segment
+        handle = found if found is not None else self._make(recipe, fetched)
+        fetched.handles[recipe.key] = handle
+        return handle.segment
 
     def _origin(self, recipe: Recipe, request: Request) -> Origin:
         return Origin(request.schema, recipe.path, request.scope, self.model.name, self.model.fingerprint)

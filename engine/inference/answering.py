@@ -46,7 +46,7 @@ def answering(
         store_turns=settings.store_conversation,
     )
     try:
-        with cache.store.using(fetched.segments):
+        with fetched:
             placements = fetched.place(planned.slices)
             clock.restart()
             new = prefill(cache.model, planned.plan, planned.slices, placements, settings.repair)

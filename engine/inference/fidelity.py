@@ -85,10 +85,13 @@ class FidelityMeter:
 
     def measure(self) -> Generator[Working, None, Fidelity]:
         """Measures the sides, then every module, then what would mend the difference."""
-        book = self._recipe_book(self.layout)
-        uses = book.of_plan(self.plan)
-        fetched = yield from self._supplied(uses)
-        placements = fetched.place(uses)
+        uses = self._recipe_book(self.layout).of_plan(self.plan)
+        with (yield from self._supplied(uses)) as fetched:
+            return (yield from self._measured(uses, fetched.place(uses)))
+
+    def _measured(
+        self, uses: Sequence[RecipeSlice | None], placements: list[Placement]
+    ) -> Generator[Working, None, Fidelity]:
         names = self._names(uses)
         steps = 3 + 2 * len(names)
         done = 0
@@ -259,9 +262,9 @@ class FidelityMeter:
             together = self._recipe_book(replace(self.layout, schema=declared, recipes={})).of_plan(self.plan)
             if any(use.recipe.reach >= self.model.context_length for use in together if use is not None):
                 continue
-            fetched = yield from self._supplied(together, trial=True)
-            prefill = self._prefill(together, fetched.place(together))
-            found.append(tried(f"scaffold {' '.join(scaffold)}", prefill, scaffold=scaffold))
+            with (yield from self._supplied(together, trial=True)) as fetched:
+                prefill = self._prefill(together, fetched.place(together))
+                found.append(tried(f"scaffold {' '.join(scaffold)}", prefill, scaffold=scaffold))
         return sorted(found, key=lambda remedy: (remedy.flips, remedy.kl_worst))
 
     def _partners(

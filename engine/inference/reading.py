@@ -91,7 +91,7 @@ def reading(
         return read(cache.model, whole(planned.plan), answer)
     name = prompt.schema.tree.name
     fetched = yield from cache.segments(wanted(planned.slices), name, settings.scope, Stopwatch())
-    with cache.store.using(fetched.segments):
+    with fetched:
         placements = fetched.place(planned.slices)
         new = prefill(cache.model, planned.plan, planned.slices, placements, settings.repair)
         return read(cache.model, new, answer)

@@ -14,6 +14,7 @@ from engine.inference.repair import chosen, rows, with_hidden
 from engine.model.model import Model
 from engine.pml import parse_prompt, parse_schema
 from engine.prompt.plan import PromptPlan
+from engine.segment import Segment
 from engine.stopwatch import Stopwatch
 from tests.engine.tiny import tiny_model
 
@@ -39,6 +40,17 @@ def run_out(steps: Any) -> Any:
             next(steps)
         except StopIteration as end:
             return end.value
+
+
+def held_in_memory(engine: Engine) -> dict[str, Segment]:
+    """The segments that a prompt would find in memory, by key."""
+    found = {}
+    for key in sorted(engine.memory_tier.keys()):
+        handle = engine.memory_tier.acquire(key)
+        assert handle is not None
+        with handle:
+            found[key] = handle.segment
+    return found
 
 
 def plan_of(engine: Engine, schema: Any, prompt: Any, placement: Any = "compact") -> PromptPlan:

@@ -16,7 +16,7 @@ from engine.engine import Engine
 from engine.events import Compared, Delta, Event, Finished, FirstToken, Working
 from engine.inference.computing import WAITING, Computing
 from engine.inference.params import RunSettings
-from tests.engine.cases import model_of, prompt_of, run_out, schema_of
+from tests.engine.cases import held_in_memory, model_of, prompt_of, run_out, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
 <module name="a">alpha and more of it</module><module name="b">beta is about alpha</module>
@@ -136,9 +136,9 @@ def test_what_another_answer_has_encoded_meanwhile_is_not_encoded_again(engine: 
     first = events_of(engine, 0, "cached")
     until(first, Working)  # it knows what it misses, and has encoded nothing
     list(events_of(engine, 0, "cached"))
-    held = {key: engine.memory_tier.get(key) for key in engine.memory_tier.keys()}  # noqa: SIM118
+    held = held_in_memory(engine)
     list(first)
-    assert {key: engine.memory_tier.get(key) for key in engine.memory_tier.keys()} == held  # noqa: SIM118
+    assert held_in_memory(engine) == held
 
 
 def counting(log: list[str], name: str) -> Any:

@@ -19,7 +19,7 @@ from engine.events import Answer, Finished
 from engine.inference.params import RunSettings
 from engine.segment import Segment
 from engine.tiers import Outcome, Reason, Tier
-from tests.engine.cases import model_of, prompt_of, schema_of
+from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
 
 ORIGIN = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
 
@@ -249,8 +249,7 @@ def test_a_segment_of_another_form_is_set_aside_and_the_answer_comes(
 
     want = answered()
     (row,) = store.segments()
-    held = engine.memory_tier.get(row["key"])
-    assert held is not None
+    held = held_in_memory(engine)[row["key"]]
     sides, dtype = tuple(held.keys.shape), held.keys.dtype
     sides, dtype = (sides, change) if isinstance(change, torch.dtype) else (change(*sides), dtype)
     store.save(shaped(row["key"], held.token_ids, *sides, dtype=dtype), ORIGIN, scheme=scheme)

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from engine.cache import segment_cache as supply
-from engine.cache.memory import MemoryTier
 from engine.cache.store import INDEX, Origin, Sought, Store, pack_ids
 from engine.cache.store.ledger import DEFAULT_BUDGET
 from engine.engine import Engine
@@ -270,15 +269,6 @@ def test_an_age_limit_holds_at_writes_and_at_openings(tmp_path: Path) -> None:
 def test_an_age_that_is_none_is_refused(tmp_path: Path, seconds: float) -> None:
     with pytest.raises(StoreError, match="an age of"):
         Store.open(tmp_path).set_max_age(seconds)
-
-
-def test_memory_holds_no_more_than_its_budget(tmp_path: Path) -> None:
-    memory_tier = MemoryTier(1000, torch.device("cpu"))
-    for tokens in (1, 3, 20, 2):
-        made = segment(f"k{tokens}", tokens)
-        assert memory_tier.add(made) is made
-        assert memory_tier.bytes <= 1000, "a segment of more than the budget is used and not held"
-    assert memory_tier.keys() == {"k2"}
 
 
 SCHEMA = """<schema name="s">Read. <module name="a">alpha {}</module><union><module name="b">beta</module>

@@ -18,7 +18,7 @@ from engine.cache.store import Store, locks
 from engine.directory import Directory
 from engine.engine import Engine
 from engine.errors import StoreError
-from tests.engine.cases import schema_of
+from tests.engine.cases import held_in_memory, schema_of
 from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.tiny import tiny_model
 
@@ -157,8 +157,8 @@ def test_what_another_process_computes_meanwhile_is_not_computed_again(tmp_path:
     other = Engine(tiny_model(chat=False), Store.open(tmp_path / "other"))
     schema = schema_of(SCHEMA)
     other.schema(schema).encode()
-    held = [other.memory_tier.get(key) for key in other.memory_tier.keys()]  # noqa: SIM118
-    (made,) = [segment for segment in held if segment is not None and segment.tokens == len("alpha")]
+    held = held_in_memory(other).values()
+    (made,) = [segment for segment in held if segment.tokens == len("alpha")]
     engine = Engine(tiny_model(chat=False), Store.open(tmp_path / "shared"))
     reports = []
     thread = threading.Thread(target=lambda: reports.append(engine.schema(schema).encode()))

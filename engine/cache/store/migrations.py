@@ -1,4 +1,8 @@
-"""How an index of an earlier version becomes one of this version: one function and one transaction each."""
+"""How an index of an earlier version becomes one of this version: one function each, in one transaction.
+
+Not `sqlite_utils.Migrations`: that lets an index of a newer version pass, takes one of ours, which lacks its
+table, for a new one, and would write that table into every index.
+"""
 
 from __future__ import annotations
 

@@ -7,9 +7,7 @@ import json
 import logging
 import math
 import sqlite3
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -25,6 +23,7 @@ from engine.cache.store.codec import Scheme
 from engine.cache.store.eviction import POLICIES, NoRoomError, Policy, Removed, Victim
 from engine.cache.store.files import VERIFY, Entry, Verify
 from engine.cache.store.folder import Folder, NotPlainError
+from engine.cache.store.holds import Hold, Holds
 from engine.cache.store.index import FailedIndexError, Index
 from engine.cache.store.ledger import Origin
 from engine.cache.store.reading import Chosen, Reader, pack_ids
@@ -61,8 +60,7 @@ class Store(Reader):
 
     def __init__(self, disk: Folder, index: Index, verify: Verify = "first") -> None:
         super().__init__(disk, index, verify)
-        self._in_use: Counter[str] = Counter()
-        self._use_lock = threading.RLock()  # the collector may end an answer inside it
+        self._holds = Holds()
 
     @classmethod
     def open(cls, folder: Path | None = None, *, verify: Verify = "first") -> Store:
@@ -116,21 +114,12 @@ class Store(Reader):
         with self.disk.compute_lock(key, PATIENCE_SECONDS) as waited:
             yield waited
 
-    @contextmanager
-    def using(self, keys: Iterable[str]) -> Iterator[None]:
-        """Keeps segments from being evicted by this process for a while.
+    def using(self, keys: Iterable[str]) -> Hold:
+        """Keeps segments from being evicted by this process until what is returned is released.
 
         Another process may evict them; what is mapped stays readable until it is unmapped.
         """
-        held = list(keys)
-        with self._use_lock:
-            self._in_use.update(held)
-        try:
-            yield
-        finally:
-            with self._use_lock:
-                self._in_use.subtract(held)
-                self._in_use += Counter()
+        return self._holds.hold(keys)
 
     # Saving
 
@@ -216,7 +205,7 @@ class Store(Reader):
                 f"update segments set worth = ? + {eviction.WORTH} where key = ?",
                 [eviction.inflation(connection), key],
             )
-            keep = {key, *self._in_use}
+            keep = {key, *self._holds.keys()}
             old_age = self._old(connection, self.max_age, keep)
             eviction.take_out(connection, old_age, Reason.AGE)
             victims = eviction.over_budget(connection, budget, self.policy, keep)
@@ -280,7 +269,7 @@ class Store(Reader):
 
     def prune(self, *, max_bytes: int | None = None, older_than: float | None = None) -> Removed:
         """Evicts down to a size, or what was not used for some seconds; not what is pinned or in use."""
-        keep = set(self._in_use)
+        keep = self._holds.keys()
 
         def choose(connection: sqlite3.Connection) -> Chosen:
             old = self._old(connection, older_than, keep)
