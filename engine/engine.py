@@ -25,6 +25,7 @@ from engine.inference.computing import Computing, Progress
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema
+from engine.pml.text_files import read_text_file
 from engine.prepared import PreparedSchema, Workshop
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedSchema
@@ -120,11 +121,11 @@ class Engine:
 
         Raises:
             PromptError: it has errors, all of which are told, or the chat template refuses its roles.
-            OSError: the file cannot be read.
+            TextFileError: the file cannot be read as text.
         """
         if isinstance(source, Schema):
             return self._prepared(source)
-        text = source if isinstance(source, str) else source.read_text(encoding="utf-8")
+        text = source if isinstance(source, str) else read_text_file(source)
         folder = base or (None if isinstance(source, str) else source.resolve().parent)
         with self._schemas_lock:
             held = self._schemas.get((text, folder))

@@ -20,6 +20,7 @@ from engine.inference.reading import Reading, reading
 from engine.inference.sequence import compare
 from engine.inference.verdict import Fidelity
 from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
+from engine.pml.text_files import read_text_file
 from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
 from engine.prompt.tokenized import Planned, TokenizedPrompt, TokenizedSchema
 from engine.stopwatch import Stopwatch
@@ -65,9 +66,9 @@ class PreparedSchema:
 
         Raises:
             PromptError: it has errors, or does not fit the schema.
-            OSError: the file cannot be read.
+            TextFileError: the file cannot be read as text.
         """
-        text = source.read_text(encoding="utf-8") if isinstance(source, Path) else source
+        text = read_text_file(source) if isinstance(source, Path) else source
         started = time.perf_counter()
         if isinstance(text, str):
             parsed = parse_prompt(text)

@@ -259,7 +259,7 @@ class FidelityMeter:
         for scaffold in self._partners(uses, modules):
             schema = self.layout.schema
             declared = replace(schema, scaffolds=(Scaffold(scaffold, NOWHERE),))
-            together = self._recipe_book(replace(self.layout, schema=declared, recipes={})).of_plan(self.plan)
+            together = self._recipe_book(replace(self.layout, schema=declared)).of_plan(self.plan)
             if any(use.recipe.reach >= self.model.context_length for use in together if use is not None):
                 continue
             with (yield from self._supplied(together, trial=True)) as fetched:

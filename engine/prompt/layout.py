@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 from engine.pml import Module, Param, Role, Schema, Text, Union
 from engine.prompt.chat_template import ChatFormat, Turns
@@ -82,7 +82,6 @@ class SchemaLayout:
         roles: of the schema's turns, in order.
         day: the date that the chat template may write.
         where: place of every node, by its identity; what begins the text stands at the schema's own place.
-        recipes: of segments that do not depend on a prompt, as far as they were asked for. One model's.
     """
 
     schema: Schema
@@ -92,7 +91,6 @@ class SchemaLayout:
     roles: tuple[str, ...]
     day: datetime.date
     where: dict[tuple[int, Mark], Extent] = field(repr=False)
-    recipes: dict[tuple[int, str, bool], Any] = field(default_factory=dict, repr=False)
 
     def extent(self, node: object, mark: Mark = "text") -> Extent | None:
         """Where a node stands; None for a node that is not of this schema."""

@@ -30,6 +30,7 @@ from engine.pml.conversation import part_text
 from engine.prompt.chat_template import ChatFormat, Turns
 from engine.prompt.layout import SchemaLayout, TextRun
 from engine.prompt.tokenizer import Fragment
+from engine.prompt.trimming import Cut, cuts_of, remnant, turn_texts
 
 Kind = Literal["anonymous", "module", "argument", "text"]
 
@@ -163,36 +164,22 @@ class _Planner:
         self.position = 0
         self.reached = 0  # behind the last text of the schema
         self.crowded = False
-        self.cuts: dict[int, tuple[int, int]] = {}
+        self.cuts: dict[int, Cut] = {}
+        self.opened = -1  # the turn that was opened last
         self.new_turn = False  # whether what comes next begins one
         self.turn = False  # whether new text belongs to an earlier turn of the conversation
 
     def plan(self, bound: Bound) -> PromptPlan:
-        roles = [part.role for part in bound.parts if isinstance(part, RoleOpen)]
-        turns = self.chat.turns(roles, self.layout.day) if roles else None
-        if turns is not None:
-            self._agree(turns)
-            contents = turn_texts(bound.parts)
-            self.cuts = _cuts(bound.parts, self.chat.strips(roles, contents, self.layout.day))
-        opened = -1
+        turns = self._turns(bound.parts)
         self._lead_in()
-        last_turn = max(
-            (i for i, p in enumerate(bound.parts) if isinstance(p, RoleOpen) and p.new), default=0
-        )
-        tail = _tail(bound.parts)
+        earlier = _earlier_turns(bound.parts) if self.turns_held else range(0)
         for place, part in enumerate(bound.parts):
-            self.turn = self.turns_held and tail <= place < last_turn
+            self.turn = place in earlier
             if place in self.cuts:
-                self._trimmed(part, *self.cuts[place])
-            elif isinstance(part, RoleOpen):
-                opened += 1
-                if part.new:  # later prompts find each turn tokenized by itself
-                    self._settle()
-                    self.new_turn = True
-                self._mark(part, "open", turns.opens[opened] if turns else "")
-            elif isinstance(part, RoleClose):
-                last = opened == len(self.layout.roles) - 1
-                self._mark(part, "close", turns.closes[opened] if turns else "", last=last)
+                self._trimmed(part, self.cuts[place])
+            elif isinstance(part, RoleOpen | RoleClose):
+                assert turns is not None
+                self._border(part, turns)
             elif isinstance(part, SchemaText):
                 self._schema_text(part)
             elif isinstance(part, ArgumentText):
@@ -207,6 +194,28 @@ class _Planner:
         if self.faults:
             raise PromptError(tuple(self.faults))
         return PromptPlan(tuple(self.pieces), frozenset(bound.imports), self.placement)
+
+    def _turns(self, parts: tuple[Part, ...]) -> Turns | None:
+        """What stands around the turns, and what the chat template strips off their texts."""
+        roles = [part.role for part in parts if isinstance(part, RoleOpen)]
+        if not roles:
+            return None
+        turns = self.chat.turns(roles, self.layout.day)
+        self._agree(turns)
+        self.cuts = cuts_of(parts, self.chat.strips(roles, turn_texts(parts), self.layout.day))
+        return turns
+
+    def _border(self, part: RoleOpen | RoleClose, turns: Turns) -> None:
+        """The text before or after a turn."""
+        if isinstance(part, RoleClose):
+            last = self.opened == len(self.layout.roles) - 1
+            self._mark(part, "close", turns.closes[self.opened], last=last)
+            return
+        self.opened += 1
+        if part.new:  # later prompts find each turn tokenized by itself
+            self._settle()
+            self.new_turn = True
+        self._mark(part, "open", turns.opens[self.opened])
 
     def _agree(self, turns: Turns) -> None:
         """The schema's turns must be the ones that were laid out, whatever follows them."""
@@ -286,35 +295,28 @@ class _Planner:
         self._new("argument", f"{part.module}:{name}", ids)
         self.reached = max(self.reached, self.position)
 
-    def _trimmed(self, part: Part, left: int, right: int) -> None:
-        """A text of which the chat template strips white space at the border of a turn.
-
-        What is left is tokenized by itself. The tokens that it shares with the whole text are still read from
-        the segment; those at a stripped end, where white space and a word may share one, are computed.
-        """
+    def _trimmed(self, part: Part, cut: Cut) -> None:
+        """A text that loses characters: what it shares with the whole text is still read from the segment."""
         self._settle()
-        tokenize = self.chat.tokens.plain
         text = part_text(part)
-        kept = text[left : len(text) - right]
+        kept = text[cut[0] : len(text) - cut[1]]
         if isinstance(part, ArgumentText):
             self._argument(replace(part, text=kept))
         elif isinstance(part, NewText):
             self._write("text", Fragment(kept))
         elif isinstance(part, SchemaText) and (extent := self.layout.extent(part.node)) is not None:
-            run, wanted = self.layout.runs[extent.run], tokenize(kept)
+            run = self.layout.runs[extent.run]
             self._reach(run.start + extent.lo)
-            whole = list(run.token_ids[extent.lo : extent.hi])
-            ends = tokenize(text[left:]) if left else whole
-            tail = _common([*reversed(ends)], [*reversed(whole)])
-            start, stop = len(ends) - tail, _common(wanted, ends)
+            tokenize = self.chat.tokens.plain
+            left = remnant(text, cut, run.token_ids[extent.lo : extent.hi], tokenize)
             kind: Kind = "module" if run.path else "anonymous"
-            if stop <= start or (self.placement == "schema" and start > extent.hi - tail - extent.lo):
-                self._new(kind, run.path, wanted)
+            if not left.kept or (self.placement == "schema" and left.moved):
+                self._new(kind, run.path, tokenize(kept))
                 return
-            self._new(kind, run.path, wanted[:start])
-            lo = extent.hi - tail
-            self._cached_slice(run, lo, lo + stop - start)
-            self._new(kind, run.path, wanted[stop:])
+            self._new(kind, run.path, left.before)
+            lo = extent.lo + left.lo
+            self._cached_slice(run, lo, lo + left.kept)
+            self._new(kind, run.path, left.after)
 
     def _reach(self, position: int) -> None:
         """In schema placement goes on to a position of the schema, if it is not passed yet."""
@@ -390,68 +392,14 @@ class _Planner:
         self.faults.append(make(code, message, span or self.prompt.span, self.prompt.lines, hint))
 
 
-def _tail(parts: tuple[Part, ...]) -> int:
-    """Where what the prompt adds at its end begins."""
+def _earlier_turns(parts: tuple[Part, ...]) -> range:
+    """The places of what the prompt adds at its end, up to its last turn."""
+    last = max((at for at, part in enumerate(parts) if isinstance(part, RoleOpen) and part.new), default=0)
     place = len(parts)
     while place and (isinstance(parts[place - 1], NewText) or getattr(parts[place - 1], "new", False)):
         place -= 1
     if place and isinstance(parts[place - 1], RoleClose):  # text that joins the schema's last turn
-        inner = place - 1
-        while inner and isinstance(parts[inner - 1], NewText):
-            inner -= 1
-        return inner
-    return place
-
-
-def turn_texts(parts: tuple[Part, ...]) -> list[str]:
-    """The content of each turn of a bound prompt."""
-    contents: list[str] = []
-    inside = False
-    for part in parts:
-        if isinstance(part, RoleOpen):
-            contents.append("")
-        inside = isinstance(part, RoleOpen) or (inside and not isinstance(part, RoleClose))
-        if inside:
-            contents[-1] += part_text(part)
-    return contents
-
-
-def _cuts(parts: tuple[Part, ...], strips: tuple[tuple[int, int], ...]) -> dict[int, tuple[int, int]]:
-    """How many characters of which parts are stripped, at the start and at the end."""
-    cuts: dict[int, tuple[int, int]] = {}
-    turn, inside = -1, False
-    texts: list[int] = []
-    for place, part in enumerate(parts):
-        if isinstance(part, RoleOpen):
-            turn, inside, texts = turn + 1, True, []
-        elif isinstance(part, RoleClose):
-            inside = False
-            for side, count in enumerate(strips[turn]):
-                _strip(parts, texts[::-1] if side else texts, side, count, cuts)
-        elif inside:
-            texts.append(place)
-    return cuts
-
-
-def _strip(
-    parts: tuple[Part, ...], places: list[int], side: int, count: int, cuts: dict[int, tuple[int, int]]
-) -> None:
-    """Strips characters off one side of a turn: whole parts, and the part in which the count ends."""
-    for place in places:
-        if not count:
-            return
-        left, right = cuts.get(place, (0, 0))
-        gone = min(count, len(part_text(parts[place])) - left - right)
-        if gone:
-            cuts[place] = (left, right + gone) if side else (left + gone, right)
-        count -= gone
-
-
-def _common(first: list[int], second: list[int]) -> int:
-    """How many tokens two lists begin with alike."""
-    count = 0
-    for one, other in zip(first, second, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
+        place -= 1
+        while place and isinstance(parts[place - 1], NewText):
+            place -= 1
+    return range(place, last)

@@ -99,7 +99,7 @@ class RecipeBook:
     """The recipes of one schema.
 
     Args:
-        layout: of the schema; keeps the recipes that do not depend on a prompt.
+        layout: of the schema.
         identity: of the model.
         scope: of the segments.
         spread: contexts stand at the schema's own distances (schema placement) and not one right behind the
@@ -108,6 +108,7 @@ class RecipeBook:
 
     def __init__(self, layout: SchemaLayout, identity: Identity, scope: Scope, *, spread: bool) -> None:
         self.layout, self.identity, self.scope, self.spread = layout, identity, scope, spread
+        self._by_run: dict[int, Recipe] = {}  # what does not depend on a prompt, as far as it was asked for
 
     def of_schema(self, window: int) -> tuple[Recipe, ...]:
         """The recipes of every segment that prompts over this schema may want.
@@ -132,12 +133,10 @@ class RecipeBook:
     def of_run(self, run: TextRun) -> Recipe:
         """The recipe of a run by itself, whatever a prompt imports. Under `scaffold`, that of `anchored`."""
         scope: FixedScope = "isolated" if self.scope == "isolated" else "anchored"
-        known = (run.index, scope, self.spread)
-        if known not in self.layout.recipes:
-            context = [self.of_run(earlier) for earlier in self.layout.context(run, scope)]
-            self.layout.recipes[known] = self._of_runs(run, self.layout.context(run, scope), context)
-        recipe: Recipe = self.layout.recipes[known]
-        return recipe
+        if run.index not in self._by_run:
+            context = self.layout.context(run, scope)
+            self._by_run[run.index] = self._of_runs(run, context, [self.of_run(one) for one in context])
+        return self._by_run[run.index]
 
     def of_plan(self, plan: PromptPlan) -> tuple[RecipeSlice | None, ...]:
         """For each piece of a prompt what it reads and where, or None where it is computed."""

@@ -35,6 +35,7 @@ class TokenizedSchema:
         self.tree, self.spec = tree, spec
         self._lock = threading.Lock()
         self._layout = self._laid_out()
+        self._books: dict[tuple[Scope, PlacementPolicy], RecipeBook] = {}
 
     @property
     def layout(self) -> SchemaLayout:
@@ -42,6 +43,7 @@ class TokenizedSchema:
         with self._lock:
             if self._layout.day != self.spec.chat.today():
                 self._layout = self._laid_out()
+                self._books.clear()
             return self._layout
 
     def recipes(self, scope: Scope = "anchored", placement: PlacementPolicy = "compact") -> RecipeBook:
@@ -61,7 +63,13 @@ class TokenizedSchema:
 
     def book(self, layout: SchemaLayout, scope: Scope, placement: PlacementPolicy) -> RecipeBook:
         """The recipes of segments on a layout that is held, whatever day it is now."""
-        return RecipeBook(layout, self.spec.identity, scope, spread=placement == "schema")
+        with self._lock:
+            held = self._books.get((scope, placement))
+            if held is None or held.layout is not layout:
+                held = RecipeBook(layout, self.spec.identity, scope, spread=placement == "schema")
+                if layout is self._layout:
+                    self._books[scope, placement] = held
+            return held
 
 
 @dataclass(frozen=True)
