@@ -34,3 +34,10 @@ class Stopwatch:
     def total(self) -> float:
         """Milliseconds of all parts."""
         return sum(self.parts.values())
+
+
+def milliseconds(value: float) -> str:
+    """Returns a time in three significant digits: `0.42 ms`, `12.3 ms`, `1.25 s`."""
+    if value >= 1000:
+        return f"{value / 1000:.2f} s"
+    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"

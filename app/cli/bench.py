@@ -14,8 +14,9 @@ from app.cli.options import (
     json_option,
     model_options,
 )
-from app.cli.output import milliseconds, print_json, progress_bar, say, table
+from app.cli.output import print_json, progress_bar, say, table
 from app.cli.setting_options import setting_option
+from engine.stopwatch import milliseconds
 
 
 @click.group()

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from app.cli.options import cache_dir_option, debug_option, json_option
-from app.cli.output import counted, inline, milliseconds, print_json, progress_bar, say, size, table
+from app.cli.output import counted, inline, print_json, progress_bar, say, size, table
 from app.cli.param_types import Age, Size, days
 from engine.errors import StoreError
+from engine.stopwatch import milliseconds
 from engine.tiers import Outcome
 
 if TYPE_CHECKING:

@@ -15,8 +15,9 @@ from app.cli.options import (
     json_option,
     stored_model_options,
 )
-from app.cli.output import counted, milliseconds, print_json, progress_bar, say, size, table
+from app.cli.output import counted, print_json, progress_bar, say, size, table
 from app.cli.setting_options import setting_option
+from engine.stopwatch import milliseconds
 
 if TYPE_CHECKING:
     from engine.choices import Scope

@@ -19,7 +19,8 @@ import click
 
 Progress = Callable[[int, int, str], None]
 
-_BAR = "{desc} {bar} {n_fmt}/{total_fmt}"
+_BAR = "%(label)s %(bar)s %(info)s"
+_ERASE = "\r\x1b[K\x1b[?25h"  # the line of the bar; the cursor, which click hides, is shown again
 # Text of documents and models may hold escape sequences; a terminal must not obey them.
 _CONTROLS = "\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f"
 _SURROGATES = "\\ud800-\\udfff"  # half a character cannot be encoded
@@ -104,13 +105,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) 
     return "\n".join(lines)
 
 
-def milliseconds(value: float) -> str:
-    """Returns a time in three significant digits: `0.42 ms`, `12.3 ms`, `1.25 s`."""
-    if value >= 1000:
-        return f"{value / 1000:.2f} s"
-    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms" if value >= 1 else f"{value:.2f} ms"
-
-
 def size(count: int) -> str:
     """Returns a number of bytes in words: `512 B`, `1.5 MiB`."""
     value = float(count)
@@ -137,32 +131,37 @@ def progress_bar() -> Iterator[Progress]:
         yield _silent
         return
 
-    from tqdm import tqdm
-
     bar: Any = None
+
+    def erase() -> None:
+        nonlocal bar
+        if bar is not None:
+            click.echo(_ERASE, file=sys.stderr, nl=False)
+            bar = None
 
     def report(done: int, total: int, what: str) -> None:
         nonlocal bar
         if bar is None:
-            bar = tqdm(
-                desc=inline(what),
-                total=total,
+            bar = click.progressbar(
+                length=total,
                 file=sys.stderr,
-                leave=False,
-                dynamic_ncols=True,
-                bar_format=_BAR,
+                width=0,
+                show_pos=True,
+                show_eta=False,
+                update_min_steps=0,  # what is done already changes its label too
+                bar_template=_BAR,
+                fill_char="█",
+                empty_char=" ",
             )
-        bar.n = done
-        bar.set_description_str(inline(what))
+        bar.label = inline(what)
+        bar.update(done - bar.pos)
         if done >= total:
-            bar.close()
-            bar = None
+            erase()
 
     try:
         yield report
     finally:
-        if bar is not None:
-            bar.close()
+        erase()
 
 
 @contextmanager

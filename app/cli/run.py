@@ -18,9 +18,10 @@ from app.cli.options import (
     json_option,
     schema_option,
 )
-from app.cli.output import Progress, milliseconds, print_json, progress_bar, say, table
+from app.cli.output import Progress, print_json, progress_bar, say, table
 from app.cli.setting_options import setting_options
 from engine.pml import bind
+from engine.stopwatch import milliseconds
 
 if TYPE_CHECKING:
     from engine import Event

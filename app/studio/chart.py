@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from app.studio.runs import SIDES, Run
 from engine.choices import TIMELINE_PARTS, TimelinePart
+from engine.stopwatch import milliseconds
 
 COLOURS: dict[TimelinePart, str] = {
     "parse": "#64748b",
@@ -81,10 +82,3 @@ def ttft_chart(runs: Sequence[Run]) -> go.Figure:
             text="Run the prompt: its times to first token appear here.", showarrow=False, font={"size": 14}
         )
     return figure
-
-
-def milliseconds(value: float) -> str:
-    """A time as the page writes it."""
-    if value >= 10_000:
-        return f"{value / 1000:.1f} s"
-    return f"{value:.0f} ms" if value >= 100 else f"{value:.1f} ms"

@@ -19,8 +19,8 @@ export const plural = (value, noun) => `${count(value)} ${noun}${value === 1 ? "
 
 export function milliseconds(value) {
   if (value == null) return "–"
-  if (value >= 10_000) return `${(value / 1000).toFixed(1)} s`
-  return value >= 100 ? `${count(value)} ms` : `${value.toFixed(1)} ms`
+  if (value >= 1000) return `${(value / 1000).toFixed(2)} s`
+  return `${value.toFixed(value >= 100 ? 0 : value >= 1 ? 1 : 2)} ms`
 }
 
 export function bytes(value) {

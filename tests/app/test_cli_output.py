@@ -16,13 +16,13 @@ from app.cli.output import (
     counted,
     emit,
     inline,
-    milliseconds,
     print_json,
     printable,
     progress_bar,
     size,
     table,
 )
+from engine.stopwatch import milliseconds
 
 
 @pytest.mark.parametrize(
