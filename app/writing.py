@@ -88,10 +88,10 @@ def _write_in_place(target: Path, data: bytes, copy: Path) -> None:
     try:
         before = target.read_bytes()
         try:
-            _overwrite(target, data)
+            overwrite_in_place(target, data)
         except BaseException as error:
             try:
-                _overwrite(target, before)
+                overwrite_in_place(target, before)
             except OSError:
                 words = f"it is half written, and {copy} holds the text"
                 raise _HalfWrittenError(errno.EIO, words) from error
@@ -103,7 +103,8 @@ def _write_in_place(target: Path, data: bytes, copy: Path) -> None:
     copy.unlink()
 
 
-def _overwrite(target: Path, data: bytes) -> None:
+def overwrite_in_place(target: Path, data: bytes) -> None:
+    """Writes over a file where it lies, and flushes it to the disk."""
     with target.open("r+b") as file:
         file.write(data)
         file.truncate()

@@ -79,7 +79,7 @@ def run(
     """
     say = progress or (lambda *_: None)
     loaded = load(model, device=device, dtype=dtype)
-    tasks = _questions(loaded, questions)
+    tasks = longest_questions(loaded, questions)
     results = []
     with _quiet(), tempfile.TemporaryDirectory(prefix="pml-store-") as folder:
         place = Path(folder)
@@ -95,7 +95,7 @@ def run(
         results.append({"name": "trace", **_trace(place / "trace")})
         say(4, 5, "compressing")
         for scheme in SCHEMES:
-            found = _compression(loaded, place, scheme, tasks)
+            found = compression(loaded, place, scheme, tasks)
             results += [{"name": f"compression {scheme}", **found}]
         say(5, 5, "done")
     return {"results": results, "machine": machine(loaded)}
@@ -221,7 +221,7 @@ def _trace(folder: Path, requests: int = 1500) -> dict[str, Any]:
     return {"requests": requests, "cost_by_lru": spent["cost"] / spent["lru"]}
 
 
-def _compression(model: Model, place: Path, scheme: Scheme, tasks: Sequence[Task]) -> dict[str, Any]:
+def compression(model: Model, place: Path, scheme: Scheme, tasks: Sequence[Task]) -> dict[str, Any]:
     """Size, and how whole answers differ from those of plain storing.
 
     The plain side answers; both sides then read its answer from their files.
@@ -264,7 +264,7 @@ def _compression(model: Model, place: Path, scheme: Scheme, tasks: Sequence[Task
     }
 
 
-def _questions(model: Model, count: int) -> list[Task]:
+def longest_questions(model: Model, count: int) -> list[Task]:
     """The longest document questions that the model can read.
 
     Raises:

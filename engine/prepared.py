@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -152,8 +152,8 @@ class PreparedPrompt:
         mode: Mode = "cached",
         order: Sequence[Side] = SIDES,
         **changes: Any,
-    ) -> Iterator[Event]:
-        """Answers, as events. Closing the iterator stops it.
+    ) -> Generator[Event, None, None]:
+        """Answers, as events. Closing the generator stops it.
 
         Args:
             settings: how to run it.
@@ -253,7 +253,7 @@ class PreparedPrompt:
         scope = settings.scope if side == "cached" else None
         return self.tokenized.planned(scope, settings.placement, turns_held=settings.turns_held)
 
-    def _stream(self, settings: RunSettings, sides: Sequence[Side]) -> Iterator[Event]:
+    def _stream(self, settings: RunSettings, sides: Sequence[Side]) -> Generator[Event, None, None]:
         answers: dict[Side, Answer] = {}
         for side in sides:
             answers[side] = yield from self._steps(settings, side)

@@ -274,3 +274,41 @@ def test_pinned_versions_name_no_registry() -> None:
 )
 def test_machine_paths_are_recognised(line: str, named: bool) -> None:
     assert bool(MACHINE_PATH.search(line)) is named
+
+
+def underscored(tree: ast.AST) -> set[str]:
+    """Names with one underscore that a file defines: functions, classes, attributes of self, constants."""
+    found = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    for node in ast.walk(tree):
+        targets = node.targets if isinstance(node, ast.Assign) else []
+        if isinstance(node, ast.AnnAssign):
+            targets = [node.target]
+        for target in targets:
+            inner = target.elts if isinstance(target, ast.Tuple) else [target]
+            found |= {one.id for one in inner if isinstance(one, ast.Name)}
+            found |= {one.attr for one in inner if isinstance(one, ast.Attribute)}
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def test_no_test_and_no_benchmark_uses_what_another_file_keeps_to_itself() -> None:
+    known = {"_index", "_patience", "_attn_implementation"}  # the last is transformers' own
+    trees = {path: ast.parse(path.read_text(encoding="utf-8")) for path in sources(*CODE)}
+    own = {path: underscored(tree) for path, tree in trees.items()}
+    found = []
+    for path, tree in trees.items():
+        if path.relative_to(ROOT).parts[0] not in ("tests", "benchmarks"):
+            continue
+        others = set().union(*(names for other, names in own.items() if other != path)) - own[path]
+        found += [
+            f"{path.relative_to(ROOT)}:{node.lineno} {node.attr}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and node.attr in others - known
+        ]
+        found += [
+            f"{path.relative_to(ROOT)}:{node.lineno} {alias.name}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom)
+            for alias in node.names
+            if alias.name in others
+        ]
+    assert found == []

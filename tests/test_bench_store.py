@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from app.cli.bench import _store_words
+from app.cli.bench import store_words
 from benchmarks import store as measurement
 from benchmarks.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
 from engine.cache.store import Store
@@ -93,15 +93,13 @@ def test_a_model_that_reads_none_of_the_questions_is_refused_at_once(tmp_path: P
 
 def test_compression_is_measured_over_whole_answers(tmp_path: Path) -> None:
     model = load("demo")
-    tasks = measurement._questions(model, 1)
-    found = {scheme: measurement._compression(model, tmp_path / scheme, scheme, tasks) for scheme in SCHEMES}
+    tasks = measurement.longest_questions(model, 1)
+    found = {scheme: measurement.compression(model, tmp_path / scheme, scheme, tasks) for scheme in SCHEMES}
     assert found["plain"]["kl_worst"] == 0
     assert found["plain"]["same_answer"] == found["plain"]["answer_agreement"] == 1
     assert 0 < found["int8"]["kl_answer"] < found["int4"]["kl_answer"] < found["int4"]["kl_worst"]
     assert found["int8"]["answer_tokens"] > 1
-    words = _store_words(
-        {"results": [{"name": "compression int8", **found["int8"]}], "machine": {"cores": 2}}
-    )
+    words = store_words({"results": [{"name": "compression int8", **found["int8"]}], "machine": {"cores": 2}})
     assert words.startswith("int8 against plain: 0.")
     assert "_" not in words
 
@@ -116,10 +114,10 @@ def test_every_trial_is_told_in_words() -> None:
         "trace": {"requests": 1500, "cost_by_lru": 0.77},
     }
     results = [{"name": name, **found} for name, found in figures.items()]
-    words = _store_words({"results": results, "machine": {"cores": 2}})
+    words = store_words({"results": results, "machine": {"cores": 2}})
     assert "3 writers killed: after 2 of them index and files agreed" in words
     assert "a disk without a free block, 3 ways: 3 right answers" in words
-    untried = _store_words({"results": [{"name": "full disk", "tried": 0}], "machine": {"cores": 2}})
+    untried = store_words({"results": [{"name": "full disk", "tried": 0}], "machine": {"cores": 2}})
     assert "was not tried" in untried
     assert "writing a file 1, entering a row 1" in words
     assert "9 files damaged: 0 served wrong, 9 noticed, 8 mended" in words

@@ -262,10 +262,10 @@ def store(kills: int, damages: int, seconds: int, questions: int, as_json: bool,
     if as_json:
         print_json(report)
         return
-    say(_store_words(report))
+    say(store_words(report))
 
 
-def _store_words(report: dict[str, Any]) -> str:
+def store_words(report: dict[str, Any]) -> str:
     """What the trials of the store gave, a line or two each."""
     found = {result["name"]: result for result in report["results"]}
     told = {name: words for name, words in _STORE.items() if name in found}

@@ -53,7 +53,7 @@ def fingerprint(checkpoint: Checkpoint, memory: Path | None = None, progress: Pr
         path, found = checkpoint.folder / name, stamps[name]
         digest = known.get(places[name], found) if name in large else None
         if digest is None:
-            digest = _digest(path, reading if name in large else None)
+            digest = digest_of(path, reading if name in large else None)
             if name in large and settled(found) and stamp(path) == found:
                 known.put(places[name], found, digest)
         whole.update(f"\0{name}\0{digest}".encode("utf-8", "surrogateescape"))
@@ -73,7 +73,8 @@ class _Reading:
             self._progress(min(self._done, self._total), self._total, what)
 
 
-def _digest(path: Path, reading: _Reading | None) -> str:
+def digest_of(path: Path, reading: _Reading | None) -> str:
+    """Returns the digest of a file's bytes, telling `reading` of each block."""
     digest = xxhash.xxh3_128()
     buffer = memoryview(bytearray(BLOCK))
     with path.open("rb", buffering=0) as file:

@@ -10,6 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -141,7 +142,8 @@ def _load_folder(
         try:
             config = _guarded(name, lambda: read_configuration(name, folder))
             found = fingerprint(checkpoint, memory, progress)
-            network, tokenizer = _guarded(name, lambda: _read(name, checkpoint, config, device, dtype))  # noqa: B023
+            reading = partial(read_checkpoint, name, checkpoint, config, device, dtype)
+            network, tokenizer = _guarded(name, reading)
         except ModelError:
             if attempt + 1 == _ATTEMPTS or _unchanged(name, checkpoint, before):
                 raise
@@ -190,7 +192,7 @@ def _guarded(name: str, read: Callable[[], T]) -> T:
         ) from error
 
 
-def _read(
+def read_checkpoint(
     name: str, checkpoint: Checkpoint, config: Any, device: torch.device, dtype: torch.dtype | None
 ) -> tuple[Any, Any]:
     """The network and the tokenizer.

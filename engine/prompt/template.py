@@ -169,7 +169,7 @@ class _Shared:
         )
 
 
-class _Budget:
+class Budget:
     """What one rendering may still take."""
 
     def __init__(self, size: int, shared: _Shared | None = None) -> None:
@@ -177,15 +177,16 @@ class _Budget:
         self.largest = MAX_VALUE + 8 * size
         self._left = MAX_WORK + 100 * size
         self._deadline = shared.deadline if shared else time.thread_time() + MAX_SECONDS
-        self._looks = 0
+        self.looks = 0
         self._made = 0
 
     def spend(self, cost: int) -> None:
+        """Counts steps or characters, and looks at the clock now and then."""
         self._left -= cost + 1
         if self._left < 0:
             raise TemplateLimitError(f"it takes more than {MAX_WORK:,} steps and characters for its messages")
-        self._looks += 1
-        if self._looks % 32 == 0 and time.thread_time() > self._deadline:
+        self.looks += 1
+        if self.looks % 32 == 0 and time.thread_time() > self._deadline:
             raise (self._shared or _Shared()).error()
 
     def fits(self, size: int) -> None:
@@ -194,6 +195,7 @@ class _Budget:
             raise TemplateLimitError(f"it makes a value of {size:,} characters; {self.largest:,} are allowed")
 
     def text(self, text: str) -> str:
+        """Counts a text that was made."""
         self.fits(len(text))
         self.spend(len(text))
         self._made += len(text)
@@ -257,7 +259,7 @@ class _Environment(ImmutableSandboxedEnvironment):
             shared.renderings += 1
             if shared.over:
                 raise shared.error()
-        return _Bounded(self._thread, _Budget(size, shared))
+        return _Bounded(self._thread, Budget(size, shared))
 
     @contextlib.contextmanager
     def sharing(self) -> Iterator[_Shared]:
@@ -269,8 +271,8 @@ class _Environment(ImmutableSandboxedEnvironment):
             del self._thread.shared
 
     @property
-    def budget(self) -> _Budget:
-        budget: _Budget = self._thread.budget
+    def budget(self) -> Budget:
+        budget: Budget = self._thread.budget
         return budget
 
     def _generate(self, source: nodes.Template, *args: Any, **kwargs: Any) -> str:
@@ -332,10 +334,10 @@ class _Environment(ImmutableSandboxedEnvironment):
 
 
 class _Bounded:
-    def __init__(self, thread: threading.local, budget: _Budget) -> None:
+    def __init__(self, thread: threading.local, budget: Budget) -> None:
         self._thread, self._budget = thread, budget
 
-    def __enter__(self) -> _Budget:
+    def __enter__(self) -> Budget:
         self._thread.budget = self._budget
         return self._budget
 
@@ -415,7 +417,7 @@ def _counted(environment: _Environment, name: str, plain: Any) -> Any:
     return counted
 
 
-def _check_filter(budget: _Budget, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+def _check_filter(budget: Budget, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     value, rest = args[0] if args else "", [*args[1:], *kwargs.values()]
     if name in ("batch", "center", "indent", "round", "slice", "tojson"):
         _small_numbers(rest)
@@ -441,7 +443,7 @@ def _check_filter(budget: _Budget, name: str, args: tuple[Any, ...], kwargs: dic
 
 
 def _check_method(
-    budget: _Budget, text: str | bytes, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
+    budget: Budget, text: str | bytes, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> None:
     if isinstance(text, bytes) or name not in _TEXT_METHODS:
         raise TemplateLimitError(f"it calls {name!r} on a text, which no chat template needs")
@@ -455,7 +457,7 @@ def _check_method(
         budget.fits(budget.weight(args[0]) + len(text) * len(args[0]))
 
 
-def _check_format(budget: _Budget, pattern: str, sign: str, values: Sequence[Any]) -> None:
+def _check_format(budget: Budget, pattern: str, sign: str, values: Sequence[Any]) -> None:
     """Whether a pattern, filled in, could be too large."""
     widths = sum(int(number[:12]) for number in re.findall(r"\d+", pattern))
     largest = max((budget.weight(value) for value in values), default=0)

@@ -29,7 +29,7 @@ def test_a_file_of_several_names_keeps_them(file: Path, tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_text_under_every_name(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, plain = file.read_bytes(), writing._overwrite
+    old, plain = file.read_bytes(), writing.overwrite_in_place
 
     def half(target: Path, data: bytes) -> None:
         if data == old:
@@ -37,7 +37,7 @@ def test_a_full_disk_leaves_the_old_text_under_every_name(
         plain(target, data[: len(data) // 2])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(writing, "_overwrite", half)
+    monkeypatch.setattr(writing, "overwrite_in_place", half)
     with pytest.raises(OSError, match="No space left"):
         writing.write_bytes(file, b"new text")
     assert (tmp_path / "b.pml").read_bytes() == file.read_bytes() == old
@@ -50,7 +50,7 @@ def test_a_text_that_can_be_written_nowhere_else_stays_in_its_copy(
     def fail(target: Path, data: bytes) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(writing, "_overwrite", fail)
+    monkeypatch.setattr(writing, "overwrite_in_place", fail)
     with pytest.raises(OSError, match=r"is half written, and .* holds the text"):
         writing.write_bytes(file, b"new text")
     (copy,) = tmp_path.glob(".a.pml.*.new")

@@ -232,14 +232,14 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of the large files that were read."""
     names: list[str] = []
-    digest = fingerprints._digest
+    digest = fingerprints.digest_of
 
     def counted(path: Path, reading: Any) -> str:
         if reading is not None:
             names.append(path.name)
         return digest(path, reading)
 
-    monkeypatch.setattr(fingerprints, "_digest", counted)
+    monkeypatch.setattr(fingerprints, "digest_of", counted)
     return names
 
 

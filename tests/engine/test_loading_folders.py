@@ -22,7 +22,6 @@ from engine.model import fingerprint as fingerprints
 from engine.model import loading
 from engine.model.loading import load
 from engine.model.synthetic import byte_tokenizer
-from engine.pml import parse_schema
 from tests.engine.test_checkpoint import identity, saved
 from tests.engine.tiny import FAMILIES, tiny_network
 
@@ -58,10 +57,8 @@ def test_weights_that_are_overwritten_under_a_running_engine_change_nothing(
         (folder / "model.safetensors").open("r+b") as target,
     ):
         target.write(source.read())  # in place, as cp does
-    schema = parse_schema(SCHEMA).tree
-    assert schema is not None
     for one in (engine, reference):
-        assert one.encode(schema).encoded == 1
+        assert one.schema(SCHEMA).encode().encoded == 1
     stored, wanted = (next((tmp_path / name / "files").glob("*.safetensors")) for name in "ab")
     assert stored.name[:40] == wanted.name[:40], "one model, one name"
     for name, tensor in load_file(wanted).items():
@@ -84,7 +81,7 @@ def changing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
     """A model's folder, and what happens to it, step by step, after its tokenizer was read."""
     folder = saved(tmp_path / "m")
     steps: list[Any] = []
-    read = loading._read
+    read = loading.read_checkpoint
 
     def then(*args: Any) -> Any:
         found = read(*args)
@@ -92,7 +89,7 @@ def changing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
             steps.pop(0)()
         return found
 
-    monkeypatch.setattr(loading, "_read", then)
+    monkeypatch.setattr(loading, "read_checkpoint", then)
     yield folder, steps
     assert steps == []
 
@@ -202,7 +199,7 @@ def test_weights_that_are_cut_short_while_they_are_replaced_are_read_again(
     folder = saved(tmp_path / "m")
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[:-100])
-    read = loading._read
+    read = loading.read_checkpoint
 
     def written(*args: Any) -> Any:
         try:
@@ -211,7 +208,7 @@ def test_weights_that_are_cut_short_while_they_are_replaced_are_read_again(
             if (folder / "model.safetensors").stat().st_size < len(whole):
                 (folder / "model.safetensors").write_bytes(whole)
 
-    monkeypatch.setattr(loading, "_read", written)
+    monkeypatch.setattr(loading, "read_checkpoint", written)
     assert load(str(folder)).fingerprint == identity(folder)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from pathlib import Path
 from unittest import mock
 
@@ -12,6 +14,7 @@ from engine.cache.store import Store
 from engine.prompt import tokenized
 from tests.engine.tiny import tiny_model
 
+ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = (
     '<schema name="s"><user>Go. <module name="a">one</module><module name="b">two</module></user></schema>'
 )
@@ -92,3 +95,13 @@ def test_a_setting_out_of_range_is_refused_before_anything_is_computed(engine: E
     prompt = engine.schema(SCHEMA).prompt(PROMPT)
     with mock.patch.object(engine.model, "forward", side_effect=AssertionError), pytest.raises(SettingsError):
         prompt.answer(temperature=-1)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
+def test_the_programs_of_the_pages_run(page: str, capsys: pytest.CaptureFixture[str]) -> None:
+    programs = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), re.M | re.S)
+    with contextlib.chdir(ROOT):
+        for program in programs:
+            exec(compile(program, page, "exec"), {})
+            assert capsys.readouterr().out.strip()
+    assert programs

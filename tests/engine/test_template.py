@@ -197,15 +197,15 @@ def slow_chat(monkeypatch: pytest.MonkeyPatch, seconds: float) -> tuple[ChatForm
     made = byte_tokenizer()
     made.chat_template = CHATML
     chat = ChatFormat(made)
-    plain = template._Budget.text
+    plain = template.Budget.text
 
     def text(self: Any, words: str) -> str:
-        if self._looks == 0:
+        if self.looks == 0:
             asked.append(1)
             now[0] += seconds
         return plain(self, words)
 
-    monkeypatch.setattr(template._Budget, "text", text)
+    monkeypatch.setattr(template.Budget, "text", text)
     return chat, asked
 
 
