@@ -23,9 +23,9 @@ from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import PromptCacheError
 from engine.events import Answer
+from engine.inference.comparison import compare
 from engine.inference.params import RunSettings
 from engine.inference.reading import Reading
-from engine.inference.sequence import compare
 from engine.model.loading import load
 from engine.pml import PromptError
 

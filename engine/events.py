@@ -40,7 +40,7 @@ class Answer:
 
     Attributes:
         ttft_ms: from the prompt's text to the first token id, in milliseconds.
-        tpot_ms: mean time of each further token, in milliseconds.
+        tpot_ms: mean time of each further token in milliseconds: forward pass, choice, and its text.
         timeline_ms: the parts of ttft_ms, in order.
         tokens: prompt, from_cache (read from segments), encoded (those of them whose segments this very run
             computed), computed, generated, and choosing: what it took a repair to choose its tokens, in

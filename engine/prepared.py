@@ -13,11 +13,11 @@ from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import PlacementPolicy, Scope
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
 from engine.inference.answering import answering
+from engine.inference.comparison import compare
 from engine.inference.computing import Computing, Progress, returned
 from engine.inference.fidelity import FidelityMeter
 from engine.inference.params import RunSettings
 from engine.inference.reading import Reading, reading
-from engine.inference.sequence import compare
 from engine.inference.verdict import Fidelity
 from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
 from engine.pml.text_files import read_text_file

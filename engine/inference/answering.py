@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from dataclasses import replace
 
 from engine.cache.segment_cache import SegmentCache, wanted
-from engine.events import Answer, Event, Side
+from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, SegmentUse, Side
 from engine.inference.params import RunSettings
 from engine.inference.prefill import prefill, whole
-from engine.inference.sequence import respond
+from engine.inference.sequence import Sequence
 from engine.prompt.tokenized import Planned, TokenizedPrompt
 from engine.stopwatch import Stopwatch
 
@@ -37,7 +37,7 @@ def answering(
     clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
     clock.restart()
     if side == "uncached":
-        return (yield from respond(cache.model, whole(planned.plan), settings, side, clock))
+        return (yield from _respond(Sequence(cache.model, whole(planned.plan), settings, clock), side))
     fetched = yield from cache.segments(
         wanted(planned.slices),
         prompt.schema.tree.name,
@@ -54,10 +54,53 @@ def answering(
                 clock.lap("repair")
             new = replace(new, encoded=fetched.encoded_of(new.placements))
             warnings = [f"The answer is complete, but {warning}" for warning in fetched.warnings]
-            return (yield from respond(cache.model, new, settings, side, clock, fetched.uses, warnings))
+            sequence = Sequence(cache.model, new, settings, clock)
+            return (yield from _respond(sequence, side, fetched.uses, warnings))
     finally:
         cache.store.record(fetched.served)
         _look_ahead(cache, prompt, planned)
+
+
+def _respond(
+    sequence: Sequence, side: Side, uses: Iterable[SegmentUse] = (), warnings: Iterable[str] = ()
+) -> Generator[Event, None, Answer]:
+    """Steps a sequence to its end, as events. Closing the generator stops it."""
+    clock = sequence.clock
+    step = sequence.step()
+    yield FirstToken(side, clock.total, dict(clock.parts), sequence.counts)
+    while True:
+        if step.text:
+            yield Delta(side, step.text)
+        if step.ending is not None:
+            answer = _answer(sequence, step.ending, uses, warnings)
+            yield Finished(side, answer)
+            return answer
+        step = sequence.step()
+
+
+def _answer(
+    sequence: Sequence, ending: Ending, uses: Iterable[SegmentUse], warnings: Iterable[str]
+) -> Answer:
+    told = list(warnings)
+    if sequence.cut_short:
+        told.append(
+            f"The context window has room for {sequence.room} of the {sequence.params.max_new_tokens} tokens "
+            "of the answer."
+        )
+    times = sequence.step_ms
+    return Answer(
+        text=sequence.text,
+        token_ids=tuple(sequence.token_ids),
+        ttft_ms=sequence.clock.total,
+        tpot_ms=sum(times) / len(times) if times else 0.0,
+        timeline_ms=dict(sequence.clock.parts),
+        tokens={**sequence.counts, "generated": len(sequence.token_ids)},
+        segments=tuple(uses),
+        stopped=ending,
+        warnings=tuple(told),
+        waited_ms=sequence.clock.waited,
+        first_logits=sequence.first_logits,
+    )
 
 
 def _look_ahead(cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned) -> None:

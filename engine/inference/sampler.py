@@ -15,30 +15,30 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-from engine.inference.params import RunSettings
+from engine.inference.params import SamplingParams
 
 
 class Sampler:
     """Chooses the next token: the likeliest at temperature 0, else a draw from a seeded generator.
 
     Args:
-        settings: temperature, top-p, top-k, repetition penalty, seed.
+        params: temperature, top-p, top-k, repetition penalty, seed.
         prompt: the prompt's tokens, which the repetition penalty counts as well.
     """
 
-    def __init__(self, settings: RunSettings, prompt: Sequence[int] = ()) -> None:
-        self._draws = settings.temperature > 0
-        self._generator = torch.Generator().manual_seed(settings.seed)
+    def __init__(self, params: SamplingParams, prompt: Sequence[int] = ()) -> None:
+        self._draws = params.temperature > 0
+        self._generator = torch.Generator().manual_seed(params.seed)
         self._ids = list(prompt)
         self._processors = LogitsProcessorList()
-        if settings.repetition_penalty != 1.0:
-            self._processors.append(RepetitionPenaltyLogitsProcessor(settings.repetition_penalty))
+        if params.repetition_penalty != 1.0:
+            self._processors.append(RepetitionPenaltyLogitsProcessor(params.repetition_penalty))
         if self._draws:
-            self._processors.append(TemperatureLogitsWarper(settings.temperature))
-            if settings.top_k:
-                self._processors.append(TopKLogitsWarper(settings.top_k))
-            if settings.top_p < 1:
-                self._processors.append(TopPLogitsWarper(settings.top_p))
+            self._processors.append(TemperatureLogitsWarper(params.temperature))
+            if params.top_k:
+                self._processors.append(TopKLogitsWarper(params.top_k))
+            if params.top_p < 1:
+                self._processors.append(TopPLogitsWarper(params.top_p))
 
     def choose(self, logits: Tensor) -> int:
         """Returns a token for logits [vocabulary], and remembers it."""

@@ -1,124 +1,129 @@
-"""Prefill and decoding, as typed events with timings, and the comparison of two answers."""
+"""The state of one answer, advanced a token at a time. Who steps which sequence when is no concern of it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Sequence
+from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from engine.events import (
-    Answer,
-    Comparison,
-    Delta,
-    Ending,
-    Event,
-    Finished,
-    FirstToken,
-    SegmentUse,
-    Side,
-)
-from engine.inference.params import RunSettings
+from engine.events import Ending
+from engine.inference.params import SamplingParams
 from engine.inference.prefill import Prefill
 from engine.inference.sampler import Sampler
 from engine.inference.text_stream import TextStream
-from engine.model.model import Model
+from engine.model.model import KVCache, Model
 from engine.stopwatch import Stopwatch
 
 
-def respond(
-    model: Model,
-    prefill: Prefill,
-    settings: RunSettings,
-    side: Side,
-    clock: Stopwatch,
-    uses: Sequence[SegmentUse] = (),
-    warnings: Sequence[str] = (),
-) -> Generator[Event, None, Answer]:
-    """Computes the first token, then the rest of the answer.
+@dataclass(frozen=True)
+class Step:
+    """What one step brought.
+
+    Attributes:
+        token: that was chosen.
+        text: that it completes; at the end also what was held back.
+        ending: why there is no further step, None where there is one.
+    """
+
+    token: int
+    text: str
+    ending: Ending | None
+
+
+class Sequence:
+    """One answer while it is computed.
 
     Args:
         model: that answers.
         prefill: the prompt.
-        settings: how to run it.
-        side: named in the events.
-        clock: has counted what went before; counts "prefill" and "sample".
-        uses: segments that are read, for the answer.
-        warnings: for the answer.
+        params: how tokens are chosen, and where the answer ends.
+        clock: counts "prefill" and "sample" of the first step; its own where none is given.
 
-    Yields:
-        FirstToken, Delta and at last Finished. Closing the generator stops it.
-
-    Returns:
-        The answer.
+    Attributes:
+        token_ids: of the answer, so far.
+        logits: [vocabulary] fp32, that the latest token was chosen from.
+        first_logits: those of the first token.
+        ending: why it has ended, None while it has not.
+        step_ms: of each step after the first, from the token before to this one's text, in milliseconds.
+        room: for tokens of the answer in the context window.
+        kv: keys and values of the prompt and the answer; None before the first step.
     """
-    room = max(1, model.context_length - prefill.end)
-    limit = min(settings.max_new_tokens, room)
-    sampler = Sampler(settings, prefill.prompt)
-    stream = TextStream(model.tokenizer, settings.stop)
-    clock.restart()
-    kv = model.key_values(prefill.placements, len(prefill.token_ids) + limit)
-    logits = model.forward(prefill.token_ids, prefill.positions, kv)[-1].float()
-    clock.lap("prefill")
-    tokens = [sampler.choose(logits)]
-    clock.lap("sample")
-    counts = {
-        "prompt": len(prefill.prompt),
-        "from_cache": len(prefill.prompt) - len(prefill.token_ids),
-        "computed": len(prefill.token_ids),
-        "encoded": prefill.encoded,
-        "choosing": prefill.choosing,
-    }
-    yield FirstToken(side, clock.total, dict(clock.parts), counts)
-    times: list[float] = []
-    while tokens[-1] not in model.end_tokens:
-        if text := stream.add(tokens[-1]):
-            yield Delta(side, text)
-        if len(tokens) == limit or stream.stopped:
-            break
+
+    def __init__(
+        self, model: Model, prefill: Prefill, params: SamplingParams, clock: Stopwatch | None = None
+    ) -> None:
+        self.model, self.prefill, self.params = model, prefill, params
+        self.clock = Stopwatch() if clock is None else clock
+        self.room = max(1, model.context_length - prefill.end)
+        self.token_ids: list[int] = []
+        self.logits: Tensor | None = None
+        self.first_logits: Tensor | None = None
+        self.ending: Ending | None = None
+        self.step_ms: list[float] = []
+        self.kv: KVCache | None = None
+        self._limit = min(params.max_new_tokens, self.room)
+        self._sampler = Sampler(params, prefill.prompt)
+        self._stream = TextStream(model.tokenizer, params.stop)
+
+    @property
+    def text(self) -> str:
+        """Of the answer, so far."""
+        return self._stream.text
+
+    @property
+    def cut_short(self) -> bool:
+        """Whether the context window ended it before its own limit."""
+        return self.ending == "length" and self.room < self.params.max_new_tokens
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Tokens by what became of them, as in `Answer.tokens`."""
+        prompt, computed = len(self.prefill.prompt), len(self.prefill.token_ids)
+        return {
+            "prompt": prompt,
+            "from_cache": prompt - computed,
+            "computed": computed,
+            "encoded": self.prefill.encoded,
+            "choosing": self.prefill.choosing,
+        }
+
+    def step(self) -> Step:
+        """Computes one token; the first one by prefill."""
+        assert self.ending is None, "an answer that has ended is not stepped"
+        return self._further() if self.token_ids else self._first()
+
+    def _first(self) -> Step:
+        prefill = self.prefill
+        self.clock.restart()
+        self.kv = self.model.key_values(prefill.placements, len(prefill.token_ids) + self._limit)
+        self.logits = self.model.forward(prefill.token_ids, prefill.positions, self.kv)[-1].float()
+        self.first_logits = self.logits
+        self.clock.lap("prefill")
+        token = self._sampler.choose(self.logits)
+        self.clock.lap("sample")
+        return self._take(token)
+
+    def _further(self) -> Step:
         started = time.perf_counter()
-        if not times:
-            kv.fold()
-        position = prefill.end + len(tokens) - 1
-        tokens.append(sampler.choose(model.forward(tokens[-1:], [position], kv)[-1]))
-        times.append((time.perf_counter() - started) * 1000)
-    if rest := stream.rest():
-        yield Delta(side, rest)
-    ending: Ending = "eos" if tokens[-1] in model.end_tokens else "stop" if stream.stopped else "length"
-    if ending == "length" and room < settings.max_new_tokens:
-        words = (
-            f"The context window has room for {room} of the {settings.max_new_tokens} tokens of the answer."
-        )
-        warnings = [*warnings, words]
-    answer = Answer(
-        text=stream.text,
-        token_ids=tuple(tokens),
-        ttft_ms=clock.total,
-        tpot_ms=sum(times) / len(times) if times else 0.0,
-        timeline_ms=dict(clock.parts),
-        tokens={**counts, "generated": len(tokens)},
-        segments=tuple(uses),
-        stopped=ending,
-        warnings=tuple(warnings),
-        waited_ms=clock.waited,
-        first_logits=logits,
-    )
-    yield Finished(side, answer)
-    return answer
+        assert self.kv is not None
+        if not self.step_ms:
+            self.kv.fold()
+        position = self.prefill.end + len(self.token_ids) - 1
+        self.logits = self.model.forward(self.token_ids[-1:], [position], self.kv)[-1].float()
+        step = self._take(self._sampler.choose(self.logits))
+        self.step_ms.append((time.perf_counter() - started) * 1000)
+        return step
 
-
-def compare(cached: Answer, uncached: Answer) -> Comparison:
-    """Sets two answers to the same prompt side by side."""
-    kl, agrees = float("nan"), False
-    if cached.first_logits is not None and uncached.first_logits is not None:
-        kl = first_token_divergence(cached.first_logits, uncached.first_logits)
-        agrees = bool(cached.first_logits.argmax() == uncached.first_logits.argmax())
-    speedup = uncached.ttft_ms / cached.ttft_ms if cached.ttft_ms else float("inf")
-    return Comparison(speedup, agrees, kl, cached.token_ids == uncached.token_ids)
-
-
-def first_token_divergence(cached: Tensor, uncached: Tensor) -> float:
-    """Returns KL(uncached ‖ cached) of two logit vectors [vocabulary], in nats."""
-    p, q = torch.log_softmax(uncached.double(), -1), torch.log_softmax(cached.double(), -1)
-    return max(0.0, float((p.exp() * (p - q)).sum()))
+    def _take(self, token: int) -> Step:
+        """Adds a token to the answer, with its text, and sees whether it ends here."""
+        self.token_ids.append(token)
+        if token in self.model.end_tokens:
+            text, self.ending = self._stream.rest(), "eos"
+        else:
+            text = self._stream.add(token)
+            if len(self.token_ids) == self._limit:
+                text, self.ending = text + self._stream.rest(), "length"
+            if self._stream.stopped:
+                self.ending = "stop"
+        return Step(token, text, self.ending)

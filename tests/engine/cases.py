@@ -9,6 +9,7 @@ import torch
 
 from engine.cache.segment_cache import wanted
 from engine.engine import Engine
+from engine.inference.computing import returned
 from engine.inference.params import Repair
 from engine.inference.repair import chosen, rows, with_hidden
 from engine.model.model import Model
@@ -31,15 +32,6 @@ def prompt_of(source: str) -> Any:
     parsed = parse_prompt(source)
     assert parsed.ok, parsed.diagnostics
     return parsed.tree
-
-
-def run_out(steps: Any) -> Any:
-    """The value that a generator returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value
 
 
 def held_in_memory(engine: Engine) -> dict[str, Segment]:
@@ -70,7 +62,7 @@ class Case:
         self.layout, self.plan, self.uses = planned.layout, planned.plan, planned.slices
         self.book = prepared.tokenized.recipes(scope, placement)
         steps = engine.segment_cache.segments(wanted(self.uses), schema.name, scope, Stopwatch())
-        self.supplied = run_out(steps)
+        self.supplied = returned(steps)
         self.placements = self.supplied.place(self.uses)
 
     def again(self, repair: str) -> frozenset[int]:

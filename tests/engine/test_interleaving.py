@@ -14,9 +14,9 @@ import pytest
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Compared, Delta, Event, Finished, FirstToken, Working
-from engine.inference.computing import WAITING, Computing
+from engine.inference.computing import WAITING, Computing, returned
 from engine.inference.params import RunSettings
-from tests.engine.cases import held_in_memory, model_of, prompt_of, run_out, schema_of
+from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
 <module name="a">alpha and more of it</module><module name="b">beta is about alpha</module>
@@ -128,7 +128,7 @@ def test_a_suspended_measurement_and_closing_midway_block_nobody(engine: Engine)
     until(events, FirstToken)
     events.close()
     assert len(within(lambda: said(list(events_of(engine, 1))))) == 2
-    rest = within(lambda: run_out(steps))
+    rest = within(lambda: returned(steps))
     assert rest == engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPTS[0])).fidelity(SETTINGS)
 
 
@@ -156,7 +156,7 @@ def test_who_asks_first_is_first_and_a_long_wait_is_said() -> None:
         waiting = within(lambda: next(steps))
         assert waiting == Working("cached", WAITING, 0, 3)
         assert log == ["a0"]
-    assert within(lambda: run_out(steps)) == "a"
+    assert within(lambda: returned(steps)) == "a"
     assert log == ["a0", "a1", "a2"]
 
 

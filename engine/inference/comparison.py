@@ -1,0 +1,24 @@
+"""Two answers to the same prompt, side by side."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.events import Answer, Comparison
+
+
+def compare(cached: Answer, uncached: Answer) -> Comparison:
+    """Sets two answers to the same prompt side by side."""
+    kl, agrees = float("nan"), False
+    if cached.first_logits is not None and uncached.first_logits is not None:
+        kl = first_token_divergence(cached.first_logits, uncached.first_logits)
+        agrees = bool(cached.first_logits.argmax() == uncached.first_logits.argmax())
+    speedup = uncached.ttft_ms / cached.ttft_ms if cached.ttft_ms else float("inf")
+    return Comparison(speedup, agrees, kl, cached.token_ids == uncached.token_ids)
+
+
+def first_token_divergence(cached: Tensor, uncached: Tensor) -> float:
+    """Returns KL(uncached ‖ cached) of two logit vectors [vocabulary], in nats."""
+    p, q = torch.log_softmax(uncached.double(), -1), torch.log_softmax(cached.double(), -1)
+    return max(0.0, float((p.exp() * (p - q)).sum()))
