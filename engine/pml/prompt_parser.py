@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass, field
+from typing import Literal, cast
 
 from engine.pml.diagnostics import LineIndex, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
 from engine.pml.names import NAME, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import Document, read
 from engine.pml.scanner import Scanner
-from engine.pml.spelling import Speller
 from engine.pml.tree import Argument, Import, Parsed, Prompt, Role, RoleName, Text
+from engine.pml.tree_builder import Frame, TreeBuilder
 from engine.pml.whitespace import INLINE, Run, contents, preserves
 
 
@@ -44,35 +43,16 @@ def build_prompt(document: Document) -> Prompt | None:
 
 
 @dataclass(slots=True)
-class _Frame:
-    """An element whose children are being built."""
+class _Frame(Frame):
+    """With the arguments that are given in it."""
 
-    element: Element
-    kind: Literal["prompt", "import", "role"]
-    items: Iterator[Run | Element]
-    preserve: bool
-    children: list[Any]
-    arguments: list[Argument]
-    builds: bool = True
+    arguments: list[Argument] = field(default_factory=list)
 
 
-class _PromptBuilder:
-    def __init__(self, text: str, report: Reporter) -> None:
-        self._text = text
-        self._report = report
-        self._speller = Speller()
-
+class _PromptBuilder(TreeBuilder[_Frame]):
     def build(self, root: Element) -> Prompt | None:
-        if root.tag != "prompt":
-            if root.tag == "schema":
-                message = 'this is a schema; a prompt begins with <prompt schema="…">'
-            else:
-                message = f'the root element is <{root.tag}>; a prompt begins with <prompt schema="…">'
-            if root.tag == "schema":
-                self._report.add("E201", message, root.tag_span)
-                return None
-            near = self._speller.nearest(root.tag, ("prompt",))
-            self._report.add("E201", message, root.tag_span, "prompt", root.renamed(near) if near else ())
+        if not self._is_root(root, "prompt", '<prompt schema="…">'):
+            return None
         self._check_attributes(root, ("schema",))
         name = root.get("schema")
         if name is not None and not name.value.strip():
@@ -89,23 +69,10 @@ class _PromptBuilder:
     def _frame(self, element: Element, kind: Literal["prompt", "import", "role"], preserve: bool) -> _Frame:
         preserve = preserves(element, preserve)
         items = iter(contents(element, self._text, preserve, kind != "import"))
-        return _Frame(element, kind, items, preserve, [], [])
+        return _Frame(element, kind, items, preserve)
 
-    def _fill(self, root: _Frame) -> None:
-        stack = [root]
-        while stack:
-            frame = stack[-1]
-            item = next(frame.items, None)
-            if item is None:
-                stack.pop()
-                if stack and frame.builds:
-                    stack[-1].children.append(self._finish(frame))
-            elif isinstance(item, Run):
-                frame.children.append(Text(item.text, item.span))
-            else:
-                inner = self._element(frame, item)
-                if inner is not None:
-                    stack.append(inner)
+    def _text_run(self, frame: _Frame, run: Run) -> None:
+        frame.children.append(Text(run.text, run.span))
 
     def _finish(self, frame: _Frame) -> Import | Role:
         element, children = frame.element, tuple(frame.children)
@@ -165,12 +132,6 @@ class _PromptBuilder:
         )
         self._report.add("E206", message, element.tag_span)
         return self._transparent(frame, element)
-
-    def _transparent(self, frame: _Frame, element: Element) -> _Frame:
-        """Read the children of a faulty element as if the element were not there."""
-        preserve = preserves(element, frame.preserve)
-        items = iter(contents(element, self._text, preserve, False))
-        return _Frame(element, frame.kind, items, preserve, frame.children, frame.arguments, builds=False)
 
     def _argument(self, frame: _Frame, element: Element) -> None:
         self._check_attributes(element, ("name",))

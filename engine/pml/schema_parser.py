@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
 from engine.pml.names import ATTRIBUTES, CACHE, ELEMENTS, NAME, NAME_RULE, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import read
 from engine.pml.sources import SourceError, Sources
-from engine.pml.spelling import Speller
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
+from engine.pml.tree_builder import Frame, TreeBuilder
 from engine.pml.whitespace import Run, contents, preserves
 
 _LENGTH: Final = re.compile(r"0*[1-9][0-9]{0,6}")
@@ -50,43 +49,27 @@ def parse_schema(source: str | bytes, *, base: Path | None = None) -> Parsed[Sch
 
 
 @dataclass(slots=True)
-class _Frame:
-    """An element whose children are being built."""
+class _Frame(Frame):
+    """With the names that are taken in it, and what its advice needs."""
 
-    element: Element
-    kind: str
-    items: Iterator[Run | Element]
-    preserve: bool
-    path: str
-    children: list[Any]
-    names: dict[str, Span]
-    params: dict[str, Span]
-    builds: bool = True
+    path: str = ""
+    names: dict[str, Span] = field(default_factory=dict)
+    params: dict[str, Span] = field(default_factory=dict)
     members: int = 0
     unread: bool = False
 
 
-class _SchemaBuilder:
+class _SchemaBuilder(TreeBuilder[_Frame]):
     def __init__(self, text: str, report: Reporter, base: Path | None) -> None:
-        self._text = text
-        self._report = report
+        super().__init__(text, report)
         self._base = base
         self._sources = Sources()
-        self._speller = Speller()
         self._scaffolds: list[tuple[Scaffold, Span]] = []
         self._texts: dict[str, str] = {}
 
     def build(self, root: Element) -> Schema | None:
-        if root.tag != "schema":
-            if root.tag == "prompt":
-                message = 'this is a prompt; a schema begins with <schema name="…">'
-            else:
-                message = f'the root element is <{root.tag}>; a schema begins with <schema name="…">'
-            if root.tag == "prompt":
-                self._report.add("E201", message, root.tag_span)
-                return None
-            near = self._speller.nearest(root.tag, ("schema",))
-            self._report.add("E201", message, root.tag_span, "schema", root.renamed(near) if near else ())
+        if not self._is_root(root, "schema", '<schema name="…">'):
+            return None
         frame = self._frame(root, "schema", False, "", {})
         attributes = self._attributes(root, "schema")
         name = self._required(root, attributes, "name")
@@ -111,25 +94,7 @@ class _SchemaBuilder:
         preserve = preserves(element, preserve)
         trim = kind in ("schema", "role")
         items = iter(contents(element, self._text, preserve, trim))
-        return _Frame(element, kind, items, preserve, path, [], names, {})
-
-    def _fill(self, root: _Frame) -> None:
-        stack = [root]
-        while stack:
-            frame = stack[-1]
-            item = next(frame.items, None)
-            if item is None:
-                stack.pop()
-                if stack and frame.builds:
-                    node = self._finish(frame)
-                    if node is not None:
-                        stack[-1].children.append(node)
-            elif isinstance(item, Run):
-                self._text_run(frame, item)
-            else:
-                inner = self._element(frame, item)
-                if inner is not None:
-                    stack.append(inner)
+        return _Frame(element, kind, items, preserve, path=path, names=names)
 
     def _text_run(self, frame: _Frame, run: Run) -> None:
         if frame.kind != "union":
@@ -174,22 +139,6 @@ class _SchemaBuilder:
         message = f"PML has no element <{quote(element.tag)[1:-1]}>; {remedy}"
         self._report.add("E205", message, element.tag_span, near or "", element.renamed(near) if near else ())
         return "param" if near == "parameter" else near
-
-    def _transparent(self, frame: _Frame, element: Element) -> _Frame:
-        """Read the children of a faulty element as if the element were not there."""
-        preserve = preserves(element, frame.preserve)
-        items = iter(contents(element, self._text, preserve, False))
-        return _Frame(
-            element,
-            frame.kind,
-            items,
-            preserve,
-            frame.path,
-            frame.children,
-            frame.names,
-            frame.params,
-            builds=False,
-        )
 
     # Elements
 
