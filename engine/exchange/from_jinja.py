@@ -19,7 +19,7 @@ from engine.pml import NAME, ROLES, RoleName
 from engine.programs.build import build_schema
 from engine.programs.expressions import Const, Expr, Ref
 from engine.programs.naming import legible, unique
-from engine.programs.nodes import Block, Choice, Compiled, Node, Say, Turn
+from engine.programs.outline import Compiled, ModuleNode, Node, Say, Turn, UnionNode
 from engine.programs.parameters import Arg, Parameter
 
 DEFAULT_LENGTH: Final = 32
@@ -166,7 +166,7 @@ class _Reader:
         if len(blocks) == 1:
             yield blocks[0]
         else:
-            yield Choice(blocks)
+            yield UnionNode(blocks)
 
     def _condition_text(self, node: nodes.CondExpr, place: _Place) -> Iterator[Node]:
         words = _words(node.test)
@@ -176,11 +176,11 @@ class _Reader:
             for name, side in sides
             if side is not None
         )
-        yield blocks[0] if len(blocks) == 1 else Choice(blocks)
+        yield blocks[0] if len(blocks) == 1 else UnionNode(blocks)
 
-    def _module(self, words: str, body: list[nodes.Node], item: nodes.Node, place: _Place) -> Block:
+    def _module(self, words: str, body: list[nodes.Node], item: nodes.Node, place: _Place) -> ModuleNode:
         name = unique(legible(words), place.taken, item.lineno)
-        return Block(name, _ALWAYS, tuple(self.body(body, place.inside())))
+        return ModuleNode(name, _ALWAYS, tuple(self.body(body, place.inside())))
 
     def _block(self, item: nodes.Block, place: _Place) -> Iterator[Node]:
         role = item.name.rstrip("0123456789").removesuffix("_")
@@ -204,7 +204,7 @@ class _Reader:
                     found.append(Say(line))
                 else:
                     name = unique(legible(slot.parameter.name), place.taken, 0)
-                    found.append(Block(name, _ALWAYS, (Say(line),)))
+                    found.append(ModuleNode(name, _ALWAYS, (Say(line),)))
             parts = []
             if node is not None:
                 found.append(node)

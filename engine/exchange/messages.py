@@ -19,7 +19,7 @@ MAX_BREAKPOINTS: Final = 4
 
 
 @dataclass(frozen=True)
-class Block:
+class ContentBlock:
     """Text of one turn that comes from one place.
 
     Attributes:
@@ -89,7 +89,7 @@ def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]
     return {**body, "messages": messages}, (_stable_note(ordered), *notes)
 
 
-def _follows_other(block: Block, blocks: list[Block]) -> bool:
+def _follows_other(block: ContentBlock, blocks: list[ContentBlock]) -> bool:
     return any(one.turn < block.turn and one.role != "system" for one in blocks)
 
 
@@ -99,9 +99,9 @@ def _turn_notes(parts: tuple[Part, ...]) -> tuple[str, ...]:
     return ("text between the turns became turns of the user",) if roles and outside else ()
 
 
-def _blocks(parts: tuple[Part, ...]) -> list[Block]:
+def _blocks(parts: tuple[Part, ...]) -> list[ContentBlock]:
     """The parts as blocks: neighbours of one turn, module and stability are joined."""
-    blocks: list[Block] = []
+    blocks: list[ContentBlock] = []
     turn, role = 0, "user"
     for part in parts:
         if isinstance(part, RoleOpen):
@@ -111,7 +111,7 @@ def _blocks(parts: tuple[Part, ...]) -> list[Block]:
         elif text := part_text(part):
             module = part.module.partition("/")[0] if isinstance(part, (SchemaText, ArgumentText)) else ""
             stable = not isinstance(part, NewText) and not (isinstance(part, ArgumentText) and part.given)
-            block = Block(turn, role, module, text, stable)
+            block = ContentBlock(turn, role, module, text, stable)
             last = blocks[-1] if blocks else None
             if last is not None and replace(last, text="") == replace(block, text=""):
                 blocks[-1] = replace(last, text=last.text + text)
@@ -120,9 +120,9 @@ def _blocks(parts: tuple[Part, ...]) -> list[Block]:
     return blocks
 
 
-def _stable_first(blocks: list[Block]) -> list[Block]:
+def _stable_first(blocks: list[ContentBlock]) -> list[ContentBlock]:
     """After the first change nothing is stable, and what follows in a turn is one block."""
-    result: list[Block] = []
+    result: list[ContentBlock] = []
     stable = True
     for block in blocks:
         stable = stable and block.stable
@@ -134,9 +134,9 @@ def _stable_first(blocks: list[Block]) -> list[Block]:
     return result
 
 
-def _with_words(blocks: list[Block]) -> list[Block]:
+def _with_words(blocks: list[ContentBlock]) -> list[ContentBlock]:
     """Blocks of white space are refused by the service: each joins its neighbour in the turn."""
-    result: list[Block] = []
+    result: list[ContentBlock] = []
     pending = ""
     for place, block in enumerate(blocks):
         follows = place + 1 < len(blocks) and blocks[place + 1].turn == block.turn
@@ -153,7 +153,7 @@ def _with_words(blocks: list[Block]) -> list[Block]:
     return result
 
 
-def breakpoints(blocks: list[Block]) -> set[int]:
+def breakpoints(blocks: list[ContentBlock]) -> set[int]:
     """The blocks after which the service shall cache: at most four, in the stable prefix.
 
     The end of the stable prefix is one, the end of what every prompt has another; the others are borders of
@@ -177,7 +177,7 @@ def breakpoints(blocks: list[Block]) -> set[int]:
     return chosen
 
 
-def _stable_note(blocks: list[Block]) -> str:
+def _stable_note(blocks: list[ContentBlock]) -> str:
     stable = 0
     for block in blocks:
         if not block.stable:

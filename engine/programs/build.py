@@ -21,7 +21,7 @@ from engine.pml import (
 from engine.pml.diagnostics import NOWHERE
 from engine.programs.expressions import Const, Ref, evaluate, text_of
 from engine.programs.naming import legible, unique
-from engine.programs.nodes import Block, Choice, Compiled, Node, Say, Turn
+from engine.programs.outline import Compiled, ModuleNode, Node, Say, Turn, UnionNode
 
 
 def build_schema(compiled: Compiled) -> Schema:
@@ -57,9 +57,9 @@ def _nodes(body: tuple[Node, ...], path: str) -> Iterator[Any]:
         match item:
             case str():
                 yield Text(item, NOWHERE)
-            case Block():
+            case ModuleNode():
                 yield _module(item, path)
-            case Choice(members, scaffold):
+            case UnionNode(members, scaffold):
                 yield Union(tuple(_module(member, path) for member in members), scaffold, NOWHERE)
             case Turn(role, inner):
                 yield Role(role, tuple(_nodes(inner, path)), NOWHERE)
@@ -67,7 +67,7 @@ def _nodes(body: tuple[Node, ...], path: str) -> Iterator[Any]:
                 yield _param(name, ref)
 
 
-def _module(block: Block, above: str) -> Module:
+def _module(block: ModuleNode, above: str) -> Module:
     path = f"{above}/{block.name}" if above else block.name
     children = tuple(_nodes(block.body, path))
     return Module(block.name, path, children, block.cache, block.src, NOWHERE, NOWHERE)
@@ -79,7 +79,7 @@ def _param(name: str, ref: Ref) -> Param:
     return Param(name, ref.arg.length, ref.parameter.default, ref.arg.scaffold, NOWHERE)
 
 
-def _contents(body: tuple[Node, ...]) -> Iterator[str | tuple[str, Ref] | Block | Choice | Turn]:
+def _contents(body: tuple[Node, ...]) -> Iterator[str | tuple[str, Ref] | ModuleNode | UnionNode | Turn]:
     """What a body holds: neighbouring constants as one text, and every parameter with its name there."""
     taken: dict[str, int] = {}
     pending = ""
@@ -93,7 +93,7 @@ def _contents(body: tuple[Node, ...]) -> Iterator[str | tuple[str, Ref] | Block 
                 pending = ""
             if isinstance(part, Ref):
                 yield unique(_slot_name(part), taken, 0), part
-            elif isinstance(part, (Block, Choice, Turn)):
+            elif isinstance(part, (ModuleNode, UnionNode, Turn)):
                 yield part
     if pending:
         yield pending
@@ -107,10 +107,10 @@ def _slot_name(ref: Ref) -> str:
 def _imports(body: tuple[Node, ...], values: Mapping[str, Any]) -> Iterator[Import]:
     for node in body:
         match node:
-            case Block():
+            case ModuleNode():
                 if evaluate(node.condition, values):
                     yield _import(node, values)
-            case Choice(members):
+            case UnionNode(members):
                 chosen = next((one for one in members if evaluate(one.condition, values)), None)
                 if chosen is not None:
                     yield _import(chosen, values)
@@ -118,7 +118,7 @@ def _imports(body: tuple[Node, ...], values: Mapping[str, Any]) -> Iterator[Impo
                 yield from _imports(inner, values)
 
 
-def _import(block: Block, values: Mapping[str, Any]) -> Import:
+def _import(block: ModuleNode, values: Mapping[str, Any]) -> Import:
     arguments = []
     for item in _contents(block.body):
         if isinstance(item, tuple):

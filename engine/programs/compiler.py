@@ -24,7 +24,7 @@ from engine.programs.expressions import (
     text_of,
 )
 from engine.programs.naming import legible, unique
-from engine.programs.nodes import Block, Choice, Compiled, NewTurn, Node, Say, Turn
+from engine.programs.outline import Compiled, ModuleNode, NewTurn, Node, Say, Turn, UnionNode
 from engine.programs.scopes import Definition
 from engine.programs.statements import (
     Branch,
@@ -178,7 +178,7 @@ class _Compiler:
                 yield Say(parts)
             return
         name = unique(legible(slot.name or slot.parameter.name), frame.taken, line_of(node))
-        yield Block(name, _ALWAYS, (Say(parts),))
+        yield ModuleNode(name, _ALWAYS, (Say(parts),))
 
     def _check_new_words(self, node: ast.AST, part: Expr, frame: Frame) -> None:
         name = part.parameter.name if isinstance(part, Ref) else ""
@@ -258,7 +258,7 @@ class _Compiler:
         body = [one for one in node.body if not isinstance(one, ast.Pass)]
         match body:
             case []:
-                return Choice((), scaffold)
+                return UnionNode((), scaffold)
             case [ast.If() as inner]:
                 return self._union(chain(inner), scaffold, frame)
             case [ast.Match() as inner]:
@@ -295,7 +295,7 @@ class _Compiler:
                 first = read[0].condition
                 name = f"not-{describe(first)}" if place == 1 and len(read) == 2 and first else "otherwise"
             members.append(self._branch(one.condition, one.node, one.body, name, frame))
-        return Choice(tuple(members), scaffold)
+        return UnionNode(tuple(members), scaffold)
 
     def _cases(self, node: ast.Match, frame: Frame) -> tuple[Branch, ...]:
         subject = frame.reader.read(node.subject, frame.values)
@@ -327,7 +327,7 @@ class _Compiler:
 
     def _branch(
         self, condition: Expr | None, node: ast.AST, statements: list[ast.stmt], words: str, frame: Frame
-    ) -> Block:
+    ) -> ModuleNode:
         """A module; one `with p.module(…)` as all that a branch holds names the branch's own module."""
         inner = [one for one in statements if not isinstance(one, ast.Pass)]
         if self.tail:
@@ -347,7 +347,7 @@ class _Compiler:
             within = self._included(src, body, node, frame)
         else:
             within = tuple(self.block(list(body), frame.inside()))
-        return Block(name, condition or _ALWAYS, within, cache, src)
+        return ModuleNode(name, condition or _ALWAYS, within, cache, src)
 
     def _module_name(self, given: Any, words: str, node: ast.AST, frame: Frame) -> str:
         if given is None:
@@ -411,7 +411,7 @@ class _Compiler:
         inner.names.update(bound)
         inner = replace(inner, recorder=recorder, calls=(*frame.calls, node))
         name = unique(legible(node.name), frame.taken, call.lineno)
-        return Block(name, _ALWAYS, tuple(self.block(statements_of(node), inner)))
+        return ModuleNode(name, _ALWAYS, tuple(self.block(statements_of(node), inner)))
 
     def _callee(self, call: ast.Call, frame: Frame) -> LocalFunction | Definition:
         found: Any = None

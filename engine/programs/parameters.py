@@ -13,7 +13,7 @@ from engine.programs.errors import ProgramArgumentError
 MAX_LENGTH: Final = 9_999_999
 """The longest parameter that a schema may have, in tokens."""
 
-Choice = str | int | None
+ChoiceValue = str | int | None
 """A value of a `Literal` parameter."""
 
 
@@ -44,7 +44,7 @@ class Flag:
 class Options:
     """A `Literal` parameter."""
 
-    values: tuple[Choice, ...]
+    values: tuple[ChoiceValue, ...]
 
 
 @dataclass(frozen=True)

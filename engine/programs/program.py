@@ -18,7 +18,7 @@ from engine.programs.build import build_prompt, build_schema
 from engine.programs.compiler import compile_program
 from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.naming import legible
-from engine.programs.nodes import Compiled
+from engine.programs.outline import Compiled
 from engine.programs.parameters import Parameter, complete
 from engine.programs.scopes import Decorated, Definition, decorated_in, definition_of
 from engine.programs.writer_api import Recorder

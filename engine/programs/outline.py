@@ -17,7 +17,7 @@ class Say:
 
 
 @dataclass(frozen=True)
-class Block:
+class ModuleNode:
     """A module.
 
     Attributes:
@@ -36,10 +36,10 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Choice:
+class UnionNode:
     """A union: a prompt imports the first member whose condition holds."""
 
-    members: tuple[Block, ...]
+    members: tuple[ModuleNode, ...]
     scaffold: str | None = None
 
 
@@ -51,7 +51,7 @@ class Turn:
     body: tuple[Node, ...]
 
 
-Node = Say | Block | Choice | Turn
+Node = Say | ModuleNode | UnionNode | Turn
 
 
 @dataclass(frozen=True)
