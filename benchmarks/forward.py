@@ -83,7 +83,7 @@ class Forward:
     def uncached(self) -> torch.Tensor:
         """Logits of the last token, [1, vocabulary]; likewise below."""
         total = len(self.tokens)
-        return self.model.forward(self.tokens, range(total), self.model.key_values((), total))
+        return self.model.network.forward(self.tokens, range(total), self.model.network.kv_cache((), total))
 
     def in_place(self) -> torch.Tensor:
         """The new tokens over the segments where they lie."""
@@ -110,8 +110,8 @@ class Forward:
 
     def _behind(self, placements: list[Placement]) -> torch.Tensor:
         positions = range(self.cached, self.cached + self.new)
-        kv = self.model.key_values(placements, self.new)
-        return self.model.forward(self.tokens[self.cached :], positions, kv)
+        kv = self.model.network.kv_cache(placements, self.new)
+        return self.model.network.forward(self.tokens[self.cached :], positions, kv)
 
     def _turned(self, segment: Segment, start: int) -> Segment:
         """The segment as the paper stores it: keys at their place in the prompt."""

@@ -55,6 +55,11 @@ class Form:
     size: int
     dtype: torch.dtype
 
+    @property
+    def bytes_per_token(self) -> int:
+        """Bytes of keys and values that one token takes in all layers."""
+        return 2 * self.layers * self.heads * self.size * self.dtype.itemsize
+
     def misfit(self, segment: Segment) -> str | None:
         """Says in what a segment is of another form, or None where it fits."""
         shape = (self.layers, self.heads, segment.tokens, self.size)

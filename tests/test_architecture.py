@@ -189,7 +189,7 @@ def test_the_language_knows_no_tensors() -> None:
 
 def test_few_files_know_transformers() -> None:
     knowing = {str(path.relative_to(ROOT)) for path in sources("engine") if "transformers" in imported(path)}
-    model = ("attention", "configuration", "dense", "loading", "synthetic")
+    model = ("attention_path", "configuration", "loading", "synthetic")
     assert knowing == {
         "engine/inference/sampler.py",
         "engine/inference/text_stream.py",

@@ -26,7 +26,7 @@ def encode(
     Returns:
         The segment; keys and values [layers, kv_heads, tokens, head_dim].
     """
-    kv = model.key_values(context, len(token_ids))
-    model.forward(token_ids, range(start, start + len(token_ids)), kv)
+    kv = model.network.kv_cache(context, len(token_ids))
+    model.network.forward(token_ids, range(start, start + len(token_ids)), kv)
     keys, values = kv.tail
     return Segment(key, tuple(token_ids), keys, values)

@@ -18,7 +18,7 @@ from engine.errors import StoreError
 from engine.events import SegmentUse, Working
 from engine.model.model import Model
 from engine.prompt.recipe import Identity, Recipe, RecipeSlice
-from engine.segment import Form, Placement, Segment
+from engine.segment import Placement, Segment
 from engine.stopwatch import Stopwatch
 from engine.tiers import Outcome, Reason, Tier
 
@@ -124,7 +124,7 @@ class SegmentCache:
         self.scheme = store.scheme
         dtype = model.dtype if self.scheme == "plain" else f"{model.dtype} {self.scheme}"
         self.identity = Identity(model.fingerprint, dtype, model.relocatable)
-        self._form = Form(model.layers, *model.kv_shape, model.torch_dtype)
+        self._form = model.form
 
     def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
         """Returns a function that says where the segment of each of these recipes is now."""

@@ -172,13 +172,13 @@ class FidelityMeter:
         """The greedy answer of a full pass, its reading, and the prompt's keys and values."""
         plan, model = self.plan, self.model
         limit = max(1, min(self.settings.max_new_tokens, model.context_length - plan.end))
-        kv = model.key_values((), plan.total_tokens + limit)
-        logits = [model.forward(plan.token_ids, plan.positions, kv)[-1]]
+        kv = model.network.kv_cache((), plan.total_tokens + limit)
+        logits = [model.network.forward(plan.token_ids, plan.positions, kv)[-1]]
         keys, values = (states.clone() for states in kv.tail)
         segment = Segment("full", tuple(plan.token_ids), keys, values)
         answer = [int(logits[0].argmax())]
         while answer[-1] not in model.end_tokens and len(answer) < limit:
-            logits.append(model.forward(answer[-1:], [plan.end + len(answer) - 1], kv)[-1])
+            logits.append(model.network.forward(answer[-1:], [plan.end + len(answer) - 1], kv)[-1])
             answer.append(int(logits[-1].argmax()))
         return answer, Reading.of_logits(torch.stack(logits)), segment
 

@@ -63,8 +63,8 @@ def read(model: Model, prefill: Prefill, answer: Sequence[int]) -> Reading:
     """
     tokens = [*prefill.token_ids, *answer[:-1]]
     positions = [*prefill.positions, *range(prefill.end, prefill.end + len(answer) - 1)]
-    kv = model.key_values(prefill.placements, len(tokens))
-    return Reading.of_logits(model.forward(tokens, positions, kv, keep=len(answer)))
+    kv = model.network.kv_cache(prefill.placements, len(tokens))
+    return Reading.of_logits(model.network.forward(tokens, positions, kv, keep=len(answer)))
 
 
 def reading(

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 
 from engine.errors import SettingsError
 from engine.inference.params import Repair
-from engine.model.attention import SegmentKVCache
 from engine.segment import Placement
 
 if TYPE_CHECKING:
@@ -126,8 +125,7 @@ def _deviation(model: Model, plan: PromptPlan, placements: Sequence[Placement]) 
     """How far the keys of cached tokens lie from those of a full pass, in the layer that is checked."""
     layer = min(CHECK_LAYER, model.layers - 1)
     positions = plan.positions
-    kv = model.key_values((), len(positions))
-    fresh, _ = model.first_keys(plan.token_ids, positions, kv, layer)
+    fresh, _ = model.network.first_keys(plan.token_ids, positions, layer)
     place = {position: index for index, position in enumerate(positions)}
     rotary = model.rotaries[layer]
     found: dict[int, float] = {}
@@ -144,13 +142,12 @@ def _deviation(model: Model, plan: PromptPlan, placements: Sequence[Placement]) 
 
 def _attention(model: Model, plan: PromptPlan, placements: Sequence[Placement]) -> dict[int, float]:
     """How much the new tokens attend to each cached one, over all layers and heads."""
-    kv = model.key_values(placements, len(plan.new_tokens))
-    if not isinstance(kv, SegmentKVCache):
+    if not model.network.shows_attention:
         raise SettingsError(
             f"repair query needs to see what {model.name!r} attends to, which models with attention code of "
             "their own do not show. Use link:K or blend:R."
         )
-    weights = model.attention_to_cache(plan.new_tokens, plan.new_positions, kv)
+    weights = model.network.attention_to_cache(plan.new_tokens, plan.new_positions, placements)
     order = [p.start + i for p in placements for i in range(p.tokens)]
     return dict(zip(order, weights.tolist(), strict=True))
 

@@ -12,7 +12,8 @@ from engine.inference.params import SamplingParams
 from engine.inference.prefill import Prefill
 from engine.inference.sampler import Sampler
 from engine.inference.text_stream import TextStream
-from engine.model.model import KVCache, Model
+from engine.model.kv_cache import KVCache
+from engine.model.model import Model
 from engine.stopwatch import Stopwatch
 
 
@@ -96,8 +97,8 @@ class Sequence:
     def _first(self) -> Step:
         prefill = self.prefill
         self.clock.restart()
-        self.kv = self.model.key_values(prefill.placements, len(prefill.token_ids) + self._limit)
-        self.logits = self.model.forward(prefill.token_ids, prefill.positions, self.kv)[-1].float()
+        self.kv = self.model.network.kv_cache(prefill.placements, len(prefill.token_ids) + self._limit)
+        self.logits = self.model.network.forward(prefill.token_ids, prefill.positions, self.kv)[-1].float()
         self.first_logits = self.logits
         self.clock.lap("prefill")
         token = self._sampler.choose(self.logits)
@@ -110,7 +111,7 @@ class Sequence:
         if not self.step_ms:
             self.kv.fold()
         position = self.prefill.end + len(self.token_ids) - 1
-        self.logits = self.model.forward(self.token_ids[-1:], [position], self.kv)[-1].float()
+        self.logits = self.model.network.forward(self.token_ids[-1:], [position], self.kv)[-1].float()
         step = self._take(self._sampler.choose(self.logits))
         self.step_ms.append((time.perf_counter() - started) * 1000)
         return step

@@ -20,8 +20,8 @@ from engine.errors import ModelError
 
 log = logging.getLogger(__name__)
 
-ATTENTION = "eager"
-"""The attention that a model computes with before its probe: transformers' own, in plain torch."""
+OWN_ATTENTION = "eager"
+"""The attention that a model computes with by itself: transformers' own, in plain torch."""
 
 _IMPLEMENTATIONS = ("_attn_implementation", "_experts_implementation")
 _RUN_CODE = (
@@ -143,7 +143,7 @@ def _check_weights(name: str, part: Any) -> None:
 
 def _clear(name: str, part: Any) -> None:
     asked = [field for field in _IMPLEMENTATIONS if getattr(part, field, None) is not None]
-    part._attn_implementation = ATTENTION
+    part._attn_implementation = OWN_ATTENTION
     part._experts_implementation = None
     for field in _RUN_CODE:
         if field in vars(part):

@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 from engine.errors import ModelError
 from engine.model import synthetic as random_models
 from engine.model.checkpoint import PATTERNS, Checkpoint, Signature
-from engine.model.configuration import ATTENTION, network_class, read_configuration
+from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration
 from engine.model.fingerprint import Progress, fingerprint
 from engine.model.model import DTYPES, Model
 
@@ -208,7 +208,7 @@ def read_checkpoint(
             config=config,
             state_dict=_tensors(checkpoint, files),
             dtype=dtype or getattr(config, "dtype", None) or torch.float32,
-            attn_implementation=ATTENTION,
+            attn_implementation=OWN_ATTENTION,
             local_files_only=True,
             output_loading_info=True,
         )

@@ -6,14 +6,16 @@ rotary embedding of every layer is the one that maps its keys at one place onto 
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from engine.errors import ModelError
-from engine.model.attention import DroppedError, SegmentKVCache, UnfitError
+from engine.model.attention_path import ATTENTION_PATHS, AttentionPath, AttentionSetup, DroppedError
+from engine.model.kv_cache import KVCache, UnfitError
+from engine.model.network import Network, network_code
 from engine.model.reach import (
     SHORTEST,
     TYPICAL,
@@ -21,19 +23,12 @@ from engine.model.reach import (
     agree,
     declared_length,
     long_reach,
-    network_code,
-    own_logits,
     typical,
     unapplied,
 )
 from engine.model.rope import Rotaries, Rotary
-from engine.segment import Placement, Segment
+from engine.segment import Form, Placement, Segment
 
-if TYPE_CHECKING:
-    from engine.model.model import Model
-
-AttentionPath = Literal["segments", "dense"]
-ATTENTION_PATHS: tuple[AttentionPath, ...] = ("segments", "dense")
 TOKENS = 12
 SHIFT = 5
 CUT = 7
@@ -47,8 +42,8 @@ class Probe:
     """What was measured on a model.
 
     Attributes:
-        path: "segments" where attention reads them in place; "dense" for models with attention code of their
-            own, for which they are copied into one buffer.
+        setup: how the network attends: the path that reproduces it, and the rotary embedding of each layer.
+        form: of its keys and values.
         relocatable: a segment encoded at one place is read correctly at another.
         positions: how the model knows positions, in words.
         checks: name → greatest difference to the model's own logits, in units of their spread.
@@ -56,12 +51,18 @@ class Probe:
         limit: what comes into effect beyond, in words.
     """
 
-    path: AttentionPath
+    setup: AttentionSetup
+    form: Form
     relocatable: bool
     positions: str
     checks: dict[str, float] = field(default_factory=dict)
     exact_up_to: int | None = None
     limit: str = ""
+
+    @property
+    def path(self) -> AttentionPath:
+        """The path of the setup."""
+        return self.setup.path
 
     @property
     def summary(self) -> str:
@@ -88,8 +89,9 @@ class Probe:
         )
 
     def to_json(self) -> dict[str, object]:
-        """Returns the fields by name, and the summary."""
-        return {**asdict(self), "summary": self.summary}
+        """Returns what people and programs read of it by name, and the summary."""
+        names = ("path", "relocatable", "positions", "checks", "exact_up_to", "limit", "summary")
+        return {name: getattr(self, name) for name in names}
 
 
 def context_length(config: Any, found: Probe) -> int:
@@ -98,37 +100,45 @@ def context_length(config: Any, found: Probe) -> int:
     return min(declared, found.exact_up_to or declared)
 
 
-def probe(model: Model) -> Probe:
-    """Finds the path that reproduces a model, and sets its rotary embeddings and the shape of its keys.
+def probe(network: Network, name: str) -> Probe:
+    """Finds the path that reproduces a network, its rotary embeddings and the form of its keys.
+
+    Args:
+        network: of which the module is measured, whatever its own setup is.
+        name: of the model, for messages.
 
     Raises:
         ModelError: there is none; the message says what was found on each.
     """
     generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(0, int(model.config.vocab_size), (TOKENS,), generator=generator).tolist()
+    tokens = torch.randint(0, int(network.config.vocab_size), (TOKENS,), generator=generator).tolist()
     found = []
     for path in ATTENTION_PATHS:
+        setup = AttentionSetup(path, (None,) * network.layers)
         try:
-            own = own_logits(model, tokens)
-            if path == "segments" and not model.network._can_set_attn_implementation():
+            own = network.own_logits(tokens)
+            if path == "segments" and not network.takes_attention:
                 raise UnfitError("the model has attention code of its own")
-            model.take_path(path)
             with network_code():
                 try:
-                    return _try(model, tokens, own)
+                    return _measured(network.under(setup), tokens, own)
                 except DroppedError:
-                    model.carry()
-                    return _try(model, tokens, own)
+                    return _measured(network.under(replace(setup, carried=True)), tokens, own)
         except UnfitError as error:
             found.append(f"{path}: {error}")
     raise ModelError(
-        f"model {model.name!r} ({model.family}) is reproduced neither by attention over segments nor by a "
-        f"dense cache ({'; '.join(found)}). Use a model of another family."
+        f"model {name!r} ({network.module.config.model_type}) is reproduced neither by attention over "
+        f"segments nor by a dense cache ({'; '.join(found)}). Use a model of another family."
     )
 
 
-def _try(model: Model, tokens: list[int], own: Tensor) -> Probe:
+def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     """Measures one path.
+
+    Args:
+        network: on the path, with no rotary embeddings yet.
+        tokens: a dozen.
+        own: its own logits for them, [tokens, vocabulary].
 
     Raises:
         UnfitError: it does not reproduce the model.
@@ -141,84 +151,86 @@ def _try(model: Model, tokens: list[int], own: Tensor) -> Probe:
             raise UnfitError(f"check {name!r} differs by {checks[name]:.2g} of the spread of the logits")
 
     n, checks = len(tokens), dict[str, float]()
-    model.rotaries = (None,) * model.layers
-    whole = model.key_values((), n)
-    logits = model.forward(tokens, range(n), whole, keep=n)
-    windows = whole.windows if isinstance(whole, SegmentKVCache) else {}
-    if isinstance(whole, SegmentKVCache) and len(windows) != model.layers:
-        raise UnfitError(f"{model.layers - len(windows)} of {model.layers} layers do not ask for attention")
-    check("one pass", logits, own)
+    whole = network.kv_cache((), n)
+    logits = network.forward(tokens, range(n), whole, keep=n)
     keys, _ = whole.tail
-    model.kv_shape = (keys.shape[1], keys.shape[3])
-    shifted = model.key_values((), n)
-    model.forward(tokens, range(SHIFT, SHIFT + n), shifted)
-    rotaries = _fit(_candidates(model), keys, shifted.tail[0])
+    check("one pass", logits, own)
+    form = Form(network.layers, keys.shape[1], keys.shape[3], keys.dtype)
+    shifted = network.kv_cache((), n)
+    network.forward(tokens, range(SHIFT, SHIFT + n), shifted)
+    rotaries = _fit(_candidates(network, form.size), keys, shifted.tail[0])
     relocatable = rotaries is not None
-    model.rotaries = rotaries or model.rotaries
-    check("segment between new tokens", *_between(model, tokens, own))
+    if rotaries is not None:
+        network = network.under(replace(network.setup, rotaries=rotaries))
+    check("segment between new tokens", *_between(network, tokens, own))
     if relocatable:
-        check("moved segment", *_moved(model, tokens, own))
-    positions = _in_words(model.rotaries) if relocatable else _unmoved_in_words(model)
-    length, limit = _bound(model, tokens, windows)
-    seen = {window for window in windows.values() if window}
-    names = [name for name, value in vars(model.config).items() if type(value) is int and value in seen]
-    apart = model.path == "segments" and len({getattr(model.config, name) for name in names}) == len(seen)
-    ruler = Ruler(model, tuple(tokens), spread, apart, tuple(names), relocatable)
+        check("moved segment", *_moved(network, tokens, own))
+    positions = _in_words(network.setup.rotaries) if relocatable else _unmoved_in_words(network)
+    length, limit = _bound(network, tokens, whole)
+    ruler = _ruler(network, tokens, spread, whole, relocatable=relocatable)
     reach = ruler.reach(length)
-    if reach < min(length, MOVABLE) and relocatable and apart:
-        movable, model.rotaries = model.rotaries, (None,) * model.layers
-        kept = replace(ruler, relocatable=False)
+    if reach < min(length, MOVABLE) and relocatable and ruler.apart:
+        unmoved = replace(network.setup, rotaries=(None,) * network.layers)
+        kept = replace(ruler, network=network.under(unmoved), relocatable=False)
         farther = kept.reach(length)
         if farther > reach:
             ruler, reach, relocatable = kept, farther, False
             positions += ", and the attention of a token depends on where it stands"
-        else:
-            model.rotaries = movable
     if reach < min(length, SHORTEST):
         raise UnfitError(f"segments are exact for fewer than {SHORTEST} tokens")
     if reach < length:
         limit = "beyond, positions or the length of the prompt change how it attends"
     checks["at the end of the context"] = ruler.miss(reach)
-    bound = reach if reach < declared_length(model.config) else None
-    return Probe(model.path, relocatable, positions, checks, bound, limit if bound else "")
+    bound = reach if reach < declared_length(network.config) else None
+    setup = ruler.network.setup
+    return Probe(setup, form, relocatable, positions, checks, bound, limit if bound else "")
 
 
-def _bound(model: Model, tokens: list[int], windows: dict[int, int | None]) -> tuple[int, str]:
+def _ruler(network: Network, tokens: list[int], spread: float, kv: KVCache, *, relocatable: bool) -> Ruler:
+    """What compares far positions; tokens stand apart where every window is a number of the configuration."""
+    seen = {window for window in kv.windows.values() if window}
+    numbers = vars(network.config).items()
+    named = {name: value for name, value in numbers if type(value) is int and value in seen}
+    apart = network.setup.path == "segments" and set(named.values()) == seen
+    return Ruler(network, tuple(tokens), spread, apart, tuple(named), relocatable)
+
+
+def _bound(network: Network, tokens: list[int], kv: KVCache) -> tuple[int, str]:
     """How many tokens there may be before a rule begins that the path does not apply, and which."""
-    length = declared_length(model.config)
+    length = declared_length(network.config)
     bounds = [(length, "")]
-    window = _limit(model.config, windows, model.layers)
+    window = _limit(network.config, kv.windows, network.layers)
     if window:
         bounds.append((window, "the window of some of its layers"))
-    for name, value in unapplied(model, tokens, length).items():
+    for name, value in unapplied(network, tokens, length).items():
         bounds.append((value, f"beyond, its attention follows another rule ({name} in its configuration)"))
-    long = long_reach(model, min(bounds)[0])
+    long = long_reach(network, min(bounds)[0])
     if long is not None:
         bounds.append((long, "beyond, the number of tokens changes how it attends"))
     return min(bounds, key=lambda bound: bound[0])
 
 
-def _between(model: Model, tokens: list[int], own: Tensor) -> tuple[Tensor, Tensor]:
+def _between(network: Network, tokens: list[int], own: Tensor) -> tuple[Tensor, Tensor]:
     """Reads a segment in its own place, with new tokens before and behind it."""
     lo, n = CUT - 4, len(tokens)
-    kv = model.key_values((), CUT)
-    model.forward(tokens[:CUT], range(CUT), kv)
+    kv = network.kv_cache((), CUT)
+    network.forward(tokens[:CUT], range(CUT), kv)
     keys, values = kv.tail
     segment = Segment("probe", tuple(tokens[:CUT]), keys, values)
     rows = [*range(lo), *range(CUT, n)]
-    read = model.key_values([Placement(segment, lo, CUT, lo)], len(rows))
-    return model.forward([tokens[row] for row in rows], rows, read, keep=len(rows)), own[rows]
+    read = network.kv_cache([Placement(segment, lo, CUT, lo)], len(rows))
+    return network.forward([tokens[row] for row in rows], rows, read, keep=len(rows)), own[rows]
 
 
-def _moved(model: Model, tokens: list[int], own: Tensor) -> tuple[Tensor, Tensor]:
+def _moved(network: Network, tokens: list[int], own: Tensor) -> tuple[Tensor, Tensor]:
     """Encodes tokens some places further on, and reads them at the beginning."""
     n = len(tokens)
-    kv = model.key_values((), CUT)
-    model.forward(tokens[:CUT], range(SHIFT, SHIFT + CUT), kv)
+    kv = network.kv_cache((), CUT)
+    network.forward(tokens[:CUT], range(SHIFT, SHIFT + CUT), kv)
     ids = (-1,) * SHIFT + tuple(tokens[:CUT])
     segment = Segment("probe", ids, *(_behind(SHIFT, states) for states in kv.tail))
-    read = model.key_values([Placement(segment, SHIFT, SHIFT + CUT, 0)], n - CUT)
-    return model.forward(tokens[CUT:], range(CUT, n), read, keep=n - CUT), own[CUT:]
+    read = network.kv_cache([Placement(segment, SHIFT, SHIFT + CUT, 0)], n - CUT)
+    return network.forward(tokens[CUT:], range(CUT, n), read, keep=n - CUT), own[CUT:]
 
 
 def _behind(count: int, states: Tensor) -> Tensor:
@@ -243,19 +255,18 @@ def _fit(candidates: list[Rotary | None], keys: Tensor, shifted: Tensor) -> Rota
     return tuple(found)
 
 
-def _candidates(model: Model) -> list[Rotary | None]:
+def _candidates(network: Network, size: int) -> list[Rotary | None]:
     """No rotation, and both styles of every set of frequencies that the model holds or its config implies."""
-    size, config = model.kv_shape[1], model.config
+    config = network.config
     frequencies: list[Tensor] = []
-    for name, buffer in model.network.named_buffers():
+    for name, buffer in network.module.named_buffers():
         last = name.rsplit(".", 1)[-1]
         if last.endswith("inv_freq") and "original" not in last:
-            frequencies.append(buffer.detach().float().flatten().clone())  # some models rewrite theirs
+            frequencies.append(buffer.detach().cpu().float().flatten().clone())  # some models rewrite theirs
     if not frequencies:  # tables of sines, as in GPT-J
         base = float(getattr(config, "rotary_emb_base", None) or getattr(config, "rope_theta", None) or 1e4)
-        device = model.network.device
         dims = {int(getattr(config, "rotary_dim", None) or size), size}
-        frequencies = [base ** (-torch.arange(0, dim, 2, device=device) / dim) for dim in sorted(dims)]
+        frequencies = [base ** (-torch.arange(0, dim, 2) / dim) for dim in sorted(dims)]
     found: list[Rotary | None] = [None]
     kept: list[Tensor] = []
     for frequency in frequencies:
@@ -266,10 +277,10 @@ def _candidates(model: Model) -> list[Rotary | None]:
     return found
 
 
-def _unmoved_in_words(model: Model) -> str:
+def _unmoved_in_words(network: Network) -> str:
     """How a model knows positions whose keys no rotation maps on one another."""
-    length, inputs = declared_length(model.config), model.network.get_input_embeddings()
-    tables = [m for m in model.network.modules() if isinstance(m, nn.Embedding) and m is not inputs]
+    length, inputs = declared_length(network.config), network.module.get_input_embeddings()
+    tables = [m for m in network.module.modules() if isinstance(m, nn.Embedding) and m is not inputs]
     if any(length <= table.num_embeddings <= length + FEW for table in tables):
         return "absolute (learned)"
     return "absolute (in a form of the model's own)"

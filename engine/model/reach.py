@@ -8,20 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import re
-import traceback
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.model.attention import DroppedError, StopForward, UnfitError
+from engine.model.kv_cache import UnfitError
+from engine.model.network import Network, network_code
 from engine.segment import Placement, Segment
-
-if TYPE_CHECKING:
-    from engine.model.model import Model
 
 LOGIT_TOLERANCE = {torch.float32: 2e-3}  # of the spread of the logits
 COARSE = 0.15  # in bf16 and fp16, or
@@ -43,72 +40,12 @@ def declared_length(config: Any) -> int:
     return next((int(v) for name in DECLARED if (v := getattr(config, name, None))), UNDECLARED)
 
 
-@contextlib.contextmanager
-def network_code() -> Iterator[None]:
-    """Runs code of a model; what that raises means that the model is not fit for a path.
-
-    Raises:
-        UnfitError: from what the model's own code raised. Errors of the engine's own code pass unchanged.
-    """
-    try:
-        yield
-    except (UnfitError, DroppedError, StopForward, MemoryError, torch.OutOfMemoryError):
-        raise
-    except Exception as error:
-        if _is_our_own(error):
-            raise
-        lines = str(error).splitlines()
-        raise UnfitError(lines[0] if lines else type(error).__name__) from error
-
-
-def _is_our_own(error: Exception) -> bool:
-    """Whether the engine was called last, and not transformers; arguments that do not fit are the model's."""
-    frames = traceback.walk_tb(error.__traceback__)
-    modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
-    if modules[-1] == torch.nn.modules.module.__name__:
-        return False
-    packages = [name.partition(".")[0] for name in modules]
-    return [name for name in packages if name in ("engine", "transformers")][-1] == "engine"
-
-
-def own_logits(model: Model, tokens: Sequence[int], positions: Sequence[int] | None = None) -> Tensor:
-    """Returns the logits [tokens, vocabulary] of the model's own attention in one pass.
-
-    Raises:
-        UnfitError: its own code fails.
-    """
-    network = model.network
-    device = network.device
-    inputs: dict[str, Any] = {"input_ids": torch.tensor([list(tokens)], device=device)}
-    if positions is not None:
-        inputs["position_ids"] = torch.tensor([list(positions)], device=device)
-        # without a mask, positions with a gap are taken for several sequences
-        inputs["attention_mask"] = torch.ones(1, len(tokens), dtype=torch.long, device=device)
-    with torch.inference_mode(), own_attention(network), network_code():
-        logits: Tensor = network(**inputs, use_cache=False).logits[0]
-    return logits
-
-
-@contextlib.contextmanager
-def own_attention(network: Any) -> Iterator[None]:
-    """Has a network compute attention as it does without the engine."""
-    if not network._can_set_attn_implementation():
-        yield
-        return
-    before = network.config._attn_implementation
-    network.set_attn_implementation("eager")
-    try:
-        yield
-    finally:
-        network.set_attn_implementation(before)
-
-
 @dataclass(frozen=True)
 class Ruler:
     """Compares segments with the model's own pass at any distance.
 
     Attributes:
-        model: on the path and with the rotary embeddings that are in question.
+        network: on the path and with the rotary embeddings that are in question.
         tokens: a dozen.
         spread: of the model's logits.
         apart: the first tokens stand far before the others.
@@ -116,7 +53,7 @@ class Ruler:
         relocatable: segments are encoded at 0, and not at their place.
     """
 
-    model: Model
+    network: Network
     tokens: tuple[int, ...]
     spread: float
     apart: bool
@@ -145,7 +82,7 @@ class Ruler:
             with self._widened():
                 own, read = self._own(places), self._read(places)
                 within = agree(read, own, self.spread)
-                if not self.relocatable or (within and self.model.torch_dtype == torch.float32):
+                if not self.relocatable or (within and self.network.dtype == torch.float32):
                     return within
                 others = [self._own([place - by for place in places]) for by in (1, NEAR)]
         except UnfitError:
@@ -159,7 +96,7 @@ class Ruler:
         """
         if length < SHORTEST or self.exact(length):
             return length
-        named = set(_named_numbers(self.model.config.to_dict()))
+        named = set(_named_numbers(self.network.config.to_dict()))
         ladder = sorted(n for n in named.union(2**k for k in range(32)) if SHORTEST <= n < length)
         return ([0, *ladder])[bisect_left(ladder, True, key=lambda end: not self.exact(end))]
 
@@ -175,27 +112,27 @@ class Ruler:
     def _widened(self) -> Iterator[None]:
         with contextlib.ExitStack() as stack:
             for name in self.windows if self.apart else ():
-                stack.enter_context(changed(self.model, name, UNDECLARED))
+                stack.enter_context(changed(self.network, name, UNDECLARED))
             yield
 
     def _own(self, places: Sequence[int]) -> Tensor:
-        return own_logits(self.model, self.tokens, places)[MIDDLE:]
+        return self.network.own_logits(self.tokens, places)[MIDDLE:]
 
     def _read(self, places: Sequence[int]) -> Tensor:
         """Logits of the last tokens over two segments, the second of which saw the first."""
         head = self._segment(0, HEAD, places, ())
         middle = self._segment(HEAD, MIDDLE, places, (head,))
-        kv = self.model.key_values([self._placed(head, places[0]), self._placed(middle, places[HEAD])], 12)
+        kv = self.network.kv_cache([self._placed(head, places[0]), self._placed(middle, places[HEAD])], 12)
         new = self.tokens[MIDDLE:]
         with network_code():
-            return self.model.forward(new, places[MIDDLE:], kv, keep=len(new))
+            return self.network.forward(new, places[MIDDLE:], kv, keep=len(new))
 
     def _segment(self, lo: int, hi: int, places: Sequence[int], context: tuple[Segment, ...]) -> Segment:
         start = 0 if self.relocatable else places[lo]
         before = [self._placed(one, places[0] - places[lo] + start) for one in context]
-        kv = self.model.key_values(before, hi - lo)
+        kv = self.network.kv_cache(before, hi - lo)
         with network_code():
-            self.model.forward(self.tokens[lo:hi], range(start, start + hi - lo), kv)
+            self.network.forward(self.tokens[lo:hi], range(start, start + hi - lo), kv)
         return Segment("probe", self.tokens[lo:hi], *kv.tail)
 
     def _placed(self, segment: Segment, start: int) -> Placement:
@@ -237,11 +174,11 @@ def thresholds(config: Any, length: int, tokens: int) -> dict[str, int]:
 
 
 @contextlib.contextmanager
-def changed(model: Model, name: str, number: int) -> Iterator[None]:
+def changed(network: Network, name: str, number: int) -> Iterator[None]:
     """Sets a number of the configuration, there and in every module that has copied it."""
-    value = getattr(model.config, name)
-    held: list[tuple[Any, str]] = [(model.config, name)]
-    for module in model.network.modules():
+    value = getattr(network.config, name)
+    held: list[tuple[Any, str]] = [(network.config, name)]
+    for module in network.module.modules():
         for key, copied in vars(module).items():
             if type(copied) is int and copied == value and not SIZES.search(key):
                 held.append((module, key))
@@ -254,56 +191,56 @@ def changed(model: Model, name: str, number: int) -> Iterator[None]:
             setattr(owner, key, value)
 
 
-def unapplied(model: Model, tokens: Sequence[int], length: int) -> dict[str, int]:
+def unapplied(network: Network, tokens: Sequence[int], length: int) -> dict[str, int]:
     """Thresholds beyond which the model's own attention follows a rule that the path does not apply.
 
     Returns:
         Name in the configuration → how many tokens stay below it.
     """
     found = {}
-    candidates = thresholds(model.config, length, len(tokens))
-    plain = own_logits(model, tokens) if candidates else None
+    candidates = thresholds(network.config, length, len(tokens))
+    plain = network.own_logits(tokens) if candidates else None
     for name, value in candidates.items():
-        with changed(model, name, LOWERED):
+        with changed(network, name, LOWERED):
             try:
-                own = own_logits(model, tokens)
+                own = network.own_logits(tokens)
             except UnfitError:  # the model cannot be built so: no threshold
                 continue
-            if plain is not None and not torch.equal(own, plain) and not _follows(model, tokens, own):
+            if plain is not None and not torch.equal(own, plain) and not _follows(network, tokens, own):
                 found[name] = value - 1
     return found
 
 
-def _follows(model: Model, tokens: Sequence[int], own: Tensor) -> bool:
+def _follows(network: Network, tokens: Sequence[int], own: Tensor) -> bool:
     """Whether a segment of the first tokens in its place, and then the others, give these logits."""
     half, count = len(tokens) // 2, len(tokens)
     try:
         with network_code():
-            first = model.key_values((), half)
-            before = model.forward(tokens[:half], range(half), first, keep=half)
+            first = network.kv_cache((), half)
+            before = network.forward(tokens[:half], range(half), first, keep=half)
             segment = Segment("probe", tuple(tokens[:half]), *first.tail)
-            kv = model.key_values([Placement(segment, 0, half, 0)], count - half)
-            behind = model.forward(tokens[half:], range(half, count), kv, keep=count - half)
+            kv = network.kv_cache([Placement(segment, 0, half, 0)], count - half)
+            behind = network.forward(tokens[half:], range(half, count), kv, keep=count - half)
     except UnfitError:
         return False
     return agree(torch.cat([before, behind]), own, float(own.float().std()) or 1.0)
 
 
-def long_reach(model: Model, length: int) -> int | None:
+def long_reach(network: Network, length: int) -> int | None:
     """How many tokens, of as many as are cheap, give the model's own logits; None where all do.
 
     Not asked of bf16 and fp16, where the greatest of many roundings says nothing.
     """
-    parameters = sum(parameter.numel() for parameter in model.network.parameters())
+    parameters = sum(parameter.numel() for parameter in network.module.parameters())
     count = min(length, LONG, LONG_COST // max(1, parameters))
-    if model.torch_dtype != torch.float32 or count < 2 * SHORTEST:
+    if network.dtype != torch.float32 or count < 2 * SHORTEST:
         return None
     generator = torch.Generator().manual_seed(1)
-    tokens = torch.randint(0, int(model.config.vocab_size), (count,), generator=generator).tolist()
-    if _follows(model, tokens, own_logits(model, tokens)):
+    tokens = torch.randint(0, int(network.config.vocab_size), (count,), generator=generator).tolist()
+    if _follows(network, tokens, network.own_logits(tokens)):
         return None
 
     def wrong(n: int) -> bool:
-        return not _follows(model, tokens[:n], own_logits(model, tokens[:n]))
+        return not _follows(network, tokens[:n], network.own_logits(tokens[:n]))
 
     return bisect_left(range(2, count), True, key=wrong) + 1

@@ -18,7 +18,7 @@ class Rotary:
     """The rotary embedding of one or more layers.
 
     Attributes:
-        inverse_frequency: [rotary_dim / 2], fp32, radians per position.
+        inverse_frequency: [rotary_dim / 2], fp32, radians per position, on the CPU.
         interleaved: True where pairs are (0, 1), (2, 3), …; False where they are (i, i + rotary_dim / 2).
     """
 
@@ -30,12 +30,18 @@ class Rotary:
         """Channels of a head that are rotated."""
         return 2 * self.inverse_frequency.numel()
 
-    def angles(self, positions: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Returns cosine and sine, each [positions, rotary_dim] in fp32 (angles are taken in fp64)."""
-        frequency = self.inverse_frequency.double()
-        turns = torch.tensor(positions, dtype=torch.float64, device=frequency.device)[:, None] * frequency
+    def angles(self, positions: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
+        """Returns cosine and sine, each [positions, rotary_dim] in fp32.
+
+        Angles are taken in fp64, on the CPU: some accelerators have none.
+
+        Args:
+            positions: where to, negative ones included.
+            device: of what is returned.
+        """
+        turns = torch.tensor(positions, dtype=torch.float64)[:, None] * self.inverse_frequency.double()
         doubled = turns.repeat_interleave(2, -1) if self.interleaved else torch.cat([turns, turns], -1)
-        return doubled.cos().float(), doubled.sin().float()
+        return doubled.cos().float().to(device), doubled.sin().float().to(device)
 
     def rotate(self, x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
         """Rotates the first `dim` channels of x [..., head_dim]; cosine and sine broadcast to those."""
@@ -55,7 +61,7 @@ class Rotary:
         """Returns keys [..., head_dim] as they would be `by` positions further on."""
         if not by:
             return keys
-        cosine, sine = self.angles([by])
+        cosine, sine = self.angles([by], keys.device)
         return self.rotate(keys, cosine, sine)
 
 

@@ -73,14 +73,14 @@ class Case:
         """Logits of all tokens that are computed."""
         again = self.again(repair)
         tokens, positions = rows(self.plan, again)
-        kv = self.model.key_values(with_hidden(self.placements, again), len(tokens))
-        return self.model.forward(tokens, positions, kv, keep=len(tokens))
+        kv = self.model.network.kv_cache(with_hidden(self.placements, again), len(tokens))
+        return self.model.network.forward(tokens, positions, kv, keep=len(tokens))
 
     def full(self) -> torch.Tensor:
         """Logits of all tokens in one pass without segments."""
         plan = self.plan
-        kv = self.model.key_values((), plan.total_tokens)
-        return self.model.forward(plan.token_ids, plan.positions, kv, keep=plan.total_tokens)
+        kv = self.model.network.kv_cache((), plan.total_tokens)
+        return self.model.network.forward(plan.token_ids, plan.positions, kv, keep=plan.total_tokens)
 
 
 @cache

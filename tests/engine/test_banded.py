@@ -33,10 +33,10 @@ def drawn(positions: str, count: int = LONG) -> tuple[list[int], list[int]]:
 def test_a_long_pass_equals_the_reference(family: str, positions: str) -> None:
     model, reference = model_of(family), Reference(tiny_network(family))
     tokens, places = drawn(positions)
-    kv = model.key_values((), LONG)
+    kv = model.network.kv_cache((), LONG)
     allowed = torch.ones(LONG, LONG, dtype=torch.bool).tril()
     want = reference.masked_pass(tokens, places, allowed)
-    assert apart(model.forward(tokens, places, kv, keep=LONG), want) <= 1e-4
+    assert apart(model.network.forward(tokens, places, kv, keep=LONG), want) <= 1e-4
 
 
 @pytest.mark.parametrize("family", WINDOWED)
@@ -44,10 +44,10 @@ def test_passes_one_after_the_other_equal_one(family: str) -> None:
     """Later rows see the tail of earlier passes, of which the window leaves most behind."""
     model = model_of(family)
     tokens, places = drawn("gaps")
-    whole = model.forward(tokens, places, model.key_values((), LONG), keep=LONG)
-    kv, parts = model.key_values((), LONG), []
+    whole = model.network.forward(tokens, places, model.network.kv_cache((), LONG), keep=LONG)
+    kv, parts = model.network.kv_cache((), LONG), []
     for first, end in ((0, 130), (130, 131), (131, 140), (140, 299), (299, LONG)):
-        parts.append(model.forward(tokens[first:end], places[first:end], kv, keep=end - first))
+        parts.append(model.network.forward(tokens[first:end], places[first:end], kv, keep=end - first))
     assert apart(torch.cat(parts), whole) <= 1e-4
 
 
@@ -70,8 +70,8 @@ def test_products_grow_with_the_window_and_not_with_the_prompt(
     monkeypatch.setattr(nn.functional, "scaled_dot_product_attention", counting)
     monkeypatch.setattr(Scratch, "take", taking)
     tokens, places = drawn("gapless", 1024)
-    kv = model.key_values((), len(tokens) + 1)
-    model.forward(tokens, places, kv)
+    kv = model.network.kv_cache((), len(tokens) + 1)
+    model.network.forward(tokens, places, kv)
     heads = model.config.num_attention_heads
     windowed = sum(window is not None for window in kv.windows.values())
     full = heads * len(tokens) ** 2 * (model.layers - windowed)
@@ -80,7 +80,7 @@ def test_products_grow_with_the_window_and_not_with_the_prompt(
     assert windowed
     assert counted["products"] <= full + most + sinks
     counted["products"] = 0
-    model.forward(tokens[:1], [len(tokens)], kv)
+    model.network.forward(tokens[:1], [len(tokens)], kv)
     assert counted["products"] <= heads * ((WINDOW + 1) * windowed + 1026 * (model.layers - windowed))
 
 

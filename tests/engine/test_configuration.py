@@ -87,7 +87,8 @@ def told(folder: Path, file: str, fields: dict[str, Any]) -> None:
 
 def logits(model: Model) -> torch.Tensor:
     tokens = model.tokenize("Why is the sky blue?")
-    return model.forward(tokens, range(len(tokens)), model.key_values((), len(tokens)), len(tokens))
+    kv = model.network.kv_cache((), len(tokens))
+    return model.network.forward(tokens, range(len(tokens)), kv, len(tokens))
 
 
 def made(folder: Path, network: Callable[[], Any]) -> Path:

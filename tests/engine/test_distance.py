@@ -32,8 +32,8 @@ def read(model: Model, count: int, end: int) -> Tensor:
         start = 0 if model.relocatable else first + lo
         context = [Placement(one, 0, one.tokens, start + at - lo) for at, one in placed]
         placed.append((lo, encode(model, str(lo), tokens[lo:hi], context, start)))
-    kv = model.key_values([Placement(one, 0, one.tokens, first + at) for at, one in placed], ROWS)
-    return model.forward(tokens[-ROWS:], range(end - ROWS, end), kv, keep=ROWS)
+    kv = model.network.kv_cache([Placement(one, 0, one.tokens, first + at) for at, one in placed], ROWS)
+    return model.network.forward(tokens[-ROWS:], range(end - ROWS, end), kv, keep=ROWS)
 
 
 @torch.no_grad()

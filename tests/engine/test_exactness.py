@@ -239,7 +239,7 @@ def test_turns_that_the_template_strips_are_exact_too(scope, tmp_path: Path) -> 
     """Slices of segments stand for what is left of a text whose ends are stripped."""
     model = tiny_model()
     model.tokenizer.chat_template = STRIPPING
-    engine = Engine(Model("tiny", model.network, model.tokenizer, "stripping"), Store.open(tmp_path))
+    engine = Engine(Model("tiny", model.network.module, model.tokenizer, "stripping"), Store.open(tmp_path))
     reference = Reference(tiny_network())
     schema = schema_of(SPACED)
     for names in ("<a/><c/>", "<b/><c/>", "<a/><b/><d/>", "<b/><c/><d/>"):
@@ -256,7 +256,7 @@ def test_a_random_sequence_on_a_warm_store_never_serves_another_modules_keys(tmp
     draw = random.Random(3)
     for number in range(60):
         prompt = prompt_of(random_prompt(draw))
-        scope, repair = draw.choice(SCOPES), draw.choice(["none", "link:2", "blend:0.2", "query:0.2"])
+        scope, repair = draw.choice([*SCOPES]), draw.choice(["none", "link:2", "blend:0.2", "query:0.2"])
         fresh = Engine(tiny_model(), Store.open(tmp_path / str(number)))
         got = Case(warm, schema, prompt, scope).logits(repair)
         assert torch.equal(got, Case(fresh, schema, prompt, scope).logits(repair))
@@ -269,8 +269,8 @@ def test_a_segment_gives_the_same_at_0_at_1000_and_from_disk(family: str, tmp_pa
     tokens, new = list(range(10, 40)), [50, 51, 52]
 
     def logits(segment: Segment, start: int):
-        kv = model.key_values([Placement(segment, 0, segment.tokens, start)], len(new))
-        return model.forward(
+        kv = model.network.kv_cache([Placement(segment, 0, segment.tokens, start)], len(new))
+        return model.network.forward(
             new, range(start + segment.tokens, start + segment.tokens + len(new)), kv, keep=3
         )
 
@@ -293,9 +293,9 @@ def test_long_prefills_in_blocks_equal_one_block(family: str, monkeypatch: pytes
     segments = [encode(model, str(i), list(range(3 + i, 40 + i))) for i in range(3)]
     placements = [Placement(s, 0, s.tokens, 50 * i, (4, 5, 20)) for i, s in enumerate(segments)]
     new, positions = list(range(60, 100)), [*range(38, 48), *range(90, 99), *range(200, 221)]
-    whole = model.forward(new, positions, model.key_values(placements, 40), keep=40)
+    whole = model.network.forward(new, positions, model.network.kv_cache(placements, 40), keep=40)
     monkeypatch.setattr(attention, "SCORE_BYTES", 20_000)
-    blocks = model.forward(new, positions, model.key_values(placements, 40), keep=40)
+    blocks = model.network.forward(new, positions, model.network.kv_cache(placements, 40), keep=40)
     assert (whole - blocks).abs().max() <= 1e-4
 
 
@@ -304,14 +304,14 @@ def test_folding_before_decoding_changes_nothing(family: str) -> None:
     model = model_of(family)
     segments = [encode(model, str(i), list(range(3 + i, 30 + i))) for i in range(4)]
     placements = [Placement(s, 2, s.tokens, 40 * i + 2, (7, 9) if i else ()) for i, s in enumerate(segments)]
-    plain, folded = model.key_values(placements, 8), model.key_values(placements, 8)
+    plain, folded = model.network.kv_cache(placements, 8), model.network.kv_cache(placements, 8)
     for kv in (plain, folded):
-        model.forward([70, 71], [300, 301], kv)
+        model.network.forward([70, 71], [300, 301], kv)
     folded.fold()
     assert not folded.placements
     for step in range(4):
-        want = model.forward([80 + step], [302 + step], plain)
-        got = model.forward([80 + step], [302 + step], folded)
+        want = model.network.forward([80 + step], [302 + step], plain)
+        got = model.network.forward([80 + step], [302 + step], folded)
         assert (want - got).abs().max() <= 1e-4
 
 

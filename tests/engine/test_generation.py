@@ -188,8 +188,8 @@ def test_reused_turns_are_what_computing_them_gives(engine: Engine) -> None:
     from engine.inference.repair import rows, with_hidden
 
     tokens, positions = rows(case.plan, frozenset(turns))
-    kv = case.model.key_values(with_hidden(case.placements, frozenset(turns)), len(tokens))
-    computed = case.model.forward(tokens, positions, kv, keep=len(reused))
+    kv = case.model.network.kv_cache(with_hidden(case.placements, frozenset(turns)), len(tokens))
+    computed = case.model.network.forward(tokens, positions, kv, keep=len(reused))
     assert apart(computed[-1], reused[-1]) <= 1e-4
 
 

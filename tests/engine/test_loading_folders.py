@@ -33,7 +33,7 @@ def test_a_family_is_loaded_as_transformers_loads_it(family: str, tmp_path: Path
     """From shards, with weights that are renamed, fused and tied on the way."""
     tiny_network(family).save_pretrained(tmp_path, max_shard_size=60_000)
     byte_tokenizer().save_pretrained(tmp_path)
-    loaded = load(str(tmp_path)).network
+    loaded = load(str(tmp_path)).network.module
     own: Any = t.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
     assert type(loaded) is type(own)
     assert loaded.generation_config.eos_token_id == own.generation_config.eos_token_id
@@ -67,7 +67,7 @@ def test_weights_that_are_overwritten_under_a_running_engine_change_nothing(
     assert changed.fingerprint != engine.model.fingerprint
     tokens = engine.model.tokenize("Why is the sky blue?")
     logits = [
-        model.forward(tokens, range(len(tokens)), model.key_values((), len(tokens)))
+        model.network.forward(tokens, range(len(tokens)), model.network.kv_cache((), len(tokens)))
         for model in (engine.model, reference.model, changed)
     ]
     assert torch.equal(logits[0], logits[1])
@@ -148,7 +148,7 @@ def test_weights_and_fingerprint_belong_together_while_somebody_writes(way: str,
     wanted = {}
     for content in contents:
         (folder / "model.safetensors").write_bytes(content)
-        wanted[identity(folder)] = load(str(folder)).network.state_dict()
+        wanted[identity(folder)] = load(str(folder)).network.module.state_dict()
     assert len(wanted) == 2
     done = threading.Event()
 
@@ -172,7 +172,7 @@ def test_weights_and_fingerprint_belong_together_while_somebody_writes(way: str,
             except ModelError:
                 continue
             for name, tensor in wanted[model.fingerprint].items():
-                assert torch.equal(model.network.state_dict()[name], tensor), name
+                assert torch.equal(model.network.module.state_dict()[name], tensor), name
     finally:
         done.set()
         writer.join()

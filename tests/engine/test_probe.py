@@ -14,7 +14,7 @@ from transformers.models.llama import modeling_llama
 
 from engine.cache.encoder import encode
 from engine.errors import ModelError
-from engine.model import attention
+from engine.model import attention_path
 from engine.model.model import Model
 from engine.model.rope import Rotary
 from engine.model.synthetic import byte_tokenizer
@@ -158,8 +158,8 @@ def far_miss(model: Model, own: Any, end: int) -> float:
     tokens = torch.randint(3, 250, (24,), generator=generator).tolist()
     at = end - len(tokens)
     segment = encode(model, "k", tokens[:12], start=0 if model.relocatable else at)
-    kv = model.key_values([Placement(segment, 0, 12, at)], 12)
-    logits = model.forward(tokens[12:], range(at + 12, end), kv, keep=12)
+    kv = model.network.kv_cache([Placement(segment, 0, 12, at)], 12)
+    logits = model.network.forward(tokens[12:], range(at + 12, end), kv, keep=12)
     with torch.no_grad():
         want = own(torch.tensor([tokens]), position_ids=torch.arange(at, end)[None]).logits[0, 12:]
     return ((logits - want).abs().max() / want.std()).item()
@@ -238,12 +238,12 @@ def test_windows_are_followed_when_they_are_lowered_into_sight() -> None:
     """A window of thousands of tokens is checked as one of five, one place wrong is found."""
     config = t.MistralConfig(**SIZES, max_position_embeddings=8192, sliding_window=4096)
     assert model_of(config).context_length == 8192
-    rules = attention.AttentionParams
+    rules = attention_path.AttentionParams
 
     def wrong(scale: float, window: int | None = None, *rest: Any) -> Any:
         return rules(scale, window and window + 1, *rest)
 
-    with mock.patch.object(attention, "AttentionParams", wrong):
+    with mock.patch.object(attention_path, "AttentionParams", wrong):
         assert model_of(config).context_length == 4095
 
 
@@ -252,7 +252,7 @@ def test_frequencies_are_a_copy_that_the_model_cannot_rewrite() -> None:
     rotary = model.rotaries[0]
     assert rotary is not None
     before = rotary.inverse_frequency.clone()
-    model.forward([5, 6], [1000, 1001], model.key_values((), 2))
+    model.network.forward([5, 6], [1000, 1001], model.network.kv_cache((), 2))
     assert torch.equal(rotary.inverse_frequency, before)
 
 

@@ -59,8 +59,8 @@ def refused(
     ]
     (found,) = engine.check(tree, bound, placement=settings.placement, scope=settings.scope)
     with monkeypatch.context() as patched:
-        patched.setattr(engine.model, "forward", None)
-        patched.setattr(engine.model, "first_keys", None)
+        patched.setattr(engine.model.network, "forward", None)
+        patched.setattr(engine.model.network, "first_keys", None)
         for entry in entries:
             with pytest.raises(PromptError) as error:
                 entry()

@@ -5,7 +5,7 @@ This one holds a buffer with a row per position: placed segments are copied to t
 go to theirs, and what is empty is masked. As the index of a key is its position (but for a constant), biases
 that these models build from indices (ALiBi: a slope times the index) come out right without touching them.
 
-Knows nothing about prompts, tokens or files. Registered with transformers as `DENSE`.
+Knows nothing about prompts or files.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import AttentionInterface, AttentionMaskInterface
 
-from engine.model.attention import StopForward, UnfitError, check_states
+from engine.model.kv_cache import StopForward, UnfitError, check_states
 from engine.model.rope import Rotaries
 from engine.segment import Placement
 
-DENSE = "prompt_cache_dense"
-
 
 class DenseKVCache:
-    """All keys and values that the tokens of one prompt may attend to, by position.
+    """Placed segments and new tokens in one buffer, by position.
 
     Acts as the cache object of transformers (`update` and its siblings).
 
@@ -42,14 +39,16 @@ class DenseKVCache:
         self.placements = tuple(p for p in placements if p.tokens)
         self.rotaries = rotaries
         self.capacity = capacity
-        self.until: int | None = None
         self.length = 0
+        self.windows: dict[int, int | None] = {}
         self._buffer: list[tuple[Tensor, Tensor] | None] = [None] * len(rotaries)  # [1, kv_heads, room, dim]
         self._origin = 0
         self._room = 0
         self._filled = torch.zeros(0, dtype=torch.bool)
-        self._at: list[int] = []  # positions of new tokens
-        self._rows: list[int] = []
+        self._used = 0  # columns up to the last that is filled
+        self._at = torch.zeros(0, dtype=torch.int64)  # columns of new tokens
+        self._rows = torch.zeros(0, dtype=torch.int64)  # of the pass that is under way
+        self._until: int | None = None
 
     @property
     def cached_tokens(self) -> int:
@@ -58,23 +57,26 @@ class DenseKVCache:
 
     @property
     def tail(self) -> tuple[Tensor, Tensor]:
-        """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim]."""
-        index = self._index(self._at)
+        """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim].
+
+        Raises:
+            UnfitError: some layers keep theirs elsewhere.
+        """
         states = [buffer for buffer in self._buffer if buffer is not None]
         if len(states) != len(self.rotaries):
             raise UnfitError(f"{len(states)} of {len(self.rotaries)} layers keep their keys in the cache")
-        keys = torch.stack([keys[0, :, index] for keys, _ in states])
-        values = torch.stack([values[0, :, index] for _, values in states])
+        keys = torch.stack([keys[0, :, self._at] for keys, _ in states])
+        values = torch.stack([values[0, :, self._at] for _, values in states])
         return keys, values
 
     def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
-        held, index = self._buffer[layer], self._index(self._at)
+        held = self._buffer[layer]
         assert held is not None, "no forward pass has run"
-        return held[0][0, :, index], held[1][0, :, index]
+        return held[0][0, :, self._at], held[1][0, :, self._at]
 
-    def expect(self, positions: Sequence[int]) -> None:
-        """Announces the positions (ascending) of the tokens of the forward pass that comes next."""
+    def begin(self, positions: Sequence[int], until: int | None = None) -> None:
+        """Announces a forward pass over tokens at these positions, ascending, up to the layer `until`."""
         assert self.length + len(positions) <= self.capacity, "more tokens than announced"
         if not self._room:
             starts = [p.start for p in self.placements]
@@ -85,14 +87,15 @@ class DenseKVCache:
             self._filled = torch.zeros(self._room, dtype=torch.bool)
             for start, stop in zip(starts, ends, strict=True):
                 self._filled[start - self._origin : stop - self._origin] = True
-        self._rows = list(positions)
-        self._filled[self._index(self._rows)] = True
+        self._rows = torch.tensor(positions, dtype=torch.int64) - self._origin
+        self._filled[self._rows] = True
+        self._used = int(self._filled.nonzero()[-1]) + 1
+        self._until = until
 
     def commit(self) -> None:
         """Counts the tokens of the forward pass that has just run."""
         self.length += len(self._rows)
-        self._at.extend(self._rows)
-        self._rows = []
+        self._at = torch.cat([self._at, self._rows])
 
     def fold(self) -> None:
         """Does nothing: there is one buffer already."""
@@ -103,13 +106,12 @@ class DenseKVCache:
         held = self._buffer[layer_idx]
         if held is None:
             held = self._buffer[layer_idx] = self._assembled(layer_idx, key, value)
-        index, used = self._index(self._rows), self._used
         for buffer, new in zip(held, (key, value), strict=True):
-            buffer[:, :, index] = new
-        if layer_idx == self.until:
+            buffer[:, :, self._rows] = new
+        if layer_idx == self._until:
             raise StopForward
         keys, values = held
-        return keys[:, :, :used], values[:, :, :used]
+        return keys[:, :, : self._used], values[:, :, : self._used]
 
     def get_seq_length(self, _layer_idx: int = 0) -> int:
         """Columns before this pass's rows, as the models count them: all but the rows."""
@@ -121,14 +123,7 @@ class DenseKVCache:
 
     def get_query_offset(self, _layer_idx: int = 0) -> Tensor:
         """The column of each row."""
-        return self._index(self._rows)
-
-    @property
-    def _used(self) -> int:
-        return int(self._filled.nonzero()[-1]) + 1
-
-    def _index(self, positions: list[int]) -> Tensor:
-        return torch.tensor(positions, dtype=torch.long) - self._origin
+        return self._rows
 
     def _assembled(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """A layer's buffers with the segments at their places."""
@@ -142,39 +137,3 @@ class DenseKVCache:
             keys[0, :, at] = rotary.shift(stored, placement.shift) if rotary else stored
             values[0, :, at] = segment.values[layer, :, lo:hi]
         return keys, values
-
-
-def _mask(
-    batch_size: int,
-    q_length: int,
-    kv_length: int,
-    q_offset: Any,
-    kv_offset: Any,
-    *,
-    dtype: torch.dtype,
-    device: torch.device,
-    **_: Any,
-) -> Tensor:
-    """The additive mask [1, 1, rows, columns] of a pass: what is empty or later than a row is hidden from it.
-
-    `q_offset` and `kv_offset` are what `DenseKVCache` gives for them, or the offsets of a pass without.
-    """
-    if isinstance(kv_offset, Tensor):
-        filled, rows = kv_offset.to(device), q_offset.to(device)
-    else:
-        filled = torch.ones(kv_length, dtype=torch.bool, device=device)
-        rows = torch.arange(q_length, device=device) + q_offset
-    seen = filled & (torch.arange(kv_length, device=device) <= rows[:, None])
-    hidden = torch.finfo(dtype).min
-    mask = torch.zeros(seen.shape, dtype=dtype, device=device).masked_fill_(~seen, hidden)
-    return mask.expand(batch_size, 1, -1, -1)
-
-
-def _no_attention(*_: Any, **__: Any) -> tuple[Tensor, None]:
-    raise UnfitError("the model takes its attention from transformers, and not from the dense cache")
-
-
-def register() -> None:
-    """Makes `DENSE` known to transformers; calling it again changes nothing."""
-    AttentionInterface.register(DENSE, _no_attention)
-    AttentionMaskInterface.register(DENSE, _mask)

@@ -1,0 +1,86 @@
+"""What new tokens may attend to, behind one protocol: cached segments in their places, and a tail that grows.
+
+Knows nothing about prompts, files or how attention is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from torch import Tensor
+
+from engine.segment import Placement
+
+
+class UnfitError(Exception):
+    """A model does not ask for attention in a way that can be followed; the message says what it does."""
+
+
+class StopForward(Exception):  # noqa: N818 - it ends a pass, and is no fault
+    """Ends a forward pass of which only the first layers were wanted."""
+
+
+class KVCache(Protocol):
+    """All keys and values that the tokens of one prompt may attend to.
+
+    A forward pass is announced (`begin`), runs through the layers, and is counted (`commit`).
+
+    Attributes:
+        placements: segments that are read where they lie.
+        length: tokens of the tail.
+        capacity: the most tokens that the tail can hold.
+        windows: by layer, the sliding window that the model asked for, None for none; empty for models with
+            attention code of their own.
+    """
+
+    placements: tuple[Placement, ...]
+    length: int
+    capacity: int
+    windows: dict[int, int | None]
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of all placements, hidden ones included."""
+
+    @property
+    def tail(self) -> tuple[Tensor, Tensor]:
+        """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim].
+
+        Raises:
+            UnfitError: some layers did not hand theirs over.
+        """
+
+    def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
+
+    def begin(self, positions: Sequence[int], until: int | None = None) -> None:
+        """Announces a forward pass.
+
+        Args:
+            positions: of its tokens, ascending.
+            until: the layer at whose keys and values the pass ends with StopForward; None for a whole pass.
+        """
+
+    def commit(self) -> None:
+        """Counts the tokens of the forward pass that has just run."""
+
+    def fold(self) -> None:
+        """Makes one run of keys of many, where decoding over that is faster."""
+
+
+def check_states(layer: int, layers: int, rows: int, key: Tensor, value: Tensor) -> None:
+    """Checks keys and values [..., kv_heads, tokens, head_dim] that a model hands over.
+
+    Raises:
+        UnfitError: they are none that a segment can hold.
+    """
+    if layer >= layers:
+        raise UnfitError(f"layer {layer} asks for attention, and the configuration names {layers} layers")
+    if key.shape != value.shape:
+        raise UnfitError(
+            f"keys are {key.shape[-1]} channels wide and values {value.shape[-1]} "
+            "(as in multi-head latent attention); a segment holds both in one width"
+        )
+    if key.shape[-2] != rows:
+        raise UnfitError(f"a pass over {rows} tokens gives keys of {key.shape[-2]}")

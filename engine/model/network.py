@@ -1,0 +1,223 @@
+"""The forward pass of a network of transformers over a KV cache of ours.
+
+Knows no tokenizer, and not how it was found out in which way the network attends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import traceback
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.model.attention import Scratch
+from engine.model.attention_path import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
+from engine.model.dense_kv_cache import DenseKVCache
+from engine.model.kv_cache import KVCache, StopForward, UnfitError
+from engine.model.segment_kv_cache import SegmentKVCache
+from engine.segment import Placement
+
+
+class Network:
+    """A network of transformers that attends in one way. Others of the same module may attend in others.
+
+    Args:
+        module: of transformers, in evaluation mode.
+        setup: how it attends; without one, over segments, which are read in their own places only.
+        scratch: buffers; without any, its own.
+
+    Attributes:
+        config: of the module, or the part of it that is about text.
+        layers: how many attention layers it has.
+    """
+
+    def __init__(
+        self, module: Any, setup: AttentionSetup | None = None, scratch: Scratch | None = None
+    ) -> None:
+        register()
+        self.module = module
+        self.config = module.config.get_text_config()
+        self.layers: int = self.config.num_hidden_layers
+        self.setup = setup or AttentionSetup("segments", (None,) * self.layers)
+        self._scratch = scratch or Scratch()
+        self._keeps_last = "logits_to_keep" in inspect.signature(module.forward).parameters
+        self._carriers = [
+            part
+            for part in (module.modules() if self.setup.carried else ())
+            if hasattr(part, "layer_idx") and "Attention" in type(part).__name__
+        ]
+
+    def under(self, setup: AttentionSetup) -> Network:
+        """Returns the same module attending in another way."""
+        return Network(self.module, setup, self._scratch)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the weights, and so of keys and values."""
+        dtype: torch.dtype = self.module.dtype
+        return dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where it computes."""
+        device: torch.device = self.module.device
+        return device
+
+    @property
+    def takes_attention(self) -> bool:
+        """Whether the module takes its attention from transformers, and so from us."""
+        return can_change(self.module)
+
+    @property
+    def shows_attention(self) -> bool:
+        """Whether `attention_to_cache` can be asked for."""
+        return self.setup.path == "segments"
+
+    def kv_cache(self, placements: Sequence[Placement], capacity: int) -> KVCache:
+        """Returns what `capacity` new tokens may attend to, beginning with these placements."""
+        if self.setup.path == "dense":
+            return DenseKVCache(placements, rotaries=self.setup.rotaries, capacity=capacity)
+        return self._segments(placements, capacity)
+
+    def _segments(
+        self, placements: Sequence[Placement], capacity: int, *, watched: bool = False
+    ) -> SegmentKVCache:
+        rotaries = self.setup.rotaries
+        return SegmentKVCache(
+            placements, rotaries=rotaries, capacity=capacity, scratch=self._scratch, watched=watched
+        )
+
+    @torch.inference_mode()
+    def forward(
+        self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache, keep: int = 1
+    ) -> Tensor:
+        """Runs new tokens through the network; their keys and values join the tail of `kv`.
+
+        Args:
+            token_ids: the new tokens.
+            positions: ascending, one per token, none negative (some models look them up in a table).
+            kv: what they may attend to, also at negative positions; made by `kv_cache`.
+            keep: how many of the last tokens to return logits for.
+
+        Returns:
+            Logits [keep, vocabulary].
+        """
+        kv.begin(positions)
+        logits = self._run(token_ids, positions, kv, keep)
+        kv.commit()
+        return logits
+
+    @torch.inference_mode()
+    def first_keys(
+        self, token_ids: Sequence[int], positions: Sequence[int], layer: int
+    ) -> tuple[Tensor, Tensor]:
+        """Runs tokens that attend to each other through the layers up to the keys and values of one.
+
+        Args:
+            token_ids: the tokens.
+            positions: ascending, one per token.
+            layer: whose keys are wanted.
+
+        Returns:
+            Keys and values, each [kv_heads, tokens, head_dim]; keys rotated for `positions`.
+        """
+        kv = self.kv_cache((), len(token_ids))
+        kv.begin(positions, until=layer)
+        with contextlib.suppress(StopForward):
+            self._run(token_ids, positions, kv, 1)
+        kv.commit()
+        return kv.layer_tail(layer)
+
+    @torch.inference_mode()
+    def attention_to_cache(
+        self, token_ids: Sequence[int], positions: Sequence[int], placements: Sequence[Placement]
+    ) -> Tensor:
+        """Runs new tokens through the network and returns how much they attend to each cached token.
+
+        Args:
+            token_ids: the new tokens.
+            positions: ascending, one per token.
+            placements: what they may attend to; on the path "segments" only.
+
+        Returns:
+            [cached tokens] in the order of the placements, summed over layers, heads and rows.
+        """
+        assert self.shows_attention
+        kv = self._segments(placements, len(token_ids), watched=True)
+        kv.begin(positions)
+        self._run(token_ids, positions, kv, 1)
+        assert kv.attention is not None
+        return kv.attention
+
+    @torch.inference_mode()
+    def own_logits(self, token_ids: Sequence[int], positions: Sequence[int] | None = None) -> Tensor:
+        """Returns the logits [tokens, vocabulary] of the module's own attention in one pass.
+
+        Args:
+            token_ids: the tokens.
+            positions: ascending, one per token; by default from 0 on.
+
+        Raises:
+            UnfitError: its code fails.
+        """
+        inputs: dict[str, Any] = {"input_ids": torch.tensor([list(token_ids)], device=self.device)}
+        if positions is not None:
+            inputs["position_ids"] = torch.tensor([list(positions)], device=self.device)
+            # without a mask, positions with a gap are taken for several sequences
+            inputs["attention_mask"] = torch.ones(1, len(token_ids), dtype=torch.long, device=self.device)
+        with network_code():
+            attach(self.module, None)
+            logits: Tensor = self.module(**inputs, use_cache=False).logits[0]
+        return logits
+
+    def _run(self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache, keep: int) -> Tensor:
+        attach(self.module, self.setup.path)
+        inputs: dict[str, Any] = {"use_cache": False, "kv": kv}
+        if self.setup.path == "dense":
+            inputs = {"use_cache": True, "past_key_values": kv}
+        if self._keeps_last:
+            inputs["logits_to_keep"] = keep
+        for part in self._carriers:
+            setattr(part, CARRIED, kv)
+        try:
+            logits: Tensor = self.module(
+                input_ids=torch.tensor([list(token_ids)], device=self.device),
+                position_ids=torch.tensor([list(positions)], device=self.device),
+                **inputs,
+            ).logits[0]
+        finally:
+            for part in self._carriers:
+                delattr(part, CARRIED)
+        return logits[-keep:]
+
+
+@contextlib.contextmanager
+def network_code() -> Iterator[None]:
+    """Runs code of a model; what that raises means that the model is not fit for a path.
+
+    Raises:
+        UnfitError: from what the model's own code raised. Errors of the engine's own code pass unchanged.
+    """
+    try:
+        yield
+    except (UnfitError, DroppedError, StopForward, MemoryError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        if _is_our_own(error):
+            raise
+        lines = str(error).splitlines()
+        raise UnfitError(lines[0] if lines else type(error).__name__) from error
+
+
+def _is_our_own(error: Exception) -> bool:
+    """Whether the engine was called last, and not transformers; arguments that do not fit are the model's."""
+    frames = traceback.walk_tb(error.__traceback__)
+    modules = [str(frame.f_globals.get("__name__")) for frame, _ in frames]
+    if modules[-1] == torch.nn.modules.module.__name__:
+        return False
+    packages = [name.partition(".")[0] for name in modules]
+    return [name for name in packages if name in ("engine", "transformers")][-1] == "engine"

@@ -1,0 +1,230 @@
+"""The KV cache of models whose attention can be ours: segments are read where they lie.
+
+Keys never move; the query does. A key stored at local position i and placed at s + i is read correctly
+by a query at p if that query is turned back by s (`engine.model.rope`).
+
+Knows nothing about prompts or files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.model.attention import (
+    AttentionParams,
+    Part,
+    Scratch,
+    attend,
+    causal_attention,
+    pack,
+    rows_at_once,
+    unpack,
+)
+from engine.model.banded import banded_attention, block_rows
+from engine.model.kv_cache import StopForward, UnfitError, check_states
+from engine.model.masks import Block, Masks
+from engine.model.rope import Rotaries
+from engine.segment import Placement
+
+FOLD_ABOVE = 2  # placements; decoding over more of them costs more per token than one copy
+
+
+class SegmentKVCache:
+    """Placed segments, and a tail with the new tokens at their positions in the prompt.
+
+    Args:
+        placements: where segments stand. Need not be sorted.
+        rotaries: of each layer. A layer without one reads segments in their own place only.
+        capacity: the most new tokens there will be.
+        scratch: buffers, shared between prompts that run one after the other.
+        watched: whether to add up in `attention` how much the rows look at each cached token.
+
+    Attributes:
+        attention: [cached_tokens], summed over layers, heads and rows; None where it is not watched.
+    """
+
+    def __init__(
+        self,
+        placements: Sequence[Placement],
+        *,
+        rotaries: Rotaries,
+        capacity: int,
+        scratch: Scratch | None = None,
+        watched: bool = False,
+    ) -> None:
+        self.placements = tuple(p for p in placements if p.tokens)
+        self.rotaries = rotaries
+        self.capacity = capacity
+        self.scratch = scratch or Scratch()
+        self.length = 0
+        self.windows: dict[int, int | None] = {}
+        self.attention = torch.zeros(self.cached_tokens) if watched else None
+        self._tail: Tensor | None = None  # [2, layers, kv_heads, capacity, head_dim]
+        self._positions = torch.empty(capacity, dtype=torch.int64)  # of the tail
+        self._ascending = True  # whether those do
+        self._masks = Masks((), self._positions[:0], 0, ascending=True)  # of the pass that is under way
+        self._until: int | None = None
+        self._angles = self._find_angles()
+
+    def _find_angles(self) -> dict[int, tuple[Tensor, Tensor]]:
+        """Cosine and sine of every shift, by identity of the rotary embedding."""
+        found: dict[int, tuple[Tensor, Tensor]] = {}
+        if any(p.shift for p in self.placements):
+            device = self.placements[0].segment.keys.device
+            for rotary in self.rotaries:
+                if rotary is not None and id(rotary) not in found:
+                    cosine, sine = rotary.angles([-p.shift for p in self.placements], device)
+                    found[id(rotary)] = (cosine[:, None, None], sine[:, None, None])
+        return found
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of all placements, hidden ones included."""
+        return sum(p.tokens for p in self.placements)
+
+    @property
+    def tail(self) -> tuple[Tensor, Tensor]:
+        """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim].
+
+        Raises:
+            UnfitError: some layers did not ask for attention.
+        """
+        layers = len(self.rotaries)
+        if len(self.windows) != layers:
+            raise UnfitError(f"{layers - len(self.windows)} of {layers} layers do not ask for attention")
+        assert self._tail is not None
+        keys, values = self._tail[:, :, :, : self.length]
+        return keys, values
+
+    def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
+        """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
+        assert self._tail is not None, "no forward pass has run"
+        keys, values = self._tail[:, layer, :, : self.length]
+        return keys, values
+
+    def begin(self, positions: Sequence[int], until: int | None = None) -> None:
+        """Announces a forward pass over tokens at these positions, ascending, up to the layer `until`."""
+        start, end = self.length, self.length + len(positions)
+        assert end <= self.capacity, "more tokens than announced"
+        self._positions[start:end] = torch.tensor(positions, dtype=torch.int64)
+        if start and self._positions[start - 1] >= self._positions[start]:
+            self._ascending = False
+        self._until = until
+        self._masks = Masks(self.placements, self._positions[:end], len(positions), ascending=self._ascending)
+
+    def commit(self) -> None:
+        """Counts the tokens of the forward pass that has just run."""
+        self.length += self._masks.rows
+
+    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns the layer's whole tail."""
+        if self._tail is None:
+            self._tail = key.new_empty((2, len(self.rotaries), key.shape[0], self.capacity, key.shape[2]))
+        if key.shape[0] != self._tail.shape[2] or key.shape[2] != self._tail.shape[4]:
+            raise UnfitError("layers differ in the number or size of their key heads")
+        end = self.length + key.shape[1]
+        self._tail[0, layer, :, self.length : end] = key
+        self._tail[1, layer, :, self.length : end] = value
+        if layer == self._until:
+            raise StopForward
+        return self._tail[0, layer, :, :end], self._tail[1, layer, :, :end]
+
+    def fold(self) -> None:
+        """Copies all placed segments into the tail, turned to their place: one run to decode over."""
+        if len(self.placements) <= FOLD_ABOVE or self._tail is None:
+            return
+        old, kept = self._tail[:, :, :, : self.length], [_kept(p) for p in self.placements]
+        cached = sum(len(local) for local in kept)
+        folded = old.new_empty((*old.shape[:3], cached + self.capacity, old.shape[4]))
+        positions = torch.empty(cached + self.capacity, dtype=torch.int64)
+        at = 0
+        for placement, local in zip(self.placements, kept, strict=True):
+            segment, end = placement.segment, at + len(local)
+            which: Any = local if placement.hidden else slice(placement.lo, placement.hi)
+            for layer, rotary in enumerate(self.rotaries):
+                keys = segment.keys[layer, :, which]
+                folded[0, layer, :, at:end] = rotary.shift(keys, placement.shift) if rotary else keys
+            folded[1, :, :, at:end] = segment.values[:, :, which]
+            positions[at:end] = local + placement.shift
+            at = end
+        folded[:, :, :, cached : cached + self.length] = old
+        positions[cached : cached + self.length] = self._positions[: self.length]
+        self._tail, self._positions = folded, positions
+        self.length, self.capacity = cached + self.length, cached + self.capacity
+        self._ascending = False
+        self.placements = ()
+        self._angles = {}
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
+        """Attention of this pass's tokens over everything they may see.
+
+        Args:
+            layer: index of the attention layer.
+            query: [heads, rows, head_dim], rotated for the prompt's positions.
+            key: [kv_heads, rows, head_dim], likewise.
+            value: [kv_heads, rows, head_dim].
+            rules: of the layer.
+
+        Returns:
+            [heads, rows, head_dim].
+
+        Raises:
+            StopForward: the layer is the one that ends the pass.
+            UnfitError: the shapes are none that a segment can hold.
+        """
+        masks = self._masks
+        check_states(layer, len(self.rotaries), masks.rows, key, value)
+        if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
+            raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
+        self.windows[layer] = rules.window
+        keys, values = self.append(layer, key, value)
+        heads, rows, _ = query.shape
+        if not self.placements and self.length == 0 and rows > 1 and rules.plain:
+            return self._fresh(query, key, value, rules)
+        most = rows_at_once(heads, self.cached_tokens + keys.shape[1], query)
+        if rules.window is not None and rules.window < keys.shape[1]:
+            most = min(most, block_rows(rules.window))
+        packed = pack(query * rules.scale, key.shape[0])
+        group = packed.shape[1] // rows
+        found = []
+        for block in masks.blocks(rules.window, most, query.device):
+            part = packed[:, block.first * group : block.end * group]
+            found.append(self._attend_block(layer, part, keys, values, block, rules))
+        return unpack(found[0] if len(found) == 1 else torch.cat(found, 1), rows)
+
+    def _fresh(self, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
+        """Plain attention of the first pass over nothing but itself."""
+        window = rules.window
+        if window is None or self._masks.extent < window:
+            return causal_attention(query, key, value, rules.scale)
+        return banded_attention(query, key, value, rules.scale, self._masks.bands(window, query))
+
+    def _attend_block(
+        self, layer: int, packed: Tensor, keys: Tensor, values: Tensor, block: Block, rules: AttentionParams
+    ) -> Tensor:
+        """One block of packed rows, [kv_heads, rows * group, head_dim] in and out."""
+        rotary = self.rotaries[layer]
+        if rotary is not None and self._angles:
+            turned = rotary.rotate(packed[None], *self._angles[id(rotary)])
+        else:
+            turned = packed[None].expand(len(self.placements), -1, -1, -1)
+        parts = []
+        for query, placement, hidden in zip(turned, self.placements, block.placed, strict=True):
+            segment, cut = placement.segment, slice(placement.lo, placement.hi)
+            parts.append(Part(query, segment.keys[layer, :, cut], segment.values[layer, :, cut], hidden))
+        parts.append(Part(packed, keys[:, block.tail], values[:, block.tail], block.own))
+        out, weights = attend(parts, rules, block.rows, self.scratch)
+        if self.attention is not None:
+            cached = weights[:, :, : self.cached_tokens]
+            self.attention += cached.sum((0, 1), dtype=torch.float32).cpu()
+        return out
+
+
+def _kept(placement: Placement) -> Tensor:
+    """Local positions of a placement's tokens that are read."""
+    hidden = set(placement.hidden)
+    return torch.tensor([place for place in range(placement.lo, placement.hi) if place not in hidden])
