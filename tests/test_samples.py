@@ -99,8 +99,7 @@ def test_encoded_sample_answers_from_the_cache(engine: Engine, sample: Sample) -
     assert engine.schema(schema).encode().tokens >= 1500
     plan = engine.schema(schema).prompt(prompt).plan(RunSettings())
     assert plan.cached_tokens > 0.9 * plan.total_tokens
-    comparison = list(
-        engine.schema(schema).prompt(prompt).stream(RunSettings(max_new_tokens=4), mode="both")
-    )[-1]
-    finished = type(comparison).__name__
-    assert finished == "Compared"
+    answer = engine.schema(schema).prompt(prompt).answer(max_new_tokens=4)
+    assert {use.outcome for use in answer.segments} == {"hit"}
+    assert answer.tokens["from_cache"] == plan.cached_tokens
+    assert (answer.tokens["encoded"], answer.tokens["computed"]) == (0, plan.new_tokens)

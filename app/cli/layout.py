@@ -39,28 +39,8 @@ def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     engine = ModelOptions(**engine_choice).open()
     result = engine.schema(document.tree).layout(scope=scope)
     if as_json:
-        modules = [
-            {
-                "path": module.path,
-                "start": module.start,
-                "tokens": module.tokens,
-                "total_tokens": module.total_tokens,
-                "bytes": module.bytes,
-                "cached": module.cached,
-                "params": dict(module.params),
-            }
-            for module in result.modules
-        ]
-        print_json(
-            {
-                "schema": document.tree.name,
-                "model": engine.model.name,
-                "scope": scope,
-                "modules": modules,
-                "total_positions": result.total_positions,
-                "anonymous_tokens": result.anonymous_tokens,
-            }
-        )
+        chosen = {"schema": document.tree.name, "model": engine.model.name, "scope": scope}
+        print_json({**chosen, **result.to_json()})
         return
     rows = [
         [

@@ -12,7 +12,6 @@ from engine.pml import parse_prompt, parse_schema
 from engine.pml.formatter import format_source
 from engine.pml.writer import write_prompt
 from engine.programs import Arg, schema
-from tests.engine.cases import plan_of
 from tests.engine.tiny import tiny_model
 
 
@@ -34,8 +33,12 @@ def test_a_program_is_answered_like_its_document(tmp_path: Path) -> None:
     written = parse_prompt(write_prompt(prompt)).tree
     assert document is not None
     assert written is not None
-    tokens = [plan_of(engine, *pair).token_ids for pair in ((trip.schema(), prompt), (document, written))]
+    prepared = [engine.schema(trip.schema()).prompt(prompt), engine.schema(document).prompt(written)]
+    tokens = [one.tokenized.planned().plan.token_ids for one in prepared]
     assert tokens[0] == tokens[1]
+    answers = [one.answer(max_new_tokens=4) for one in prepared]
+    assert answers[0].token_ids == answers[1].token_ids
+    assert {use.outcome for use in answers[1].segments} == {"hit"}
     spelled = engine.model.tokenizer.decode(tokens[0])
     for message in trip.messages("3 days", city="tokyo", question="Why?"):
         assert message.text in spelled

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,22 @@ from engine.pml.scanner import MAX_ITEMS
 from engine.pml.text_files import MAX_BYTES
 
 CLEAN = '<schema name="a">Grüße, 東京 🗼</schema>'
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions some work calls, those of the interpreter included."""
+    count = 0
+
+    def called(_frame: object, event: str, _argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(called)
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return count
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -260,27 +277,35 @@ def test_many_siblings_bind() -> None:
 
 
 def test_a_scaffold_of_many_unknown_modules_stays_cheap() -> None:
-    names = " ".join(f"y{n}" for n in range(20_000))
-    source = f'<schema name="a"><module name="m">t</module><scaffold modules="{names}"/></schema>'
-    assert seconds(lambda: parse_schema(source)) < 5
-    assert not parse_schema(source).ok
+    def parsing(count: int) -> int:
+        names = " ".join(f"y{n}" for n in range(count))
+        source = f'<schema name="a"><module name="m">t</module><scaffold modules="{names}"/></schema>'
+        assert not parse_schema(source).ok
+        return calls(lambda: parse_schema(source))
+
+    assert parsing(20_000) - parsing(10_000) < 50_000
 
 
 def test_many_unknown_imports_stay_cheap() -> None:
-    schema = parse_schema(siblings(2_000)).tree
-    prompt = parse_prompt("<prompt>" + "".join(f"<n{n}/>" for n in range(5_000)) + "</prompt>").tree
-    assert schema is not None
-    assert prompt is not None
-    assert not bind(schema, prompt).ok
-    assert seconds(lambda: bind(schema, prompt)) < 5
+    def binding(count: int) -> int:
+        schema = parse_schema(siblings(count)).tree
+        prompt = parse_prompt("<prompt>" + "".join(f"<n{n}/>" for n in range(count)) + "</prompt>").tree
+        assert schema is not None
+        assert prompt is not None
+        assert not bind(schema, prompt).ok
+        return calls(lambda: bind(schema, prompt))
+
+    assert binding(4_000) < 2 * binding(1_000)
 
 
 @pytest.mark.parametrize("parse", [parse_schema, parse_prompt])
 @pytest.mark.parametrize("tag", ["param", "parameter", "arg", "module", "union", "scaffold", "user", "x"])
 def test_elements_left_open_in_one_another_take_no_longer(parse: Callable[[str], object], tag: str) -> None:
     """Each one, read once for itself and once for the element round it, would double the work."""
-    source = f"<{'schema' if parse is parse_schema else 'prompt'}>" + f"<{tag} a='b'>text" * 100
-    assert seconds(lambda: parse(source)) < 2
+    root = "schema" if parse is parse_schema else "prompt"
+    few, more, most = (calls(lambda n=n: parse(f"<{root}>" + f"<{tag} a='b'>text" * n)) for n in (4, 8, 12))
+    assert most - more < 1.2 * (more - few)
+    assert calls(lambda: parse(f"<{root}>" + f"<{tag} a='b'>text" * 100)) < 30 * more
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from engine.pml import (
     parse_prompt,
     parse_schema,
 )
-from engine.pml.conversation import Message, conversation
+from engine.pml.conversation import conversation
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.writer import write_prompt, write_schema
 from engine.programs import compile_source, to_program
@@ -190,7 +190,3 @@ def call_of(source: str) -> dict[str, Any]:
 def rendered_with(template: str) -> dict[str, Any]:
     """What the comment of an exported template says to render it with."""
     return dict(json.loads(template.partition("\n")[2].partition("\n#}")[0]))
-
-
-def test_messages_are_compared_by_role_and_text() -> None:
-    assert Message("user", "a") != Message("system", "a")
