@@ -34,9 +34,7 @@ def test_nothing_is_encoded_again(engine: Engine, scope: Any) -> None:
     assert report.encoded == 0
     assert report.reused == report.total == report.kept
     for source in PROMPTS:
-        answer = schema.prompt(f"<prompt>{source}</prompt>").answer(
-            RunSettings(max_new_tokens=4, scope=scope)
-        )
+        answer = schema.prompt(f"<prompt>{source}</prompt>").answer(settings)
         assert {use.outcome for use in answer.segments} == {"hit"}
         assert answer.tokens["encoded"] == 0
 
