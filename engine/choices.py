@@ -23,6 +23,16 @@ PLACEMENTS: Final[Mapping[PlacementPolicy, str]] = MappingProxyType(
     }
 )
 
+Device = Literal["auto", "cpu", "cuda", "mps"]
+DEVICES: Final[Mapping[Device, str]] = MappingProxyType(
+    {
+        "auto": "the best that is here and runs the model",
+        "cpu": "the processor",
+        "cuda": "a GPU of NVIDIA or AMD",
+        "mps": "the GPU of a Mac",
+    }
+)
+
 TimelinePart = Literal["parse", "plan", "encode", "load", "repair", "prefill", "sample"]
 TIMELINE_PARTS: Final[Mapping[TimelinePart, str]] = MappingProxyType(
     {

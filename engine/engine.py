@@ -76,7 +76,7 @@ class Engine:
 
         Args:
             model: "demo", "random:SHAPE", a local folder, or a Hugging Face id.
-            device: "auto", "cpu" or "cuda".
+            device: "auto", "cpu", "cuda" or "mps".
             dtype: "auto", "fp32", "bf16" or "fp16".
             cache_dir: folder of the store; None for the user's cache folder.
             verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".

@@ -14,6 +14,7 @@ import click
 
 from app.cli.output import Console, reading_bar
 from app.cli.param_types import Size
+from engine.choices import DEVICES
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -30,7 +31,7 @@ class ModelOptions:
 
     Attributes:
         model: A name, or None where none was given.
-        device: `auto`, `cpu` or `cuda`.
+        device: `auto`, `cpu`, `cuda` or `mps`.
         dtype: `auto`, `fp32`, `bf16` or `fp16`.
         cache_dir: The store's folder; None is the user's cache folder.
         verify: When a stored file's digest is checked.
@@ -103,7 +104,7 @@ model_option = click.option(
 )
 _DEVICE = click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
+    type=click.Choice([*DEVICES]),
     default="auto",
     envvar="PML_DEVICE",
     show_envvar=True,

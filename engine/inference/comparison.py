@@ -20,5 +20,5 @@ def compare(cached: Answer, uncached: Answer) -> Comparison:
 
 def first_token_divergence(cached: Tensor, uncached: Tensor) -> float:
     """Returns KL(uncached ‖ cached) of two logit vectors [vocabulary], in nats."""
-    p, q = torch.log_softmax(uncached.double(), -1), torch.log_softmax(cached.double(), -1)
+    p, q = (torch.log_softmax(one.cpu().double(), -1) for one in (uncached, cached))
     return max(0.0, float((p.exp() * (p - q)).sum()))

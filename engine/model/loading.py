@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -24,11 +24,14 @@ from engine.errors import ModelError
 from engine.model import synthetic as random_models
 from engine.model.checkpoint import PATTERNS, Checkpoint, Signature
 from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration
+from engine.model.devices import candidates, first_that_holds
 from engine.model.fingerprint import Progress, fingerprint
 from engine.model.model import DTYPES, Model
 
 log = logging.getLogger(__name__)
 
+DEMO_FOLDER = Path(__file__).resolve().parents[2] / "assets" / "demo_model"
+"""The bundled model; it stands beside this package in the sources and in an installation."""
 _ATTEMPTS = 2
 T = TypeVar("T")
 
@@ -40,7 +43,8 @@ def load(
 
     Args:
         name: "demo" (bundled), "random:SHAPE", a local folder, or a Hugging Face id.
-        device: "auto", "cpu" or "cuda".
+        device: "auto", "cpu", "cuda" or "mps"; auto is a GPU where there is one, else that of a Mac if the
+            probe holds on it, else the CPU.
         dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU and for 1B parameters and
             more, else fp32, the faster one on most CPUs.
         progress: told how far it is while large files are read for the first time.
@@ -48,37 +52,20 @@ def load(
     Raises:
         ModelError: there is no such model, it cannot be read, or segments do not reproduce it.
     """
-    where = _device(device)
+    devices = candidates(device)
     if dtype != "auto" and dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is unknown; use one of auto, {', '.join(DTYPES)}.")
     wanted = DTYPES.get(dtype)
     if name.startswith(random_models.PREFIX):
         network, tokenizer, identity = random_models.build(name, wanted)
-        return Model(name, network.to(where), tokenizer, identity)
-    folder = demo_folder() if name == "demo" else _folder(name)
+        return first_that_holds(name, network, tokenizer, identity, devices, network.dtype)
+    folder = DEMO_FOLDER if name == "demo" else _folder(name)
     quiet: Any = transformers_logging
     quiet.set_verbosity_error()
     quiet.disable_progress_bar()
-    model = _load_folder(name, folder, where, wanted, progress)
-    log.info("loaded %s from %s on %s", name, folder, where)
+    model = _load_folder(name, folder, devices, wanted, progress)
+    log.info("loaded %s from %s on %s", name, folder, model.device)
     return model
-
-
-def demo_folder() -> Path:
-    """Returns the folder of the bundled model."""
-    import assets
-
-    return Path(assets.__path__[0]) / "demo_model"
-
-
-def _device(device: str) -> torch.device:
-    if device == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device not in ("cpu", "cuda"):
-        raise ModelError(f"device {device!r} is unknown; use auto, cpu or cuda.")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise ModelError("device 'cuda' was asked for, but torch finds no GPU here; use --device cpu.")
-    return torch.device(device)
 
 
 def _folder(name: str) -> Path:
@@ -128,7 +115,11 @@ def _download(name: str) -> Path:
 
 
 def _load_folder(
-    name: str, folder: Path, device: torch.device, dtype: torch.dtype | None, progress: Progress | None
+    name: str,
+    folder: Path,
+    devices: Sequence[torch.device],
+    dtype: torch.dtype | None,
+    progress: Progress | None,
 ) -> Model:
     """Reads a folder whose files must not change meanwhile: what is computed is stored under their digest.
 
@@ -142,7 +133,7 @@ def _load_folder(
         try:
             config = _guarded(name, lambda: read_configuration(name, folder))
             found = fingerprint(checkpoint, memory, progress)
-            reading = partial(read_checkpoint, name, checkpoint, config, device, dtype)
+            reading = partial(read_checkpoint, name, checkpoint, config, dtype)
             network, tokenizer = _guarded(name, reading)
         except ModelError:
             if attempt + 1 == _ATTEMPTS or _unchanged(name, checkpoint, before):
@@ -153,7 +144,7 @@ def _load_folder(
                 f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
             ) from error
         if _unchanged(name, checkpoint, before, found):
-            return Model(name, network, tokenizer, found)
+            return first_that_holds(name, network, tokenizer, found, devices, dtype)
         log.info("files of %s changed while they were read", name)
     raise ModelError(
         f"files of model {name!r} in {folder} change while they are read. Wait until whatever writes them is "
@@ -193,7 +184,7 @@ def _guarded(name: str, read: Callable[[], T]) -> T:
 
 
 def read_checkpoint(
-    name: str, checkpoint: Checkpoint, config: Any, device: torch.device, dtype: torch.dtype | None
+    name: str, checkpoint: Checkpoint, config: Any, dtype: torch.dtype | None
 ) -> tuple[Any, Any]:
     """The network and the tokenizer.
 
@@ -220,10 +211,7 @@ def read_checkpoint(
         )
     if (folder / "generation_config.json").is_file():
         network.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
-    small = sum(p.numel() for p in network.parameters()) < 1_000_000_000
-    if dtype is None and device.type == "cpu" and (small or network.dtype == torch.float16):
-        network = network.float() if small else network.bfloat16()
-    return network.eval().to(device), tokenizer
+    return network.eval(), tokenizer
 
 
 def _tensors(checkpoint: Checkpoint, files: ExitStack) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.model.loading import demo_folder
+from engine.model.loading import DEMO_FOLDER
 from engine.pml import RoleClose, RoleOpen, bind, parse_prompt, parse_schema
 from engine.pml.conversation import part_text
 from engine.prompt.chat_template import ChatFormat
@@ -140,8 +140,8 @@ def test_a_tokenizer_that_cannot_be_copied_is_used_as_it_is() -> None:
 )
 def test_the_samples_have_the_tokens_of_each_text_by_itself(sample: Sample, path: Path) -> None:
     """What is stored for them, and what the bundled model was trained on, stays what it is."""
-    made: Any = AutoTokenizer.from_pretrained(demo_folder(), local_files_only=True)
-    raw = Backend.from_file(str(demo_folder() / "tokenizer.json"))
+    made: Any = AutoTokenizer.from_pretrained(DEMO_FOLDER, local_files_only=True)
+    raw = Backend.from_file(str(DEMO_FOLDER / "tokenizer.json"))
     chat = ChatFormat(made)
     source, base = sample.schema_path.read_text(encoding="utf-8"), sample.schema_path.parent
     schema, prompt = parse_schema(source, base=base).tree, parse_prompt(path.read_text(encoding="utf-8")).tree

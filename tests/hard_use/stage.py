@@ -123,10 +123,10 @@ class Stage:
 
     def model(self, **changes: Any) -> Path:
         """A copy of the bundled model; `changes` go into its configuration."""
-        from engine.model.loading import demo_folder
+        from engine.model.loading import DEMO_FOLDER
 
         folder = self.folder / "model"
-        shutil.copytree(demo_folder(), folder)
+        shutil.copytree(DEMO_FOLDER, folder)
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         (folder / "config.json").write_text(json.dumps({**config, **changes}), encoding="utf-8")
         return folder

@@ -1,0 +1,93 @@
+"""Where a model runs: the devices to try, and the first on which its probe holds."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from engine.choices import DEVICES
+from engine.errors import ModelError
+from engine.model.model import Model
+
+log = logging.getLogger(__name__)
+
+SMALL = 1_000_000_000  # parameters; below, fp32 is the faster format on most CPUs
+
+
+def candidates(device: str) -> tuple[torch.device, ...]:
+    """Returns the devices on which to try a model, best first.
+
+    Args:
+        device: one of `DEVICES`.
+
+    Raises:
+        ModelError: there is no such device here.
+    """
+    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if device == "auto":
+        names = ["cuda"] if here["cuda"] else [name for name in ("mps", "cpu") if here[name]]
+        return tuple(torch.device(name) for name in names)
+    if device not in DEVICES:
+        raise ModelError(f"device {device!r} is unknown; use one of {', '.join(DEVICES)}.")
+    if not here[device]:
+        raise ModelError(f"device {device!r} was asked for, but torch finds no GPU here; use --device cpu.")
+    return (torch.device(device),)
+
+
+def first_that_holds(
+    name: str,
+    module: Any,
+    tokenizer: Any,
+    fingerprint: str,
+    devices: Sequence[torch.device],
+    dtype: torch.dtype | None,
+) -> Model:
+    """Returns the model on the first device on which it runs and the probe holds.
+
+    Args:
+        name: as the user wrote it.
+        module: of transformers, on the CPU.
+        tokenizer: of transformers.
+        fingerprint: digest of weights, config and tokenizer.
+        devices: best first; at least one.
+        dtype: the number format that is wanted; None for what suits the device.
+
+    Raises:
+        ModelError: there is none.
+    """
+    for device in devices[:-1]:
+        try:
+            return Model(name, _on(device, module, dtype), tokenizer, fingerprint)
+        except Exception as error:  # of torch, for what the device lacks, or of the probe
+            log.warning("model %s does not run on %s (%s)", name, device, _first_line(error))
+    last = devices[-1]
+    placed = _on(last, module, dtype)
+    try:
+        return Model(name, placed, tokenizer, fingerprint)
+    except (RuntimeError, TypeError) as error:
+        if last.type != "mps":
+            raise
+        words = f"model {name!r} does not run on {last}: {_first_line(error)} Use --device cpu."
+        raise ModelError(words) from error
+
+
+def _on(device: torch.device, module: Any, dtype: torch.dtype | None) -> Any:
+    """The network there, in the number format that suits it.
+
+    Raises:
+        ModelError: it has no room there.
+    """
+    small = sum(parameter.numel() for parameter in module.parameters()) < SMALL
+    if dtype is None and device.type == "cpu" and (small or module.dtype == torch.float16):
+        module = module.float() if small else module.bfloat16()
+    try:
+        return module.to(device)
+    except RuntimeError as error:
+        raise ModelError(f"the model cannot be moved to {device}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
