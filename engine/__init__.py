@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from engine.cache.store import Store, StoreStats
     from engine.engine import Engine
     from engine.events import Answer, Compared, Comparison, Delta, Event, Finished, FirstToken, Working
+    from engine.inference.findings import Fidelity
     from engine.inference.params import RunSettings
-    from engine.inference.verdict import Fidelity
     from engine.model.model import Model
     from engine.model.probe import Probe
     from engine.pml.errors import PromptError
@@ -31,7 +31,7 @@ _HOMES = {
     "engine.events": (
         *("Answer", "Compared", "Comparison", "Delta", "Event", "Finished", "FirstToken", "Working"),
     ),
-    "engine.inference.verdict": ("Fidelity",),
+    "engine.inference.findings": ("Fidelity",),
     "engine.model.model": ("Model",),
     "engine.prompt.summary": ("LayoutSummary", "ModuleLayout", "PlanSummary"),
     "engine.model.probe": ("Probe",),

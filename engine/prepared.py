@@ -16,9 +16,9 @@ from engine.inference.answering import answering
 from engine.inference.comparison import compare
 from engine.inference.computing import Computing, Progress, returned
 from engine.inference.fidelity import FidelityMeter
+from engine.inference.findings import Fidelity
 from engine.inference.params import RunSettings
 from engine.inference.reading import Reading, reading
-from engine.inference.verdict import Fidelity
 from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
 from engine.pml.text_files import read_text_file
 from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
@@ -232,7 +232,7 @@ class PreparedPrompt:
         given = _settings(settings, changes)
         planned = self._planned(given, "cached")
         cache = self._workshop.cache
-        measuring = FidelityMeter(cache.model, cache, planned.layout, planned.plan, given).measure()
+        measuring = FidelityMeter(cache, planned, given).measure()
         return self._workshop.computing.steps(measuring, "cached")
 
     def reading(self, answer: Sequence[int], settings: RunSettings, side: Side) -> Reading:

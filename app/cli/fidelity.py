@@ -21,7 +21,7 @@ from engine.pml import bind
 
 if TYPE_CHECKING:
     from engine import Fidelity
-    from engine.inference.verdict import Flip
+    from engine.inference.findings import Flip
 
 MOST_FLIPS = 8
 SHOWN_BEFORE = 30

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Page, expect
 
-from engine.inference.verdict import Fidelity, Flip, ModuleFidelity, Remedy
+from engine.inference.findings import Fidelity, Flip, ModuleFidelity, Remedy
 from engine.pml import parse_schema
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 

@@ -12,8 +12,9 @@ from benchmarks.tasks import read_tasks, suite
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Finished
+from engine.inference.findings import Fidelity, Flip, ModuleFidelity, Remedy
 from engine.inference.params import RunSettings
-from engine.inference.verdict import Fidelity, Flip, ModuleFidelity, Remedy, advice
+from engine.inference.verdict import advice
 from engine.model.loading import load
 from tests.engine.cases import model_of, prompt_of, schema_of
 

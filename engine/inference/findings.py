@@ -1,0 +1,123 @@
+"""What a measurement of reuse found. Numbers and texts only."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+# At most sqrt(KL / 2) of the probability lies on other tokens (Pinsker): 7% at worst, 2% on average.
+FAITHFUL_WORST = 1e-2  # nats
+FAITHFUL_MEAN = 1e-3  # nats per token; over an answer they add up
+
+
+@dataclass(frozen=True)
+class Flip:
+    """A token of the answer where the cached side finds another one likeliest.
+
+    Attributes:
+        position: of the token in the answer, from 0.
+        uncached: text of the token that the uncached side wrote there.
+        cached: text of the one that the cached side would write.
+        before: the end of the uncached answer's text up to there.
+        kl: of the token's distribution, in nats.
+    """
+
+    position: int
+    uncached: str
+    cached: str
+    before: str
+    kl: float
+
+
+@dataclass(frozen=True)
+class ModuleFidelity:
+    """One module of a prompt, or its anonymous text.
+
+    Attributes:
+        path: of the module, "" for anonymous text.
+        tokens: of it that are read from the cache.
+        dependence: KL of the answer from the answer with the module hidden, in nats per token.
+        key_deviation: distance of its keys from those of a full pass ÷ their length, mean over layers.
+        value_deviation: the same of its values.
+        harm: how much of the answer's KL vanishes when this module alone is as in a full pass, in nats per
+            token. Negative where its deviation makes up for another's.
+        mends: how many flipped tokens vanish then; negative where more flip.
+    """
+
+    path: str
+    tokens: int
+    dependence: float
+    key_deviation: float
+    value_deviation: float
+    harm: float
+    mends: int
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """Something that was tried, with what it leaves of the difference.
+
+    Attributes:
+        what: in words.
+        repair: the setting, for a repair; "" for a scaffold.
+        scaffold: paths of the modules, for a scaffold.
+        flips: how many tokens of the answer still flip.
+        kl_worst: of the worst token, in nats.
+        kl_mean: in nats per token.
+        answer_agreement: share of the answer's tokens that both sides find likeliest.
+        computed: tokens that each run computes more than without it.
+    """
+
+    what: str
+    repair: str
+    scaffold: tuple[str, ...]
+    flips: int
+    kl_worst: float
+    kl_mean: float
+    answer_agreement: float
+    computed: int
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """How faithful a cached answer is, and why.
+
+    Both sides read the uncached side's greedy answer, so a token is compared after the same words. Where one
+    flips, an answer of the cached side alone goes its own way from there.
+
+    Attributes:
+        kl_first_token: KL of the first token's distribution from the uncached one, in nats.
+        first_token_agrees: both sides find the same token likeliest.
+        answer_agreement: share of the answer's tokens that the cached side finds likeliest as well.
+        kl_mean: mean KL over the tokens, in nats.
+        kl_worst: KL of the worst token, in nats.
+        worst_position: of that token in the answer, from 0.
+        tokens_read: of the answer.
+        read_to_end: whether the answer ended within them.
+        flips: every token where the cached side finds another one likeliest.
+        modules: in the order of the prompt.
+        remedies: what was tried, the best first: fewest flips, then the smallest worst KL.
+        advice: in a sentence or two.
+    """
+
+    kl_first_token: float
+    first_token_agrees: bool
+    answer_agreement: float
+    kl_mean: float
+    kl_worst: float
+    worst_position: int
+    tokens_read: int
+    read_to_end: bool
+    flips: tuple[Flip, ...]
+    modules: tuple[ModuleFidelity, ...]
+    remedies: tuple[Remedy, ...] = field(default=())
+    advice: str = ""
+
+    @property
+    def faithful(self) -> bool:
+        """Whether there is nothing to mend: no token flips, and none differs by much, nor all by a little."""
+        return not self.flips and self.kl_worst <= FAITHFUL_WORST and self.kl_mean <= FAITHFUL_MEAN
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields by name."""
+        return asdict(self)

@@ -1,0 +1,124 @@
+"""What would mend a cached answer: repairs and scaffolds, each tried on the prompt at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from engine.cache.segment_cache import SegmentCache, wanted
+from engine.choices import Scope
+from engine.errors import SettingsError
+from engine.events import Working
+from engine.inference.findings import ModuleFidelity, Remedy
+from engine.inference.repair import inexact
+from engine.inference.sides import CachedSide
+from engine.pml import Scaffold
+from engine.pml.diagnostics import NOWHERE
+from engine.prompt.layout import SchemaLayout
+from engine.prompt.recipe import RecipeBook, RecipeSlice
+from engine.stopwatch import Stopwatch
+
+MOST_PARTNERS = 4  # modules that a scaffold with the worst one is tried with
+REPAIRS = ("link:2", "link:8", "blend:0.15", "query:0.15")
+
+
+@dataclass(frozen=True)
+class Remedies:
+    """Tries what could mend one side.
+
+    Args:
+        side: that differs from the uncached one.
+        cache: of the model's segments.
+        layout: of the schema.
+        scope: what modules see while they are encoded.
+    """
+
+    side: CachedSide
+    cache: SegmentCache
+    layout: SchemaLayout
+    scope: Scope
+
+    def tried(self, modules: Sequence[ModuleFidelity]) -> Generator[Working, None, list[Remedy]]:
+        """Tries all repairs but the side's own, and scaffolds of the module that suffers most.
+
+        Args:
+            modules: as they were measured.
+
+        Yields:
+            Working, before each segment that must be encoded for it.
+
+        Returns:
+            The remedies, the best first: fewest flips, then the smallest worst KL.
+        """
+        found = self._repairs()
+        for scaffold in self._scaffolds(modules):
+            remedy = yield from self._together(scaffold)
+            if remedy is not None:
+                found.append(remedy)
+        return sorted(found, key=lambda remedy: (remedy.flips, remedy.kl_worst))
+
+    def _repairs(self) -> list[Remedy]:
+        found = []
+        for repair in REPAIRS:
+            if repair == self.side.repair:
+                continue
+            try:
+                found.append(self._tried(f"repair {repair}", self.side.repaired(repair), repair=repair))
+            except SettingsError:  # the model does not show what this one needs
+                continue
+        return found
+
+    def _together(self, scaffold: tuple[str, ...]) -> Generator[Working, None, Remedy | None]:
+        """A scaffold; None where its segments do not fit the context window."""
+        slices = self._slices(scaffold)
+        model = self.side.uncached.model
+        if any(use.recipe.reach >= model.context_length for use in slices if use is not None):
+            return None
+        name = self.layout.schema.name
+        fetching = self.cache.segments(wanted(slices), name, self.scope, Stopwatch(), trial=True)
+        with (yield from fetching) as fetched:
+            side = replace(self.side, slices=slices, placements=fetched.place(slices))
+            return self._tried(f"scaffold {' '.join(scaffold)}", side, scaffold=scaffold)
+
+    def _slices(self, scaffold: tuple[str, ...]) -> Sequence[RecipeSlice | None]:
+        """What the prompt would read if the schema had this scaffold only."""
+        plan = self.side.uncached.plan
+        declared = replace(self.layout.schema, scaffolds=(Scaffold(scaffold, NOWHERE),))
+        layout, spread = replace(self.layout, schema=declared), plan.placement == "schema"
+        return RecipeBook(layout, self.cache.identity, self.scope, spread=spread).of_plan(plan)
+
+    @cached_property
+    def _work(self) -> int:
+        return self.side.prefill().work
+
+    def _tried(self, what: str, side: CachedSide, repair: str = "", scaffold: tuple[str, ...] = ()) -> Remedy:
+        uncached, prefill = side.uncached, side.prefill()
+        reading = uncached.read(prefill)
+        left, flips = reading.divergence(uncached.reading), len(uncached.flips(reading))
+        return Remedy(
+            what,
+            repair,
+            scaffold,
+            flips,
+            kl_worst=float(left.max()),
+            kl_mean=float(left.mean()),
+            answer_agreement=1 - flips / len(uncached.answer),
+            computed=prefill.work - self._work,
+        )
+
+    def _scaffolds(self, modules: Sequence[ModuleFidelity]) -> list[tuple[str, ...]]:
+        """Sets of modules to try as scaffolds: the worst one with each earlier one, and all of them."""
+        if self.scope == "scaffold":
+            return []
+        order = [module.path for module in modules if module.path]
+        open_to = {use.recipe.path for use in inexact(self.side.uncached.plan, self.side.slices) if use}
+        suffering = [m for m in modules if m.path in open_to and m.path]
+        if len(order) < 2 or not suffering:
+            return []
+        worst = max(suffering, key=lambda module: (module.mends, module.harm)).path
+        before = order[: order.index(worst)]
+        by_need = {module.path: module.dependence for module in modules}
+        near = sorted(before, key=lambda path: -by_need[path])[:MOST_PARTNERS]
+        sets = [tuple(path for path in order if path in (worst, other)) for other in near]
+        return list(dict.fromkeys([*sets, tuple(order)]))
