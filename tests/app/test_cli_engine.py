@@ -237,10 +237,11 @@ def test_a_run_opens_no_connection(place: Path) -> None:
 
 
 WRITES_ON = """
-import time
+import signal, time
 from app.cli import main
 from engine.inference.sampler import Sampler
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
 choose = Sampler.choose
 Sampler.choose = lambda self, logits: (time.sleep(0.05), choose(self, logits), 65)[-1]
 main(["run", "prompt.pml", "--schema", "trip.pml", "--mode", "uncached", "--max-new-tokens", "30000"])
