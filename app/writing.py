@@ -21,30 +21,30 @@ class _HalfWrittenError(OSError):
 
 
 def write_text(path: Path, text: str, *, overwrite: bool = True) -> None:
-    """Write a text as UTF-8; line ends stay as they are. The rest is as for `write_bytes`.
+    """Writes a text as UTF-8; line ends stay as they are. The rest is as for `write_bytes`.
 
     Raises:
-        UnicodeEncodeError: The text holds half of a surrogate pair.
+        UnicodeEncodeError: the text holds half of a surrogate pair.
     """
     write_bytes(path, text.encode("utf-8"), overwrite=overwrite)
 
 
 def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
-    """Write a file so that at any instant either the old or the new content is there, whole.
+    """Writes a file so that at any instant either the old or the new content is there, whole.
 
     A link is followed, and a file that is there already keeps its permissions and, where we may, its owner.
     One of several names (hard links) keeps them all: it is written in place, after a whole copy of the new
     content has been put beside it.
 
     Args:
-        path: The file.
-        data: Its new content.
-        overwrite: Whether a file that is there may be replaced.
+        path: the file.
+        data: its new content.
+        overwrite: whether a file that is there may be replaced.
 
     Raises:
-        FileExistsError: There is a file already, and it may not be replaced.
-        NotPlainError: What is there is a device, a pipe, a socket or a folder.
-        PermissionError: The file is there and is not to be written, though its folder is.
+        FileExistsError: there is a file already, and it may not be replaced.
+        NotPlainError: what is there is a device, a pipe, a socket or a folder.
+        PermissionError: the file is there and is not to be written, though its folder is.
         OSError: as the system reports it; the old content is there, or the message names its new copy.
     """
     require_replaceable(path, overwrite=overwrite)
@@ -62,11 +62,11 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
 
 
 def require_replaceable(path: Path, *, overwrite: bool) -> None:
-    """Refuse a place that `write_bytes` would refuse, before anything is written.
+    """Refuses a place that `write_bytes` would refuse, before anything is written.
 
     Raises:
         FileExistsError, NotPlainError, PermissionError: as for `write_bytes`.
-        FileNotFoundError: Its folder does not exist.
+        FileNotFoundError: its folder does not exist.
         OSError: as the system reports it.
     """
     try:
@@ -84,7 +84,7 @@ def require_replaceable(path: Path, *, overwrite: bool) -> None:
 
 
 def _write_in_place(target: Path, data: bytes, copy: Path) -> None:
-    """Write over a file that has other names too; `copy` holds the new content until that is done."""
+    """Writes over a file that has other names too; `copy` holds the new content until that is done."""
     try:
         before = target.read_bytes()
         try:

@@ -26,13 +26,13 @@ class Finding:
     """What was found in one file.
 
     Attributes:
-        path: The file.
+        path: the file.
         kind: `schema`, `prompt`, or None where it could not be told.
-        source: Its text.
-        tree: What it says, as far as it can be read.
-        diagnostics: Every fault and every piece of advice.
-        bound_to: Name of the schema that a prompt was bound to; None where it was not.
-        fault: Why the file could not be read; empty where it could.
+        source: its text.
+        tree: what it says, as far as it can be read.
+        diagnostics: every fault and every piece of advice.
+        bound_to: name of the schema that a prompt was bound to; None where it was not.
+        fault: why the file could not be read; empty where it could.
     """
 
     path: str

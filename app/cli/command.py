@@ -63,10 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs `pml` and exits with its status.
 
     Args:
-        arguments: The words after `pml`; those of the process by default.
+        arguments: the words after `pml`; those of the process by default.
 
     Raises:
-        SystemExit: Always, with the status.
+        SystemExit: always, with the status.
     """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     sys.exit(_status(list(arguments)))

@@ -22,10 +22,10 @@ class FaultyDocumentError(PromptCacheError):
     """A document with errors.
 
     Attributes:
-        name: How messages call the file.
+        name: how messages call the file.
         kind: `schema` or `prompt`.
-        source: Its text.
-        errors: The diagnostics that stand in the way, at least one.
+        source: its text.
+        errors: the diagnostics that stand in the way, at least one.
     """
 
     def __init__(self, name: str, kind: str, source: str, errors: Sequence[Diagnostic]) -> None:
@@ -41,9 +41,9 @@ class Document(Generic[Tree]):
     """A parsed file.
 
     Attributes:
-        name: How messages call it.
-        source: Its text.
-        tree: What it says.
+        name: how messages call it.
+        source: its text.
+        tree: what it says.
     """
 
     name: str
@@ -55,7 +55,7 @@ def read_text(path: str) -> str:
     """Returns the text of the file at `path`, or of standard input for `-`.
 
     Raises:
-        TextFileError: It is missing, no plain file, unreadable, over 5 MB, or not UTF-8.
+        TextFileError: it is missing, no plain file, unreadable, over 5 MB, or not UTF-8.
     """
     if path == STDIN:
         return decode(read_stream(sys.stdin.buffer, "standard input"), "standard input")
@@ -71,8 +71,8 @@ def read_schema(path: str) -> Document[Schema]:
     """Reads a schema that must be free of errors.
 
     Raises:
-        TextFileError: The file cannot be read.
-        FaultyDocumentError: It has errors.
+        TextFileError: the file cannot be read.
+        FaultyDocumentError: it has errors.
     """
     parsed = parse_schema(read_text(path), base=folder_of(path))
     return Document(path, parsed.source, _sound(path, "schema", parsed))
@@ -82,8 +82,8 @@ def read_prompt(path: str) -> Document[Prompt]:
     """Reads a prompt that must be free of errors.
 
     Raises:
-        TextFileError: The file cannot be read.
-        FaultyDocumentError: It has errors.
+        TextFileError: the file cannot be read.
+        FaultyDocumentError: it has errors.
     """
     parsed = parse_prompt(read_text(path))
     return Document(path, parsed.source, _sound(path, "prompt", parsed))
@@ -93,7 +93,7 @@ def require_sound(name: str, kind: str, source: str, diagnostics: Iterable[Diagn
     """Refuses a document with an error among its diagnostics.
 
     Raises:
-        FaultyDocumentError: There is one.
+        FaultyDocumentError: there is one.
     """
     errors = [diagnostic for diagnostic in diagnostics if diagnostic.severity == "error"]
     if errors:

@@ -15,29 +15,29 @@ class FileWriteError(PromptCacheError):
 
 
 def save(path: Path, text: str, *, force: bool) -> None:
-    """Write a file whole.
+    """Writes a file whole.
 
     Args:
-        path: The file.
-        text: Its content.
-        force: Replace a file that is there.
+        path: the file.
+        text: its content.
+        force: replace a file that is there.
 
     Raises:
-        FileWriteError: It is there already, or cannot be written; nothing is changed then.
+        FileWriteError: it is there already, or cannot be written; nothing is changed then.
     """
     with _in_words(path):
         write_text(path, text, overwrite=force)
 
 
 def save_all(texts: Sequence[tuple[Path, str]], *, force: bool) -> None:
-    """Write several files; each place is looked at before the first is written.
+    """Writes several files; each place is looked at before the first is written.
 
     Args:
-        texts: The files with their contents.
-        force: Replace files that are there.
+        texts: the files with their contents.
+        force: replace files that are there.
 
     Raises:
-        FileWriteError: One of them is there already, or cannot be written.
+        FileWriteError: one of them is there already, or cannot be written.
     """
     for path, _ in texts:
         with _in_words(path):

@@ -23,11 +23,11 @@ class Outcome:
     """What formatting one file gave.
 
     Attributes:
-        path: The file, or `-`.
-        source: Its text.
-        formatted: The canonical form; the text itself where there is none.
-        fault: Why there is none; empty where there is.
-        diagnostics: The faults in the document, where it is not well-formed.
+        path: the file, or `-`.
+        source: its text.
+        formatted: the canonical form; the text itself where there is none.
+        fault: why there is none; empty where there is.
+        diagnostics: the faults in the document, where it is not well-formed.
     """
 
     path: str

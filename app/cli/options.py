@@ -30,13 +30,13 @@ class ModelOptions:
     """Which model, where it runs, and where its segments are kept.
 
     Attributes:
-        model: A name, or None where none was given.
+        model: a name, or None where none was given.
         device: `auto`, `cpu`, `cuda` or `mps`.
         dtype: `auto`, `fp32`, `bf16` or `fp16`.
-        cache_dir: The store's folder; None is the user's cache folder.
-        verify: When a stored file's digest is checked.
-        memory: The most bytes of segments held in memory; None is the engine's own bound.
-        date: That a chat template may write; None for this day's.
+        cache_dir: the store's folder; None is the user's cache folder.
+        verify: when a stored file's digest is checked.
+        memory: the most bytes of segments held in memory; None is the engine's own bound.
+        date: that a chat template may write; None for this day's.
     """
 
     model: str | None
@@ -56,8 +56,8 @@ class ModelOptions:
         """Loads the model and opens the store.
 
         Raises:
-            ModelError: The model cannot be loaded.
-            StoreError: The cache folder cannot be used.
+            ModelError: the model cannot be loaded.
+            StoreError: the cache folder cannot be used.
         """
         _quiet_hub()
         from engine import Engine
@@ -69,7 +69,7 @@ class ModelOptions:
         """Loads the model alone; no store is opened.
 
         Raises:
-            ModelError: The model cannot be loaded.
+            ModelError: the model cannot be loaded.
         """
         _quiet_hub()
         from engine.model.loading import load

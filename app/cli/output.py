@@ -35,8 +35,8 @@ class Console:
     """What the whole invocation shares: how to report a fault.
 
     Attributes:
-        debug: Print tracebacks.
-        json: Standard output carries one JSON object, also for a fault.
+        debug: print tracebacks.
+        json: standard output carries one JSON object, also for a fault.
     """
 
     debug: bool = False

@@ -35,8 +35,8 @@ class Outcome:
     """What a run has brought so far.
 
     Attributes:
-        answers: The finished sides, `cached` and `uncached`, as in `--json`.
-        comparison: What lies between them, as in `--json`; empty unless both ran.
+        answers: the finished sides, `cached` and `uncached`, as in `--json`.
+        comparison: what lies between them, as in `--json`; empty unless both ran.
     """
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)

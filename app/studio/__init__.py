@@ -35,7 +35,7 @@ class Studio:
     _page: gradio.Blocks
 
     def close(self) -> None:
-        """Stop serving the page."""
+        """Stops serving the page."""
         self._page.close(verbose=False)
 
 
@@ -49,11 +49,12 @@ def launch(
     block: bool = True,
     **engine_options: Any,
 ) -> Studio:
-    """Open the studio on this machine only.
+    """Opens the studio on this machine only.
 
     Args:
         model: as for `Engine.open`.
         port: 0 takes any free port.
+        open_browser: show the page in the user's browser.
         schemas_dir: a folder of the user's documents to open from and save to.
         data_dir: where drafts are kept; by default the user's data folder.
         block: wait until the studio is stopped.

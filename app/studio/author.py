@@ -239,7 +239,7 @@ class Author:
     # Drafts and files
 
     def save_draft(self, request: Json) -> Json:
-        """Keep the page's texts; answers `conflict` where another tab was faster."""
+        """Keeps the page's texts; answers `conflict` where another tab was faster."""
         sent = workspace_of(request)
         try:
             kept = self.drafts.save(
@@ -274,7 +274,7 @@ class Author:
         return self._opened_text(text_of(request, "text"), name, f"browser:{name}", asdict(stamp), request)
 
     def save_file(self, request: Json) -> Json:
-        """Write a document back to the file of the user's folder that it came from."""
+        """Writes a document back to the file of the user's folder that it came from."""
         origin, folder = text_of(request, "origin"), self.library.folder
         if not origin.startswith("file:"):
             raise PromptCacheError(
@@ -291,7 +291,7 @@ class Author:
         return {"saved": name, "origin": folder.origin(name), "stamp": asdict(stamp)}
 
     def save_as(self, request: Json) -> Json:
-        """Write a document to a new file of the user's folder."""
+        """Writes a document to a new file of the user's folder."""
         name, like = text_of(request, "name"), Stamp.of_json(request.get("stamp"))
         stamp = self.library.folder.create(name, text_of(request, "text"), like)
         return {
@@ -302,7 +302,7 @@ class Author:
         }
 
     def shelve(self, request: Json) -> Json:
-        """Put a page's texts among the earlier workspaces; no `key` where they are the open ones."""
+        """Puts a page's texts among the earlier workspaces; no `key` where they are the open ones."""
         page = request.get("page")
         if not isinstance(page, dict):
             raise PromptCacheError(
@@ -401,14 +401,14 @@ class Author:
         return {"run": run.to_json()}
 
     def stop_run(self, request: Json) -> Json:
-        """Stop a run at its next step."""
+        """Stops a run at its next step."""
         self.runs.stop(text_of(request, "key"))
         return {}
 
     # What reuse changed
 
     def explain(self, request: Json) -> Json:
-        """Begin to measure how faithful the cached answer is, and through which module it is not."""
+        """Begins to measure how faithful the cached answer is, and through which module it is not."""
         wanted = self._request_of(request, text_of(request, "key"))
         prompt = wanted.schema.prompt(wanted.prompt)
         self.explanations.start(wanted.key, prompt, wanted.settings)
@@ -419,7 +419,7 @@ class Author:
         return self.explanations.state(text_of(request, "key"))
 
     def stop_explaining(self, request: Json) -> Json:
-        """Stop a measurement at its next step."""
+        """Stops a measurement at its next step."""
         self.explanations.stop(text_of(request, "key"))
         return {}
 

@@ -56,7 +56,7 @@ class CachePage:
         }
 
     def cache_delete(self, request: Json) -> Json:
-        """Delete segments, pinned ones too; a prompt that needs them computes them again."""
+        """Deletes segments, pinned ones too; a prompt that needs them computes them again."""
         keys = request.get("keys")
         wanted = [str(key) for key in keys] if isinstance(keys, list) else []
         removed = self._engine.store.remove(wanted)
@@ -75,7 +75,7 @@ class CachePage:
         return {"pins": store.pins()}
 
     def cache_prune(self, request: Json) -> Json:
-        """Evict down to a size in bytes."""
+        """Evicts down to a size in bytes."""
         most = number_of(request, "max_bytes", -1)
         if most < 0:
             raise PromptCacheError("A size to prune to is 0 or more, for example 2 GB.")
@@ -95,7 +95,7 @@ class CachePage:
         return {"removed": removed.to_json()}
 
     def cache_verify(self, request: Json) -> Json:
-        """Begin to read every file and compare it with the index; one at a time."""
+        """Begins to read every file and compare it with the index; one at a time."""
         store, repair = self._engine.store, bool(request.get("repair"))
 
         def verify(job: Job) -> Verified:
@@ -113,7 +113,7 @@ class CachePage:
         return self._job.state()
 
     def cache_stop(self, _request: Json) -> Json:
-        """Stop the verification at the next file."""
+        """Stops the verification at the next file."""
         if self._job is not None:
             self._job.stop()
         return {}

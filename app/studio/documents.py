@@ -124,9 +124,11 @@ class Documents:
     def check(
         self, schema: str, prompt: str, *, fallback: str | None = None, base: Path | None = None
     ) -> Checked:
-        """Check both documents.
+        """Checks both documents.
 
         Args:
+            schema: its text.
+            prompt: its text.
             fallback: the last schema text without errors; the prompt is bound to it while `schema` has some.
             base: the folder that `src` attributes of the schema are read from.
         """
@@ -301,6 +303,8 @@ def edited_prompt(schema: Schema, prompt: str, edit: dict[str, Any]) -> str:
     """The prompt after one change in the picker.
 
     Args:
+        schema: without errors.
+        prompt: its text.
         edit: ``{"path", "on"}`` for a pick, ``{"path", "argument", "value"}`` for an argument.
     """
     path = str(edit["path"])
@@ -314,7 +318,7 @@ def formatted(source: str) -> str:
     """A document in its canonical form.
 
     Raises:
-        PromptCacheError: It is not well-formed.
+        PromptCacheError: it is not well-formed.
     """
     try:
         return format_source(source)
@@ -326,7 +330,7 @@ def exported(form: str, checked: Checked, base: Path | None) -> dict[str, Any]:
     """The schema, or the prompt, in another form.
 
     Raises:
-        PromptCacheError: The documents have errors, or the form cannot hold what is in them.
+        PromptCacheError: the documents have errors, or the form cannot hold what is in them.
     """
     fault, of_prompt = first_error(checked.schema.diagnostics), first_error(checked.of_prompt)
     prompt = checked.prompt.tree if of_prompt is None else None

@@ -91,9 +91,10 @@ class Drafts:
             return self._read_open()
 
     def save(self, workspace: Workspace, *, base: int, force: bool = False) -> Workspace:
-        """Keep `workspace` as the open one.
+        """Keeps `workspace` as the open one.
 
         Args:
+            workspace: what the page holds.
             base: the revision that the edit started from.
             force: replace a newer revision all the same; that one goes to the shelf.
 
@@ -113,7 +114,7 @@ class Drafts:
             return self._write_open(workspace, current)
 
     def replace(self, workspace: Workspace) -> Workspace:
-        """Open `workspace` instead of the present one, which goes to the shelf."""
+        """Opens `workspace` instead of the present one, which goes to the shelf."""
         with self._lock:
             current = self._read_open()
             if current is not None and not current.same_text(workspace):
@@ -121,7 +122,7 @@ class Drafts:
             return self._write_open(workspace, current)
 
     def shelve(self, workspace: Workspace) -> str | None:
-        """Put `workspace` on the shelf and leave the open one; its key, or None where it is the open one.
+        """Puts `workspace` on the shelf and leaves the open one; its key, or None where it is the open one.
 
         Raises:
             PromptCacheError: the file cannot be written.

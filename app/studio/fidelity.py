@@ -20,7 +20,7 @@ class Explanations:
         self._lock = threading.Lock()
 
     def start(self, key: str, prompt: PreparedPrompt, settings: RunSettings) -> None:
-        """Begin to measure a prompt; the oldest measurements are forgotten."""
+        """Begins to measure a prompt; the oldest measurements are forgotten."""
 
         def measure(job: Job) -> Fidelity:
             return prompt.fidelity(settings, job.progress)
@@ -42,7 +42,7 @@ class Explanations:
         return job.state()
 
     def stop(self, key: str) -> None:
-        """Stop a measurement at its next step."""
+        """Stops a measurement at its next step."""
         job = self._jobs.get(key)
         if job is not None:
             job.stop()

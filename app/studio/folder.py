@@ -58,7 +58,7 @@ class Stamp:
         )
 
     def spell(self, text: str) -> bytes:
-        """The bytes of a text whose lines end with `\\n`.
+        r"""The bytes of a text whose lines end with `\n`.
 
         Raises:
             PromptCacheError: a character of it has no bytes.
@@ -177,7 +177,7 @@ class Folder:
         return name
 
     def read(self, name: str, encoding: str = "utf-8") -> tuple[str, Stamp]:
-        """The text of a document, its lines ended by `\\n`, and its stamp.
+        r"""The text of a document, its lines ended by `\n`, and its stamp.
 
         Args:
             name: one of `names`.
@@ -198,11 +198,11 @@ class Folder:
         return _lines(_decoded(data, name, encoding)), stamp_of(data)
 
     def save(self, name: str, text: str, known: Stamp, *, force: bool = False) -> Stamp:
-        """Write a document back; one that holds this text already is left as it is.
+        r"""Writes a document back; one that holds this text already is left as it is.
 
         Args:
             name: of the document.
-            text: its lines end with `\\n`; in the file they end as they did.
+            text: its lines end with `\n`; in the file they end as they did.
             known: the stamp of the file that the text was opened from.
             force: write it although it was changed or removed since.
 
@@ -224,7 +224,7 @@ class Folder:
             return self._write(path, name, known.spell(text), overwrite=True)
 
     def create(self, name: str, text: str, like: Stamp) -> Stamp:
-        """Write a new document, with the line ends of `like`.
+        """Writes a new document, with the line ends of `like`.
 
         Raises:
             PromptCacheError: there is one of this name, or it cannot be written.

@@ -59,7 +59,7 @@ class SideRun:
     ended: str = ""
 
     def take_median(self) -> None:
-        """Show the median of the samples: a sample that was measured, with its own timeline."""
+        """Shows the median of the samples: a sample that was measured, with its own timeline."""
         if self.samples_ms:
             self.ttft_ms = statistics.median_low(self.samples_ms)
             self.timeline_ms = self.timelines[self.samples_ms.index(self.ttft_ms)]
@@ -151,11 +151,11 @@ class Runs:
         return next((run for run in self.history if run.number == number), None)
 
     def stop(self, key: str) -> None:
-        """Stop the run with this key at its next step; what it has produced stays."""
+        """Stops the run with this key at its next step; what it has produced stays."""
         self._stop_of(key).set()
 
     def stream(self, request: RunRequest) -> Iterator[Run]:
-        """Run both sides, one after the other; yields the same run again whenever there is more to show.
+        """Runs both sides, one after the other; yields the same run again whenever there is more to show.
 
         Closing the iterator stops the run.
         """

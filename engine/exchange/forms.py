@@ -24,10 +24,10 @@ class Exported:
     """A schema or prompt in another form.
 
     Attributes:
-        text: The document.
-        filename: A name for it.
-        media_type: Its media type.
-        notes: What got lost or needs attention, a sentence each.
+        text: the document.
+        filename: a name for it.
+        media_type: its media type.
+        notes: what got lost or needs attention, a sentence each.
     """
 
     text: str
@@ -37,18 +37,18 @@ class Exported:
 
 
 def export(form: str, schema: Schema, prompt: Prompt | None = None, base: Path | None = None) -> Exported:
-    """Export a schema, or a prompt of it.
+    """Exports a schema, or a prompt of it.
 
     Args:
-        form: One of `FORMS`.
-        schema: The schema, without errors.
-        prompt: The prompt; `openai`, `anthropic` and `text` need one, `jinja` then says what to render with.
-        base: The folder of the schema's `src` files, to check a program against them.
+        form: one of `FORMS`.
+        schema: the schema, without errors.
+        prompt: the prompt; `openai`, `anthropic` and `text` need one, `jinja` then says what to render with.
+        base: the folder of the schema's `src` files, to check a program against them.
 
     Raises:
-        ExchangeError: There is no such form, the prompt is missing, or the form cannot hold what is in it.
-        PromptError: The prompt does not fit the schema.
-        PromptCacheError: The schema cannot be written in this form.
+        ExchangeError: there is no such form, the prompt is missing, or the form cannot hold what is in it.
+        PromptError: the prompt does not fit the schema.
+        PromptCacheError: the schema cannot be written in this form.
     """
     if form not in _EXPORTERS:
         raise ExchangeError(f"there is no form {form!r}; there are {', '.join(FORMS)}")

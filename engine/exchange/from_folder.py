@@ -21,19 +21,19 @@ MAX_FILES: Final = 2000
 
 
 def from_folder(folder: Path, name: str, *, refer_from: Path | None = None) -> Imported:
-    """Read every text file below a folder, in the order of their paths.
+    """Reads every text file below a folder, in the order of their paths.
 
     Hidden files, links out of the folder, and what is not text are skipped and noted. A copied text that ends
     without a line break gets one, so that no two run together.
 
     Args:
-        folder: The folder.
-        name: Name of the schema.
-        refer_from: The folder that the schema will be saved in; modules then refer to their files with `src`
+        folder: the folder.
+        name: name of the schema.
+        refer_from: the folder that the schema will be saved in; modules then refer to their files with `src`
             instead of copying them.
 
     Raises:
-        ExchangeError: The folder cannot be read, lies outside of `refer_from`, or holds no text.
+        ExchangeError: the folder cannot be read, lies outside of `refer_from`, or holds no text.
     """
     prefix = PurePosixPath()
     if refer_from is not None:

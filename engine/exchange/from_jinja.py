@@ -29,15 +29,15 @@ _ALWAYS: Final = Const(True)
 
 
 def from_jinja(source: str, name: str, length: int = DEFAULT_LENGTH) -> Imported:
-    """Read a template.
+    """Reads a template.
 
     Args:
-        source: The template, for jinja2's default settings.
-        name: Name of the schema.
-        length: Length of the parameters, in tokens.
+        source: the template, for jinja2's default settings.
+        name: name of the schema.
+        length: length of the parameters, in tokens.
 
     Raises:
-        ExchangeError: It is not valid Jinja, or nothing in it has a counterpart.
+        ExchangeError: it is not valid Jinja, or nothing in it has a counterpart.
     """
     try:
         tree = Environment(autoescape=False).parse(source)

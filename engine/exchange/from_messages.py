@@ -36,14 +36,14 @@ class _Turn:
 
 
 def from_messages(source: str, name: str) -> Imported:
-    """Read the messages of a request to OpenAI or Anthropic.
+    """Reads the messages of a request to OpenAI or Anthropic.
 
     Args:
         source: JSON: a list of messages, or an object with `messages` and perhaps `system`.
-        name: Name of the schema.
+        name: name of the schema.
 
     Raises:
-        ExchangeError: It is not JSON, holds no messages, or a message is none.
+        ExchangeError: it is not JSON, holds no messages, or a message is none.
     """
     try:
         body = json.loads(source)

@@ -21,9 +21,9 @@ class Imported:
     """A schema from another form.
 
     Attributes:
-        schema: The schema. The spans of its nodes point nowhere, as it was never a document.
-        prompt: The prompt that spells what was imported; None where the source holds none.
-        notes: What was left out or needs attention, a sentence each.
+        schema: the schema. The spans of its nodes point nowhere, as it was never a document.
+        prompt: the prompt that spells what was imported; None where the source holds none.
+        notes: what was left out or needs attention, a sentence each.
     """
 
     schema: Schema
@@ -61,7 +61,7 @@ def require_characters(content: str, where: str) -> str:
     """The text, if a document may hold it.
 
     Raises:
-        ExchangeError: It holds a control character or half of a surrogate pair.
+        ExchangeError: it holds a control character or half of a surrogate pair.
     """
     bad = forbidden_character(content)
     if bad is not None:

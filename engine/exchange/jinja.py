@@ -48,11 +48,11 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
     parameter a variable, and a turn a block.
 
     Args:
-        schema: The schema.
-        bound: A prompt bound to it; the template then begins with a comment on what to render it with.
+        schema: the schema.
+        bound: a prompt bound to it; the template then begins with a comment on what to render it with.
 
     Raises:
-        ExchangeError: The template cannot hold the schema or the prompt.
+        ExchangeError: the template cannot hold the schema or the prompt.
     """
     names = VariableNames(schema, _RESERVED)
     template = "".join(_Writer(names).schema(schema))

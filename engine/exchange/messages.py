@@ -23,11 +23,11 @@ class ContentBlock:
     """Text of one turn that comes from one place.
 
     Attributes:
-        turn: Number of the turn, text between turns counted as one.
-        role: Its role.
-        module: Path of the outermost module; empty for text that every prompt has.
-        text: The text.
-        stable: Whether every prompt with the same picks has it.
+        turn: number of the turn, text between turns counted as one.
+        role: its role.
+        module: path of the outermost module; empty for text that every prompt has.
+        text: the text.
+        stable: whether every prompt with the same picks has it.
     """
 
     turn: int
@@ -41,7 +41,7 @@ def to_openai(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The `messages` of a request to OpenAI or a service like it, and notes.
 
     Raises:
-        ExchangeError: The prompt is empty.
+        ExchangeError: the prompt is empty.
     """
     parts = tuple(parts)
     messages = [{"role": one.role or "user", "content": one.text} for one in conversation(parts) if one.text]
@@ -57,7 +57,7 @@ def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]
     it, where prompts with other picks still share what is before.
 
     Raises:
-        ExchangeError: The prompt is empty.
+        ExchangeError: the prompt is empty.
     """
     parts = tuple(parts)
     blocks = _blocks(parts)

@@ -30,7 +30,7 @@ def kind_of(source: Path) -> str:
     """The kind of a source, by its name.
 
     Raises:
-        ExchangeError: The name does not tell.
+        ExchangeError: the name does not tell.
     """
     if source.is_dir():
         return "folder"
@@ -50,20 +50,20 @@ def import_from(
     length: int = DEFAULT_LENGTH,
     refer_from: Path | None = None,
 ) -> Imported:
-    """Make a schema of a file or folder in another form. Nothing in it is run.
+    """Makes a schema of a file or folder in another form. Nothing in it is run.
 
     Args:
-        source: The file or folder.
-        kind: One of `KINDS`; by default what its name tells.
-        name: Name of the schema; by default that of the source. A program names its own schema; there, `name`
+        source: the file or folder.
+        kind: one of `KINDS`; by default what its name tells.
+        name: name of the schema; by default that of the source. A program names its own schema; there, `name`
             picks the function where the file holds several.
-        length: Length of a template's parameters, in tokens.
-        refer_from: For a folder, where the schema will be saved; its modules then refer to the files.
+        length: length of a template's parameters, in tokens.
+        refer_from: for a folder, where the schema will be saved; its modules then refer to the files.
 
     Raises:
-        ExchangeError: A folder cannot be read, or nothing in the source can become a schema.
-        TextFileError: The file cannot be read as text.
-        ProgramError: The program cannot be compiled; the error names the line.
+        ExchangeError: a folder cannot be read, or nothing in the source can become a schema.
+        TextFileError: the file cannot be read as text.
+        ProgramError: the program cannot be compiled; the error names the line.
     """
     kind = kind_of(source) if kind is None else kind
     if kind not in KINDS:

@@ -78,7 +78,7 @@ class Checkpoint:
             folder: that holds it.
 
         Raises:
-            ModelError: There are no safetensors, a shard is missing, or its files name files elsewhere.
+            ModelError: there are no safetensors, a shard is missing, or its files name files elsewhere.
         """
         try:
             texts = sorted(_texts(folder))
@@ -113,7 +113,7 @@ class Checkpoint:
             name: of the model, for messages.
 
         Raises:
-            ModelError: A file is gone.
+            ModelError: a file is gone.
         """
         try:
             stamps = tuple((one, stamp(self.folder / one)) for one in self.names)
@@ -126,7 +126,7 @@ def stamp(path: Path) -> Stamp:
     """What tells a file from itself after a change, links followed.
 
     Raises:
-        OSError: There is none.
+        OSError: there is none.
     """
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
@@ -152,7 +152,7 @@ def _check_tokenizer(name: str, folder: Path) -> None:
     """Refuses a tokenizer whose configuration names files elsewhere.
 
     Raises:
-        ModelError: It does.
+        ModelError: it does.
     """
     try:
         given: Any = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
@@ -171,7 +171,7 @@ def _shards(name: str, folder: Path) -> tuple[str, ...]:
     """The files that the index of a sharded checkpoint names, sorted.
 
     Raises:
-        ModelError: It is no index, or names a file that is no safetensors file inside the folder.
+        ModelError: it is no index, or names a file that is no safetensors file inside the folder.
     """
     try:
         index: Any = json.loads((folder / INDEX).read_text(encoding="utf-8"))

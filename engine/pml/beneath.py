@@ -31,15 +31,15 @@ def open_beneath(base: Path, path: str) -> int:
     """Opens a file for reading.
 
     Args:
-        base: The folder; it may be reached over links itself.
-        path: Of the file in it, with / between the parts.
+        base: the folder; it may be reached over links itself.
+        path: of the file in it, with / between the parts.
 
     Returns:
         A descriptor, which the caller closes. It may be of something other than a regular file.
 
     Raises:
-        OutsideError: A link leads out of the folder.
-        OSError: There is no such file, its links go round in a circle, or it cannot be opened.
+        OutsideError: a link leads out of the folder.
+        OSError: there is no such file, its links go round in a circle, or it cannot be opened.
     """
     if not _FROM_FOLDERS:
         return _open_resolved(base, path)

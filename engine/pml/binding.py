@@ -78,10 +78,10 @@ class Bound:
     """A prompt bound to a schema.
 
     Attributes:
-        schema: The schema; the nodes in the parts are its own.
-        parts: In the order in which they are read.
-        imports: Paths of the imported modules in the order of the prompt, ancestors included.
-        diagnostics: In the order of the prompt's text, which their places refer to.
+        schema: the schema; the nodes in the parts are its own.
+        parts: in the order in which they are read.
+        imports: paths of the imported modules in the order of the prompt, ancestors included.
+        diagnostics: in the order of the prompt's text, which their places refer to.
     """
 
     schema: Schema
@@ -96,11 +96,11 @@ class Bound:
 
 
 def bind(schema: Schema, prompt: Prompt) -> Bound:
-    """Bind a prompt to a schema by the rules of this module.
+    """Binds a prompt to a schema by the rules of this module.
 
     Args:
-        schema: The schema; its look-up tables are built at the first use and kept with it.
-        prompt: The prompt.
+        schema: the schema; its look-up tables are built at the first use and kept with it.
+        prompt: the prompt.
 
     Returns:
         The parts and the diagnostics. With errors the parts hold what could be bound.
@@ -196,7 +196,7 @@ def _new(texts: list[Text] | tuple[Text, ...]) -> Iterator[NewText]:
 
 
 def _add_tail(parts: list[Part], tail: list[Text | Role]) -> list[Part]:
-    """Add what follows the last import, in turns where the conversation has turns."""
+    """Adds what follows the last import, in turns where the conversation has turns."""
     turns = any(isinstance(part, RoleClose) for part in parts)
     for place, item in enumerate(tail):
         if isinstance(item, Role):

@@ -168,16 +168,16 @@ class Diagnostic:
     """One fault or piece of advice, with its place in the source text.
 
     Attributes:
-        code: A key of `CATALOGUE`, such as `E302`.
+        code: a key of `CATALOGUE`, such as `E302`.
         severity: `error`, `warning` or `info`.
-        message: One sentence that names the value, the rule and the remedy.
-        span: The place, in code points.
-        hint: What to write, where one thing is likely; else empty.
-        line: First line, from 1.
-        column: First column, from 1, in characters.
-        end_line: Line of the end, which is exclusive.
-        end_column: Column of the end, which is exclusive.
-        fix: The edits that write the hint where it belongs; empty where only a person can tell.
+        message: one sentence that names the value, the rule and the remedy.
+        span: the place, in code points.
+        hint: what to write, where one thing is likely; else empty.
+        line: first line, from 1.
+        column: first column, from 1, in characters.
+        end_line: line of the end, which is exclusive.
+        end_column: column of the end, which is exclusive.
+        fix: the edits that write the hint where it belongs; empty where only a person can tell.
     """
 
     code: str
@@ -252,19 +252,19 @@ def make(
     severity: Severity | None = None,
     fix: tuple[Edit, ...] = (),
 ) -> Diagnostic:
-    """Build a diagnostic: the severity comes from the catalogue, line and column from the source text.
+    """Builds a diagnostic: the severity comes from the catalogue, line and column from the source text.
 
     Args:
-        code: A key of `CATALOGUE`.
-        message: The sentence to show.
-        span: The place in the source text, in code points.
-        lines: The line index of that text, or the text itself.
-        hint: What to write instead.
-        severity: Replaces the severity of the catalogue.
-        fix: The edits that write the hint where it belongs.
+        code: a key of `CATALOGUE`.
+        message: the sentence to show.
+        span: the place in the source text, in code points.
+        lines: the line index of that text, or the text itself.
+        hint: what to write instead.
+        severity: replaces the severity of the catalogue.
+        fix: the edits that write the hint where it belongs.
 
     Raises:
-        KeyError: The code is not in the catalogue.
+        KeyError: the code is not in the catalogue.
     """
     index = LineIndex(lines) if isinstance(lines, str) else lines
     line, column = index.position(span.start)
@@ -294,7 +294,7 @@ class Reporter:
     hidden_advice: int = 0
 
     def add(self, code: str, message: str, span: Span, hint: str = "", fix: tuple[Edit, ...] = ()) -> None:
-        """Record one diagnostic, or only count it once `MAX_DIAGNOSTICS` of its kind are recorded."""
+        """Records one diagnostic, or only counts it once `MAX_DIAGNOSTICS` of its kind are recorded."""
         is_error = CATALOGUE[code][0] == "error"
         kept = self.errors if is_error else self.advice
         if len(kept) < MAX_DIAGNOSTICS:
@@ -307,11 +307,11 @@ class Reporter:
             self.hidden_advice += 1
 
     def instead(self, code: str, message: str, span: Span, text: str) -> None:
-        """Record a fault that is gone once `text` stands in its place."""
+        """Records a fault that is gone once `text` stands in its place."""
         self.add(code, message, span, text, (Edit(span, text),))
 
     def missing(self, code: str, message: str, span: Span, text: str, place: int) -> None:
-        """Record a fault that is gone once `text` is written at a place."""
+        """Records a fault that is gone once `text` is written at a place."""
         self.add(code, message, span, text, (Edit(Span(place, place), text),))
 
     @property

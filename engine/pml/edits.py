@@ -27,8 +27,8 @@ class Picks:
     """What a prompt imports.
 
     Attributes:
-        paths: The imported modules in the order of the schema, ancestors included.
-        arguments: The arguments that are given, by path and name.
+        paths: the imported modules in the order of the schema, ancestors included.
+        arguments: the arguments that are given, by path and name.
     """
 
     paths: tuple[str, ...]
@@ -46,19 +46,19 @@ def read_picks(prompt_source: str, schema: Schema) -> Picks:
 
 
 def set_pick(prompt_source: str, schema: Schema, path: str, on: bool) -> str:
-    """Import a module in the source of a prompt, or take its import away.
+    """Imports a module in the source of a prompt, or takes its import away.
 
     Args:
-        prompt_source: The source; a blank one becomes a new prompt.
-        schema: The schema.
-        path: The module.
-        on: Whether it is to be imported.
+        prompt_source: the source; a blank one becomes a new prompt.
+        schema: the schema.
+        path: the module.
+        on: whether it is to be imported.
 
     Returns:
         The new source; the same one where nothing is to be changed.
 
     Raises:
-        PromptEditError: The schema has no such module, or the source is too broken to be edited.
+        PromptEditError: the schema has no such module, or the source is too broken to be edited.
     """
     require_module(schema, path)
     if not prompt_source.strip(" \t\r\n\ufeff"):
@@ -77,20 +77,20 @@ def set_pick(prompt_source: str, schema: Schema, path: str, on: bool) -> str:
 
 
 def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value: str | None) -> str:
-    """Give an argument in the source of a prompt, or take it away; a module not yet imported is imported.
+    """Gives an argument in the source of a prompt, or takes it away; a module not yet imported is imported.
 
     Args:
-        prompt_source: The source; a blank one becomes a new prompt.
-        schema: The schema.
-        path: The module.
-        name: The parameter.
-        value: The argument, or None to take it away.
+        prompt_source: the source; a blank one becomes a new prompt.
+        schema: the schema.
+        path: the module.
+        name: the parameter.
+        value: the argument, or None to take it away.
 
     Returns:
         The new source; the same one where nothing is to be changed.
 
     Raises:
-        PromptEditError: The schema has no such parameter, the value has a character that XML forbids, or the
+        PromptEditError: the schema has no such parameter, the value has a character that XML forbids, or the
             source is too broken to be edited.
     """
     require_module(schema, path)
@@ -147,7 +147,7 @@ def _rival(page: Page, path: str) -> str | None:
 
 
 def _replace_rival(page: Page, rival: str, path: str) -> str:
-    """Write the new import where the rival's stands; text and comments inside the rival move into it."""
+    """Writes the new import where the rival's stands; text and comments inside the rival move into it."""
     places = page.under(rival)
     while len(places) > 1:
         page = Page(page.remove(places[-1].element), page.schema)
@@ -184,7 +184,7 @@ def _rewrite(page: Page, place: Place, names: list[str]) -> str:
 
 
 def _write_import(page: Page, path: str) -> str:
-    """Write the import of a path into the innermost import round it that is written, or into the prompt."""
+    """Writes the import of a path into the innermost import round it that is written, or into the prompt."""
     host, host_path = page.root, ""
     parent = path.rpartition("/")[0]
     while parent:
@@ -200,7 +200,7 @@ def _write_import(page: Page, path: str) -> str:
 
 
 def _unpick(page: Page, path: str) -> str:
-    """Remove what imports a module; what was imported round it stays imported."""
+    """Removes what imports a module; what was imported round it stays imported."""
     parent = path.rpartition("/")[0]
     places = page.under(path)
     while places:
@@ -229,7 +229,7 @@ def _still_imported(page: Page, parent: str, without: Place) -> bool:
 
 
 def _argument(page: Page, path: str, name: str, value: str | None) -> str:
-    """Write one argument: in the place of the first there is, taking further ones away."""
+    """Writes one argument: in the place of the first there is, taking further ones away."""
     given = _given(page, path, name)
     while len(given) > 1 or (given and value is None):
         host, written = given[-1]

@@ -32,15 +32,15 @@ def forbidden_character(text: str) -> str | None:
 
 
 def decode(raw: str, start: int, report: Reporter, attribute: bool = False) -> str:
-    """The characters that a raw piece of source stands for.
+    r"""The characters that a raw piece of source stands for.
 
-    Line ends become `\\n`; in an attribute value, line ends and tabs become spaces, as XML has it.
+    Line ends become `\n`; in an attribute value, line ends and tabs become spaces, as XML has it.
 
     Args:
-        raw: The piece of source.
-        start: Its offset, for the diagnostics.
-        report: Takes the faults; a faulty reference stays in the text as it is written.
-        attribute: Whether the piece is an attribute value.
+        raw: the piece of source.
+        start: its offset, for the diagnostics.
+        report: takes the faults; a faulty reference stays in the text as it is written.
+        attribute: whether the piece is an attribute value.
     """
 
     def plain(piece: str) -> str:

@@ -21,9 +21,9 @@ def mended(source: str, fault: Diagnostic, diagnose: Diagnose) -> str | None:
     """The source after the fix of one of its diagnostics.
 
     Args:
-        source: The document.
-        fault: One of its diagnostics, with a fix.
-        diagnose: Finds all diagnostics of a document, as those of `source` were found.
+        source: the document.
+        fault: one of its diagnostics, with a fix.
+        diagnose: finds all diagnostics of a document, as those of `source` were found.
 
     Returns:
         The new source: the fault is gone from its place, and there are no more errors than before. None where

@@ -44,11 +44,11 @@ def format_source(source: str) -> str:
     The form is idempotent, and the formatted document has the same tree, so it gives the same token ids.
 
     Args:
-        source: The document. Faults of names and structure do not matter, as long as it is well-formed.
+        source: the document. Faults of names and structure do not matter, as long as it is well-formed.
 
     Raises:
-        PromptError: The document is not well-formed.
-        FormatError: Its root is neither a schema nor a prompt.
+        PromptError: the document is not well-formed.
+        FormatError: its root is neither a schema nor a prompt.
     """
     document = read(source)
     if document.report.errors:
@@ -117,9 +117,9 @@ class _Printer:
     """Prints one document.
 
     Args:
-        document: What was read.
-        is_prompt: Attributes of imports are arguments, so they stay in their order.
-        careful: Compare the content of each element, and keep it as it is written where it would change.
+        document: what was read.
+        is_prompt: attributes of imports are arguments, so they stay in their order.
+        careful: compare the content of each element, and keep it as it is written where it would change.
     """
 
     def __init__(self, document: Document, is_prompt: bool, careful: bool) -> None:

@@ -22,10 +22,10 @@ def document_kind(source: str) -> Literal["schema", "prompt"] | None:
 
 
 def parse_prompt(source: str | bytes) -> Parsed[Prompt]:
-    """Parse a prompt.
+    """Parses a prompt.
 
     Args:
-        source: The document, as text or as the bytes of a file.
+        source: the document, as text or as the bytes of a file.
 
     Returns:
         The tree, made of whatever can be understood, and every diagnostic that needs no schema. Never raises

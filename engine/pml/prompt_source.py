@@ -36,15 +36,15 @@ class Page:
     """One prompt source, read and resolved against a schema.
 
     Attributes:
-        source: The text.
-        schema: The schema it is resolved against.
-        root: The `<prompt>` element.
-        places: The elements that mean modules, in document order.
-        picks: Paths of the imported modules.
-        arguments: The arguments by path and name.
+        source: the text.
+        schema: the schema it is resolved against.
+        root: the `<prompt>` element.
+        places: the elements that mean modules, in document order.
+        picks: paths of the imported modules.
+        arguments: the arguments by path and name.
 
     Raises:
-        PromptEditError: The source has no `<prompt>` element.
+        PromptEditError: the source has no `<prompt>` element.
     """
 
     def __init__(self, source: str, schema: Schema) -> None:
@@ -100,7 +100,7 @@ class Page:
         """The element, if its tags are complete.
 
         Raises:
-            PromptEditError: A tag of it is not finished, so nobody can tell where it ends.
+            PromptEditError: a tag of it is not finished, so nobody can tell where it ends.
         """
         finished = self.source.endswith(">", element.open_span.start, element.open_span.end)
         if not finished or not element.closed:
@@ -109,12 +109,12 @@ class Page:
         return element
 
     def insert(self, host: Element, order: int | None, write: Callable[[str | None], str]) -> str:
-        """Insert an element into another.
+        """Inserts an element into another.
 
         Args:
-            host: The element to insert into.
-            order: The place of the new import in the schema, or None for an argument, which comes first.
-            write: Gives the text to insert for an indentation, or for None, on one line.
+            host: the element to insert into.
+            order: the place of the new import in the schema, or None for an argument, which comes first.
+            write: gives the text to insert for an indentation, or for None, on one line.
         """
         before, after = self._neighbours(host, order)
         flat = self._preserved(host)
@@ -137,7 +137,7 @@ class Page:
         return self._insert_first(host, flat, write)
 
     def _insert_first(self, host: Element, flat: bool, write: Callable[[str | None], str]) -> str:
-        """Insert into an element that holds no import yet, right after its start tag."""
+        """Inserts into an element that holds no import yet, right after its start tag."""
         source = self.source
         inner = host.inner()
         own = self._indent(host.span.start)
@@ -160,7 +160,7 @@ class Page:
         return self.replace(inner.start, inner.start, f"{lead}{write(child)}")
 
     def remove(self, element: Element) -> str:
-        """Remove an element, but not the text and comments inside it, with the line it leaves empty."""
+        """Removes an element, but not the text and comments inside it, with the line it leaves empty."""
         self.sound(element)
         kept = self.remains(element)
         if kept:
@@ -306,10 +306,10 @@ def _is_comment(node: Element | Chars) -> bool:
 
 
 def require_module(schema: Schema, path: str) -> None:
-    """Check that a path is one of the schema's.
+    """Checks that a path is one of the schema's.
 
     Raises:
-        PromptEditError: It is not.
+        PromptEditError: it is not.
     """
     if schema.module(path) is None:
         raise PromptEditError(f"The schema has no module {quote(path)}. Pick one that it has.")

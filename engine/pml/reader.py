@@ -28,7 +28,7 @@ class Document:
 
 
 def read(source: str | bytes) -> Document:
-    """Read a document. Never raises: every fault is in the reporter."""
+    """Reads a document. Never raises: every fault is in the reporter."""
     if _too_large(source):
         report = Reporter(LineIndex())
         message = "the document is larger than 5 MB; move long modules into files of their own with src"
@@ -74,7 +74,7 @@ def _decode(data: bytes) -> tuple[str, tuple[Span, str] | None]:
 
 
 def _second_opinion(text: str, report: Reporter) -> None:
-    """Let lxml judge a text in which the scanner found no fault; report what it finds."""
+    """Lets lxml judge a text in which the scanner found no fault and reports what it finds."""
     parser = ET.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         ET.fromstring(text.removeprefix("\ufeff").encode("utf-8"), parser)

@@ -28,14 +28,14 @@ class Resolution:
     """The imports of a prompt, resolved.
 
     Attributes:
-        picks: The imported modules by path, ancestors first, in the order of the prompt; the value is the
+        picks: the imported modules by path, ancestors first, in the order of the prompt; the value is the
             element that imports it, which for an ancestor that is not written is a deeper one.
-        arguments: The arguments by path and name; of an argument given twice, the first.
-        sites: Every element that means a module, also one that may not stand where it does.
-        before: Text of the prompt directly before a module, by its path.
-        after: Text of the prompt directly after a module, by its path.
-        ending: Text at the end of a module of which nothing nested is imported.
-        tail: What follows the last import of the prompt.
+        arguments: the arguments by path and name; of an argument given twice, the first.
+        sites: every element that means a module, also one that may not stand where it does.
+        before: text of the prompt directly before a module, by its path.
+        after: text of the prompt directly after a module, by its path.
+        ending: text at the end of a module of which nothing nested is imported.
+        tail: what follows the last import of the prompt.
     """
 
     picks: dict[str, Import] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Resolver:
         self._result = Resolution()
 
     def resolve(self) -> Resolution:
-        """Resolve the prompt; its faults go to the reporter."""
+        """Resolves the prompt; its faults go to the reporter."""
         self._check_schema()
         top = self._prompt.children
         imports = [place for place, child in enumerate(top) if isinstance(child, Import)]
@@ -214,7 +214,7 @@ class Resolver:
     # Picks
 
     def _pick(self, path: str, node: Import) -> bool:
-        """Import a module and its ancestors; False where a union has another member already."""
+        """Imports a module and its ancestors; False where a union has another member already."""
         missing: list[str] = []
         current = path
         while current and current not in self._result.picks:

@@ -16,11 +16,11 @@ def add_scaffold(source: str, modules: Sequence[str]) -> str:
     """The source of a schema with a scaffold of these modules before its end tag; the rest stays as it is.
 
     Args:
-        source: The schema.
-        modules: Paths of the modules to encode together.
+        source: the schema.
+        modules: paths of the modules to encode together.
 
     Raises:
-        PromptCacheError: The schema cannot be read, lacks a module, or has this scaffold already.
+        PromptCacheError: the schema cannot be read, lacks a module, or has this scaffold already.
     """
     parsed = parse_schema(source)
     schema, root = parsed.tree, read(source).root

@@ -64,7 +64,7 @@ class Scanner:
         self._broken = -1  # where the last unfinished tag was broken off
 
     def scan(self) -> Element | None:
-        """Scan the text and return its root element, or None where it holds no element."""
+        """Scans the text and returns its root element, or None where it holds no element."""
         try:
             self._scan()
         except _EnoughError:
@@ -86,7 +86,7 @@ class Scanner:
         self._close_rest()
 
     def _count(self, place: int) -> None:
-        """Count one more item that begins at `place`."""
+        """Counts one more item that begins at `place`."""
         self._items += 1
         if self._items > MAX_ITEMS:
             message = (
@@ -111,7 +111,7 @@ class Scanner:
         return roots[0] if roots else None
 
     def _markup(self, mark: int) -> int:
-        """Handle what begins with the `<` at `mark`; the answer is where it ends."""
+        """Handles what begins with the `<` at `mark`; the answer is where it ends."""
         text = self._text
         if text.startswith("</", mark):
             self._stop_if_hopeless()
@@ -264,7 +264,7 @@ class Scanner:
         return difflib.SequenceMatcher(None, tag[:64], top[:64]).ratio() >= 0.8
 
     def _pop(self, end: int, tag: str, end_tag: int | None = None, end_name: str = "") -> None:
-        """End the open element at `end`; `end_tag` is where its end tag begins, if it has one."""
+        """Ends the open element at `end`; `end_tag` is where its end tag begins, if it has one."""
         if len(self._stack) > 1:
             element = self._stack.pop()
             element.span = Span(element.span.start, end)
@@ -293,14 +293,14 @@ class Scanner:
             self._never_closed(len(self._text), "the document ends first")
 
     def _leave_rest(self) -> None:
-        """End what is open without a word: its end was not looked for."""
+        """Ends what is open without a word: its end was not looked for."""
         while len(self._stack) > 1:
             self._pop(len(self._text), self._stack[-1].tag)
 
     # Attributes
 
     def _attributes(self, element: Element, place: int) -> tuple[int, bool]:
-        """Read the attributes from `place` on; the answer is the tag's end and whether its `>` was there."""
+        """Reads the attributes from `place` on; the answer is the tag's end and whether its `>` was there."""
         text, complained, last = self._text, False, place
         while True:
             spaced = _SPACE.match(text, place)
@@ -341,7 +341,7 @@ class Scanner:
         return end
 
     def _attribute(self, element: Element, found: re.Match[str], complained: bool) -> tuple[int, int | None]:
-        """Read one attribute: where it ends, and the end of the tag where only a lost quote gives it."""
+        """Reads one attribute: where it ends, and the end of the tag where only a lost quote gives it."""
         name, begin, name_end = found[1], found.start(), found.start() + len(found[1])
         if not found[2]:
             if not complained:

@@ -31,11 +31,11 @@ _WHERE: Final = {
 
 
 def parse_schema(source: str | bytes, *, base: Path | None = None) -> Parsed[Schema]:
-    """Parse a schema.
+    """Parses a schema.
 
     Args:
-        source: The document, as text or as the bytes of a file.
-        base: The folder that `src` files are looked up in; without it, `src` is a fault.
+        source: the document, as text or as the bytes of a file.
+        base: the folder that `src` files are looked up in; without it, `src` is a fault.
 
     Returns:
         The tree, made of whatever can be understood, and every diagnostic of the document. Never raises on

@@ -60,11 +60,11 @@ def read_source(src: str, base: Path | None) -> str:
     """The text of a `src` file, verbatim.
 
     Args:
-        src: The path as the schema writes it.
-        base: The schema's folder, or None where the schema is not in a file.
+        src: the path as the schema writes it.
+        base: the schema's folder, or None where the schema is not in a file.
 
     Raises:
-        SourceError: It leads out of the folder, or cannot be read as text.
+        SourceError: it leads out of the folder, or cannot be read as text.
     """
     fault = _path_fault(src)
     if fault is not None:

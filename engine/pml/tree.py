@@ -79,13 +79,13 @@ class Module(_Branch):
     """A named part of a schema that a prompt can import.
 
     Attributes:
-        name: The name as written.
-        path: Names from the outermost module to this one, joined with `/`.
-        children: What it holds, in document order.
+        name: the name as written.
+        path: names from the outermost module to this one, joined with `/`.
+        children: what it holds, in document order.
         cache: False where the module is always computed and never stored.
-        src: The file its text was read from, relative to the schema.
-        span: The whole element.
-        name_span: The value of the `name` attribute.
+        src: the file its text was read from, relative to the schema.
+        span: the whole element.
+        name_span: the value of the `name` attribute.
     """
 
     name: str
@@ -154,11 +154,11 @@ class Schema(_Branch):
     """The root of a schema document.
 
     Attributes:
-        name: Name of the schema, empty where the document has none yet.
-        children: What it holds, in document order, scaffolds left out.
-        scaffolds: The scaffolds, in document order.
-        span: The whole element.
-        lines: Turns spans of this document into lines and columns.
+        name: name of the schema, empty where the document has none yet.
+        children: what it holds, in document order, scaffolds left out.
+        scaffolds: the scaffolds, in document order.
+        span: the whole element.
+        lines: turns spans of this document into lines and columns.
     """
 
     name: str
@@ -205,13 +205,13 @@ class SchemaIndex:
     """Look-up tables over one schema.
 
     Attributes:
-        by_path: Modules by path, in document order.
-        by_name: Modules by name, each list in document order.
-        union_of: The union round a member, by the member's path.
-        container_of: The Schema, Role or Module directly round a module (unions skipped), by path.
-        members: The modules directly in a module, by its path and their names; unions are opened. The path ""
+        by_path: modules by path, in document order.
+        by_name: modules by name, each list in document order.
+        union_of: the union round a member, by the member's path.
+        container_of: the Schema, Role or Module directly round a module (unions skipped), by path.
+        members: the modules directly in a module, by its path and their names; unions are opened. The path ""
             is the schema, its roles opened.
-        order: Place in document order, by path.
+        order: place in document order, by path.
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -262,12 +262,12 @@ class Import(_Branch):
     """An element of a prompt that imports a module.
 
     Attributes:
-        name: As written.
-        arguments: In document order.
-        children: What it holds, in document order.
-        span: The whole element.
-        name_span: Its name in the start tag.
-        end_span: Its name in the end tag, where there is one.
+        name: as written.
+        arguments: in document order.
+        children: what it holds, in document order.
+        span: the whole element.
+        name_span: its name in the start tag.
+        end_span: its name in the end tag, where there is one.
     """
 
     name: str
@@ -289,11 +289,11 @@ class Prompt(_Branch):
     """The root of a prompt document.
 
     Attributes:
-        schema: Name of the schema it is written for, or None.
-        children: What it holds, in document order.
-        span: The whole element.
-        schema_span: The value of the `schema` attribute, or the tag's name where there is none.
-        lines: Turns spans of this document into lines and columns.
+        schema: name of the schema it is written for, or None.
+        children: what it holds, in document order.
+        span: the whole element.
+        schema_span: the value of the `schema` attribute, or the tag's name where there is none.
+        lines: turns spans of this document into lines and columns.
     """
 
     schema: str | None
@@ -317,9 +317,9 @@ class Parsed(Generic[T]):
     """What a document gave: as much tree as could be made, and every diagnostic.
 
     Attributes:
-        tree: The tree, or None where the document has no usable root.
-        diagnostics: In the order of the text.
-        source: The text that the spans count in.
+        tree: the tree, or None where the document has no usable root.
+        diagnostics: in the order of the text.
+        source: the text that the spans count in.
     """
 
     tree: T | None

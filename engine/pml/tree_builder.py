@@ -18,12 +18,12 @@ class Frame:
     """An element whose children are being built.
 
     Attributes:
-        element: The element.
-        kind: What it is read as.
-        items: What of it is still to be read.
-        preserve: Its white space is kept.
-        children: The nodes made so far.
-        builds: A node is made of it when it ends.
+        element: the element.
+        kind: what it is read as.
+        items: what of it is still to be read.
+        preserve: its white space is kept.
+        children: the nodes made so far.
+        builds: a node is made of it when it ends.
     """
 
     element: Element
@@ -41,8 +41,8 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
     """Builds a tree from elements, however deep they nest, and reports what is wrong with them.
 
     Args:
-        text: Of the document.
-        report: Takes the faults.
+        text: of the document.
+        report: takes the faults.
     """
 
     def __init__(self, text: str, report: Reporter) -> None:

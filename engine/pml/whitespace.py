@@ -48,10 +48,10 @@ def contents(element: Element, source: str, preserve: bool, trim: bool) -> list[
     """The children of an element: its elements, and its text runs by the rules above.
 
     Args:
-        element: The element.
-        source: The text of the document.
-        preserve: Whether white space is kept here.
-        trim: Whether white space at the very start and end of the element is dropped.
+        element: the element.
+        source: the text of the document.
+        preserve: whether white space is kept here.
+        trim: whether white space at the very start and end of the element is dropped.
     """
     result: list[Run | Element] = []
     paragraph: list[_Raw | Element] = []
@@ -95,7 +95,7 @@ def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
 
 
 def _join(pieces: list[Chars], preserve: bool) -> _Raw:
-    """Join the pieces of a run. A comment on lines of its own takes its line end along."""
+    """Joins the pieces of a run. A comment on lines of its own takes its line end along."""
     parts: list[str] = []
     after_comment = False
     blank_line = spaced = False
@@ -174,7 +174,7 @@ def _common(left: str, right: str) -> str:
 
 
 def _dedent(text: str, margin: str) -> str:
-    """Take the margin off every line but the first; lines of white space alone become empty."""
+    """Takes the margin off every line but the first; lines of white space alone become empty."""
     if "\n" not in text:
         return text
     first, *rest = text.split("\n")

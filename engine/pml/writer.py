@@ -30,7 +30,7 @@ def write_schema(schema: Schema) -> str:
     Neighbouring texts count as one. The text of a module with `src` is left to its file.
 
     Raises:
-        WriteError: A name, a text or a value cannot stand in a document, or the elements are nested too deep.
+        WriteError: a name, a text or a value cannot stand in a document, or the elements are nested too deep.
     """
     source = _Writer().write(schema)
     wanted = _normal(schema)
@@ -44,7 +44,7 @@ def write_prompt(prompt: Prompt) -> str:
     """Returns a document that `parse_prompt` reads as this prompt; neighbouring texts count as one.
 
     Raises:
-        WriteError: A name, a text or a value cannot stand in a document, or the elements are nested too deep.
+        WriteError: a name, a text or a value cannot stand in a document, or the elements are nested too deep.
     """
     source = _Writer().write(prompt)
     parsed = parse_prompt(source)

@@ -40,8 +40,8 @@ def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
     """The prompt that a program gives for some values.
 
     Args:
-        compiled: The program.
-        values: The value of every parameter, by its name in Python.
+        compiled: the program.
+        values: the value of every parameter, by its name in Python.
     """
     children: list[Any] = list(_imports(compiled.body, values))
     for turn in compiled.tail:

@@ -20,14 +20,14 @@ def bind_call(
     """What every parameter of the called program stands for.
 
     Args:
-        call: The call; its first argument, the recorder, is checked by the caller.
-        parameters: The parameters of the called program.
-        reader: Reads the arguments, in the calling file.
-        names: What the names in the arguments stand for.
-        fault: Makes the error for a place in the calling file.
+        call: the call; its first argument, the recorder, is checked by the caller.
+        parameters: the parameters of the called program.
+        reader: reads the arguments, in the calling file.
+        names: what the names in the arguments stand for.
+        fault: makes the error for a place in the calling file.
 
     Raises:
-        ProgramError: An argument is unknown, missing, given twice, or not what its parameter takes.
+        ProgramError: an argument is unknown, missing, given twice, or not what its parameter takes.
     """
     known = {parameter.name: parameter for parameter in parameters}
     function = ast.unparse(call.func)

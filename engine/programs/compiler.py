@@ -45,15 +45,15 @@ _ALWAYS: Final = Const(True)
 
 
 def compile_program(definition: Definition, name: str, scaffolds: tuple[tuple[str, ...], ...]) -> Compiled:
-    """Compile a function.
+    """Compiles a function.
 
     Args:
-        definition: The function.
-        name: Name of its schema.
-        scaffolds: Modules that are encoded together, as paths.
+        definition: the function.
+        name: name of its schema.
+        scaffolds: modules that are encoded together, as paths.
 
     Raises:
-        ProgramError: Something in it has no counterpart in a schema; the error names the line.
+        ProgramError: something in it has no counterpart in a schema; the error names the line.
     """
     node = definition.node
     docstring = ast.get_docstring(node)

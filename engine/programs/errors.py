@@ -11,9 +11,9 @@ class ProgramError(PromptCacheError):
     """A program that has no schema, or a schema that has no program.
 
     Attributes:
-        reason: What is wrong, and what to do.
-        filename: The Python file, empty where the fault is in no file.
-        line: The line in that file, from 1; 0 where the fault is at no line.
+        reason: what is wrong, and what to do.
+        filename: the Python file, empty where the fault is in no file.
+        line: the line in that file, from 1; 0 where the fault is at no line.
     """
 
     def __init__(self, reason: str, filename: str = "", line: int = 0) -> None:

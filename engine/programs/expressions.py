@@ -33,9 +33,9 @@ class Ref:
     """The value of a parameter of the program.
 
     Attributes:
-        parameter: The parameter that a caller fills.
-        slot: Where the parameter was handed to another program, what that one declares; else None.
-        name: Its name there.
+        parameter: the parameter that a caller fills.
+        slot: where the parameter was handed to another program, what that one declares; else None.
+        name: its name there.
     """
 
     parameter: Parameter
@@ -122,11 +122,11 @@ def evaluate(expression: Expr, values: Mapping[str, Any]) -> Any:
     """The value of an expression.
 
     Args:
-        expression: The expression.
-        values: The value of every parameter of the program, by its name in Python.
+        expression: the expression.
+        values: the value of every parameter of the program, by its name in Python.
 
     Raises:
-        ProgramArgumentError: Values are compared that have no order.
+        ProgramArgumentError: values are compared that have no order.
     """
     match expression:
         case Const(value):
@@ -213,8 +213,8 @@ class ExpressionReader:
     """Reads expressions from the source.
 
     Args:
-        look_up: The value of a name outside of the function; raises KeyError.
-        fault: Makes the error for a place.
+        look_up: the value of a name outside of the function; raises KeyError.
+        fault: makes the error for a place.
     """
 
     def __init__(self, look_up: Callable[[str], Any], fault: Fault) -> None:
@@ -225,11 +225,11 @@ class ExpressionReader:
         """The expression that a piece of source stands for.
 
         Args:
-            node: The piece.
-            names: What the parameters and the names that are set in the function stand for.
+            node: the piece.
+            names: what the parameters and the names that are set in the function stand for.
 
         Raises:
-            ProgramError: It is none that can be compiled.
+            ProgramError: it is none that can be compiled.
         """
         match node:
             case ast.Constant(value=value):
@@ -320,7 +320,7 @@ class ExpressionReader:
         """The text that a piece of source stands for; numbers become text.
 
         Raises:
-            ProgramError: It is no text, or cannot be compiled.
+            ProgramError: it is no text, or cannot be compiled.
         """
         value = self.read(node, names)
         if not isinstance(value, Const):

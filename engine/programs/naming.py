@@ -40,8 +40,8 @@ class VariableNames:
     """The variables that stand for the modules, unions and parameters of a schema, each with its own name.
 
     Args:
-        schema: The schema.
-        taken: Names that mean something else already.
+        schema: the schema.
+        taken: names that mean something else already.
     """
 
     def __init__(self, schema: Schema, taken: Iterable[str] = ()) -> None:

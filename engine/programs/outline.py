@@ -21,11 +21,11 @@ class ModuleNode:
     """A module.
 
     Attributes:
-        name: Its name, unique where it stands.
-        condition: When a prompt imports it, provided that no earlier member of its union is imported.
-        body: What it holds; for a module from a file, its text.
+        name: its name, unique where it stands.
+        condition: when a prompt imports it, provided that no earlier member of its union is imported.
+        body: what it holds; for a module from a file, its text.
         cache: False where it is never stored.
-        src: The file its text comes from.
+        src: the file its text comes from.
     """
 
     name: str
@@ -67,13 +67,13 @@ class Compiled:
     """A program without its Python.
 
     Attributes:
-        name: Name of the schema.
-        parameters: What a caller gives.
-        body: What the schema holds.
-        tail: The new text at the end of a prompt.
-        scaffolds: Modules that are encoded together, as paths.
-        opened: The turn in which text stands that is in no turn; None where it stands in none.
-        system: The text of the system turn that the docstring gives; None without one.
+        name: name of the schema.
+        parameters: what a caller gives.
+        body: what the schema holds.
+        tail: the new text at the end of a prompt.
+        scaffolds: modules that are encoded together, as paths.
+        opened: the turn in which text stands that is in no turn; None where it stands in none.
+        system: the text of the system turn that the docstring gives; None without one.
     """
 
     name: str

@@ -22,9 +22,9 @@ class Arg:
     """A parameter of the schema: text of at most `length` tokens. `Arg[5]` is short for `Arg(5)`.
 
     Attributes:
-        length: The most tokens that an argument may have.
-        name: Its name in the schema, where that is not the name of the Python parameter.
-        scaffold: Text that stands in for the argument while the module is encoded.
+        length: the most tokens that an argument may have.
+        name: its name in the schema, where that is not the name of the Python parameter.
+        scaffold: text that stands in for the argument while the module is encoded.
     """
 
     length: int
@@ -60,11 +60,11 @@ class Parameter:
     """One parameter of a program.
 
     Attributes:
-        name: Its name in Python.
-        kind: What it may be given.
-        line: Its line in the Python file.
-        required: Whether it has no default.
-        default: The default.
+        name: its name in Python.
+        kind: what it may be given.
+        line: its line in the Python file.
+        required: whether it has no default.
+        default: the default.
     """
 
     name: str
@@ -106,7 +106,7 @@ def complete(name: str, parameters: tuple[Parameter, ...], given: Mapping[str, A
     """The value of every parameter: the arguments, checked, and the defaults.
 
     Raises:
-        ProgramArgumentError: An argument is unknown, missing, or not what its parameter takes.
+        ProgramArgumentError: an argument is unknown, missing, or not what its parameter takes.
     """
     known = {parameter.name: parameter for parameter in parameters}
     for unknown in given.keys() - known.keys():

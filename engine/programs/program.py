@@ -33,10 +33,10 @@ class Program:
     Calling it gives a prompt; calling it with the recorder of another program makes it a module of that one.
 
     Args:
-        definition: Finds the function's source.
-        function: The function; None where its file is read and never run.
-        name: Name of the schema; None for the function's own.
-        scaffolds: Modules that are encoded together.
+        definition: finds the function's source.
+        function: the function; None where its file is read and never run.
+        name: name of the schema; None for the function's own.
+        scaffolds: modules that are encoded together.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Program:
         """The function's source.
 
         Raises:
-            ProgramError: The source cannot be found.
+            ProgramError: the source cannot be found.
         """
         return self._find()
 
@@ -87,7 +87,7 @@ class Program:
         """What a call may give.
 
         Raises:
-            ProgramError: The program cannot be compiled.
+            ProgramError: the program cannot be compiled.
         """
         return self._compiled.parameters
 
@@ -109,7 +109,7 @@ class Program:
         """The schema that the program stands for.
 
         Raises:
-            ProgramError: Something in it has no counterpart in a schema; the error names the line.
+            ProgramError: something in it has no counterpart in a schema; the error names the line.
         """
         return self._schema
 
@@ -117,8 +117,8 @@ class Program:
         """The schema as a PML document.
 
         Raises:
-            ProgramError: Something in the program has no counterpart in a schema.
-            WriteError: The schema is too deep or too large for a document.
+            ProgramError: something in the program has no counterpart in a schema.
+            WriteError: the schema is too deep or too large for a document.
         """
         return write_schema(self.schema())
 
@@ -132,8 +132,8 @@ class Program:
         """The prompt for some arguments; or, given a recorder first, write the text of the program.
 
         Raises:
-            ProgramArgumentError: An argument is unknown, missing, or not what its parameter takes.
-            ProgramError: The program cannot be compiled.
+            ProgramArgumentError: an argument is unknown, missing, or not what its parameter takes.
+            ProgramError: the program cannot be compiled.
         """
         if args and isinstance(args[0], Recorder):
             self._runnable()(*args, **arguments)
@@ -141,13 +141,13 @@ class Program:
         return build_prompt(self._compiled, self._values(args, arguments))
 
     def messages(self, /, *args: Any, **arguments: Any) -> tuple[Message, ...]:
-        """Run the function, and give what it writes as the turns of a conversation.
+        """Runs the function, and gives what it writes as the turns of a conversation.
 
         The prompt of the same arguments, bound to the schema, spells the same.
 
         Raises:
-            ProgramArgumentError: An argument is unknown, missing, or not what its parameter takes.
-            ProgramError: The program cannot be compiled, or comes from a file that is not run.
+            ProgramArgumentError: an argument is unknown, missing, or not what its parameter takes.
+            ProgramError: the program cannot be compiled, or comes from a file that is not run.
         """
         compiled = self._compiled
         recorder = Recorder(compiled.opened, self.definition.base)
@@ -156,11 +156,11 @@ class Program:
         return system + recorder.messages()
 
     def text(self, /, *args: Any, **arguments: Any) -> str:
-        """Run the function, and give what it writes, turns one after another.
+        """Runs the function, and gives what it writes, turns one after another.
 
         Raises:
-            ProgramArgumentError: An argument is unknown, missing, or not what its parameter takes.
-            ProgramError: The program cannot be compiled, or comes from a file that is not run.
+            ProgramArgumentError: an argument is unknown, missing, or not what its parameter takes.
+            ProgramError: the program cannot be compiled, or comes from a file that is not run.
         """
         return "".join(message.text for message in self.messages(*args, **arguments))
 
@@ -192,11 +192,11 @@ def schema(
 def schema(
     name: types.FunctionType | str | None = None, *, scaffolds: Scaffolds = ()
 ) -> Program | Callable[[types.FunctionType], Program]:
-    """Make a function a program: `@schema`, or `@schema("travel")`.
+    """Makes a function a program: `@schema`, or `@schema("travel")`.
 
     Args:
-        name: Name of the schema; by default that of the function.
-        scaffolds: Modules that are encoded together, each entry as paths with spaces between or in a list.
+        name: name of the schema; by default that of the function.
+        scaffolds: modules that are encoded together, each entry as paths with spaces between or in a list.
     """
     if isinstance(name, types.FunctionType):
         return schema()(name)
@@ -213,13 +213,13 @@ def compile_source(
     """The program in a Python file, which is read and never run.
 
     Args:
-        source: The text of the file.
-        filename: Its name, for messages.
-        name: The function, where the file holds several programs; by default the last one.
-        base: The folder that modules with `src` take their text from.
+        source: the text of the file.
+        filename: its name, for messages.
+        name: the function, where the file holds several programs; by default the last one.
+        base: the folder that modules with `src` take their text from.
 
     Raises:
-        ProgramError: It is not Python, or holds no such program. What cannot be compiled in the program is
+        ProgramError: it is not Python, or holds no such program. What cannot be compiled in the program is
             reported at the program's first use.
     """
 

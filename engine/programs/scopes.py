@@ -22,10 +22,10 @@ class Definition:
     """A function in its file.
 
     Attributes:
-        node: Its syntax tree; lines count in the file.
-        filename: The file.
-        base: The folder of the file, where there is one.
-        look_up: The value of a name outside of the function; raises KeyError.
+        node: its syntax tree; lines count in the file.
+        filename: the file.
+        base: the folder of the file, where there is one.
+        look_up: the value of a name outside of the function; raises KeyError.
     """
 
     node: ast.FunctionDef
@@ -48,7 +48,7 @@ def parse_python(source: str, filename: str) -> ast.Module:
     """The syntax tree of a Python file, which is not run.
 
     Raises:
-        ProgramError: It is not Python.
+        ProgramError: it is not Python.
     """
     try:
         return ast.parse(source, filename)
@@ -64,7 +64,7 @@ def definition_of(function: types.FunctionType) -> Definition:
     """The source of a function that was imported.
 
     Raises:
-        ProgramError: Its source cannot be found, or is no longer that of the function.
+        ProgramError: its source cannot be found, or is no longer that of the function.
     """
     name = function.__name__
     filename = inspect.getsourcefile(function) or function.__code__.co_filename
@@ -112,9 +112,9 @@ class Decorated:
     """A program in a file that is read and not run.
 
     Attributes:
-        definition: Its function.
-        name: The name of the schema that the decorator gives; None where it gives none.
-        scaffolds: The scaffolds that the decorator gives.
+        definition: its function.
+        name: the name of the schema that the decorator gives; None where it gives none.
+        scaffolds: the scaffolds that the decorator gives.
     """
 
     definition: Definition
@@ -133,18 +133,18 @@ def decorated_in(
     """The programs in a Python file, which is read and never run.
 
     Args:
-        source: The text of the file.
-        filename: Its name, for messages.
-        base: The folder that files are included from.
-        modules: Modules that may be imported besides those of the standard library that are known here.
-        decorator: The object that marks a program.
-        wrap: Makes what calls of a program find.
+        source: the text of the file.
+        filename: its name, for messages.
+        base: the folder that files are included from.
+        modules: modules that may be imported besides those of the standard library that are known here.
+        decorator: the object that marks a program.
+        wrap: makes what calls of a program find.
 
     Returns:
         What `wrap` made, in the order of the file.
 
     Raises:
-        ProgramError: It is not Python, or a decorator cannot be read.
+        ProgramError: it is not Python, or a decorator cannot be read.
     """
     names: dict[str, Any] = {}
     known = {**_KNOWN, **modules}

@@ -32,8 +32,8 @@ class SignatureReader:
     """Reads the parameters of one function. Annotations are read, not run.
 
     Args:
-        look_up: The value of a name outside of the function; raises KeyError.
-        fault: Makes the error for a place.
+        look_up: the value of a name outside of the function; raises KeyError.
+        fault: makes the error for a place.
     """
 
     def __init__(self, look_up: Callable[[str], Any], fault: Fault) -> None:
@@ -45,7 +45,7 @@ class SignatureReader:
         """The name of the recorder, and the parameters after it.
 
         Raises:
-            ProgramError: The signature is not one that a schema can come from.
+            ProgramError: the signature is not one that a schema can come from.
         """
         arguments = node.args
         for star in (arguments.vararg, arguments.kwarg):

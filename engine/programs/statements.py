@@ -43,11 +43,11 @@ class Frame:
     """Where a statement stands.
 
     Attributes:
-        names: Parameters and names set so far, and the functions defined inside.
-        taken: Names of modules in this container, with their lines.
-        place: What is round it.
-        role: The turn that it is in.
-        calls: The functions that are being compiled, outermost first.
+        names: parameters and names set so far, and the functions defined inside.
+        taken: names of modules in this container, with their lines.
+        place: what is round it.
+        role: the turn that it is in.
+        calls: the functions that are being compiled, outermost first.
     """
 
     definition: Definition

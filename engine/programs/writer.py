@@ -28,12 +28,12 @@ def to_program(schema: Schema, base: Path | None = None, bound: Bound | None = N
     turns of the schema leave room, `new_text` is what a prompt adds at its end.
 
     Args:
-        schema: The schema.
-        base: The folder of its `src` files; with it, the result is checked for those too.
-        bound: A prompt bound to it; the file then has a function `prompt` that calls the program for it.
+        schema: the schema.
+        base: the folder of its `src` files; with it, the result is checked for those too.
+        bound: a prompt bound to it; the file then has a function `prompt` that calls the program for it.
 
     Raises:
-        PromptCallError: No call gives this prompt: it has another order, or text between imports.
+        PromptCallError: no call gives this prompt: it has another order, or text between imports.
         ProgramError: Python cannot spell it: it is nested deeper than Python's own blocks may be.
     """
     writer = _Writer(schema, bound)

@@ -17,8 +17,8 @@ class Recorder:
     """The first parameter of a program, `p`.
 
     Args:
-        opened: The turn in which text stands that is in no other; None for text in no turn.
-        base: The folder that modules with `src` take their text from.
+        opened: the turn in which text stands that is in no other; None for text in no turn.
+        base: the folder that modules with `src` take their text from.
     """
 
     def __init__(self, opened: str | None = None, base: Path | None = None) -> None:
@@ -31,10 +31,10 @@ class Recorder:
         self._sources: list[str | None] = []
 
     def text(self, *parts: str | float | None, end: str = "\n") -> None:
-        r"""Write parts one after another, then `end`, a line break by default; None writes nothing.
+        r"""Writes parts one after another, then `end`, a line break by default; None writes nothing.
 
         Raises:
-            TypeError: A part is neither text nor a number.
+            TypeError: a part is neither text nor a number.
         """
         for part in (*parts, end):
             self._texts.append(_written(part))
@@ -44,9 +44,9 @@ class Recorder:
         """A module with a name of its own: always imported, or where an `if` holds it alone, as that says.
 
         Args:
-            name: Its name in the schema.
+            name: its name in the schema.
             cache: False where it is computed in every prompt and never stored.
-            src: A file beside the program whose text it holds; write `p.include()` in it.
+            src: a file beside the program whose text it holds; write `p.include()` in it.
         """
         self._sources.append(src)
         yield
@@ -58,10 +58,10 @@ class Recorder:
         yield
 
     def include(self) -> None:
-        """Write the file that the module's `src` names.
+        """Writes the file that the module's `src` names.
 
         Raises:
-            ProgramError: The file cannot be read.
+            ProgramError: the file cannot be read.
         """
         src = self._sources[-1] if self._sources else None
         try:
