@@ -7,8 +7,8 @@ only `cached_with_schema` begins at the text of both.
 - `uncached`: every token computed.
 - `cached`: segments in memory.
 - `files_later`: segments read from their files, whose digests this process has checked before.
-- `files_first`: likewise, with the check: the first load of a process.
-- `files_cold`: likewise, after the operating system was asked to drop the files from its page cache.
+- `files_first`: segments read from files, their digests checked: the first load of a process.
+- `files_cold`: the same, after the operating system was asked to drop the files from its page cache.
 - `cached link:8` and so on: from memory with a repair, the choice of its tokens included.
 """
 
@@ -37,8 +37,8 @@ class Answers:
     """One prompt over stored modules.
 
     Args:
-        model: that answers.
-        folder: for the store.
+        model: the model that answers.
+        folder: the folder of the store.
         cached: about how many tokens all modules have together.
         modules: how many there are.
         new: about how many tokens the text behind them has.
@@ -109,7 +109,7 @@ class Answers:
         self.schema = self.engine.schema(self.schema_source)
 
     def machine_begins(self) -> None:
-        """Likewise, and the files are not in the page cache, if the operating system does as asked."""
+        """The same, with the files out of the page cache, if the operating system does as asked."""
         self.process_begins()
         os.sync()
         for path in (self.folder / "files").iterdir():

@@ -32,7 +32,7 @@ class Forward:
     """Drawn tokens in modules of equal length.
 
     Args:
-        model: that computes.
+        model: the model that computes.
         cached: tokens in all modules together.
         modules: how many there are.
         new: tokens behind them.
@@ -81,7 +81,7 @@ class Forward:
         }
 
     def uncached(self) -> torch.Tensor:
-        """Logits of the last token, [1, vocabulary]; likewise below."""
+        """Logits of the last token, [1, vocabulary], as of the methods below."""
         total = len(self.tokens)
         return self.model.network.forward(self.tokens, range(total), self.model.network.kv_cache((), total))
 

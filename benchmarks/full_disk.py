@@ -23,7 +23,7 @@ def measure(model: Model, place: Path) -> dict[str, Any]:
     """Fills a disk while a prompt is encoded, before a store is opened, and before it is pruned.
 
     Args:
-        model: that answers.
+        model: the model that answers.
         place: where the disk is mounted; it does not exist yet.
 
     Returns:

@@ -61,23 +61,23 @@ class Told(Store):
     phase: Any = ctypes.c_byte()
 
     def load(self, key: str, token_ids: Sequence[int], *others: Any) -> Segment | None:
-        """As a store does."""
+        """Does as a store does, and says so."""
         return self._telling(Phase.READING, super().load, key, token_ids, *others)
 
     def save(self, segment: Segment, origin: Origin, **others: Any) -> None:
-        """As a store does."""
+        """Does as a store does, and says so."""
         self._telling(Phase.FILE, super().save, segment, origin, **others)
 
     def enter(self, *given: Any) -> list[str]:
-        """As a store does."""
+        """Does as a store does, and says so."""
         return self._telling(Phase.ROW, super().enter, *given)
 
     def discard(self, names: Iterable[str]) -> int:
-        """As a store does."""
+        """Does as a store does, and says so."""
         return self._telling(Phase.REMOVING, super().discard, names)
 
     def prune(self, **given: Any) -> Removed:
-        """As a store does."""
+        """Does as a store does, and says so."""
         return self._telling(Phase.REMOVING, super().prune, **given)
 
     def _telling(self, phase: Phase, work: Any, *given: Any, **named: Any) -> Any:

@@ -49,7 +49,7 @@ def numbers(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
 
 
 def edit_similarity(answer: str, reference: str, _classes: Sequence[str] = ()) -> float:
-    """Of the first line of code: 1 - insertions and deletions ÷ both lengths."""
+    """The similarity of the first line of code: 1 - insertions and deletions ÷ both lengths."""
     lines = answer.lstrip("\n").split("\n")
     code = next((line for line in lines if not any(mark in line for mark in ("`", "#", "//"))), "")
     length = len(code) + len(reference)

@@ -25,14 +25,14 @@ class Paired:
     Attributes:
         prompts: how many both answered.
         wins: prompts on which the side scores higher than the other.
-        losses: lower.
-        ties: the same.
+        losses: how many are scored lower.
+        ties: how many are scored the same.
         difference: of the mean scores, in points (hundredths).
-        difference_low: end of its 95% interval, by bootstrap over the prompts.
-        difference_high: the other end.
+        difference_low: lower end of its 95% interval, by bootstrap over the prompts.
+        difference_high: upper end of that interval.
         ratio: of the mean scores; None where the other side scores nothing.
-        ratio_low: end of its 95% interval, by the same draws; None likewise.
-        ratio_high: the other end.
+        ratio_low: lower end of its 95% interval, by the same draws; None where there is no ratio.
+        ratio_high: upper end of that interval; None where there is no ratio.
         p: of the exact two-sided sign test over wins and losses (McNemar's, where scores are 0 or 1).
     """
 

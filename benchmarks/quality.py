@@ -43,7 +43,7 @@ class Variant:
 
     @property
     def name(self) -> str:
-        """As in the table."""
+        """The name that the table gives it."""
         return self.scope if self.repair == "none" else f"{self.scope} {self.repair}"
 
 

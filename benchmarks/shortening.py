@@ -18,7 +18,7 @@ def shortened(engine: Engine, task: Task, settings: RunSettings) -> Task | None:
     """Returns the same question to the ends of its context.
 
     Args:
-        engine: whose model has to read it, and answer within its window.
+        engine: its model has to read the prompt, and answer within its window.
         task: with a question.
         settings: of the run.
 

@@ -65,8 +65,8 @@ def run(
         model: name of the model that compression is measured on.
         kills: how many processes are killed.
         damages: how many files are damaged.
-        seconds: that the processes share a store.
-        questions: that compression is measured over.
+        seconds: how long the processes share a store.
+        questions: the questions that compression is measured over.
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
         progress: called with (done, total, what).

@@ -67,12 +67,12 @@ class Task:
     """One prompt, with the answers it should get where they are known.
 
     Attributes:
-        name: for people.
+        name: what people call it.
         schema: a tree without errors.
         prompt: a tree without errors.
         metric: a name of `METRICS`; "" without references.
         answers: references.
-        classes: for accuracy.
+        classes: all names that a right answer may be, for accuracy.
         dataset: of LongBench, where it is one.
         documents: how many modules the prompt imports.
         kind: what kind of question it is; "" where the file does not say.

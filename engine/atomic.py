@@ -25,7 +25,7 @@ def writing(
     flushed, where the platform can. So at any instant the name stands for the old content or for the new.
 
     Args:
-        folder: that it comes into.
+        folder: the folder it comes into.
         name: of the file, without any path.
         mode: its permissions; None for those of any new file.
         replace: what has the name goes.

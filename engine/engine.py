@@ -38,7 +38,7 @@ class Engine:
     """One model with one store.
 
     Args:
-        model: that answers.
+        model: the model that answers.
         store: where segments are kept.
         memory: the most bytes of segments held in memory, or on the GPU where the model runs there.
     """
@@ -81,7 +81,7 @@ class Engine:
             cache_dir: folder of the store; None for the user's cache folder.
             verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".
             memory: the most bytes of segments held in memory, or on the GPU.
-            date: that a chat template may write; None for the day of each prompt.
+            date: the date that a chat template may write; None for the day of each prompt.
             progress: called with (bytes done, bytes in all, what) while the files of a model that was not
                 seen before are digested.
 
@@ -155,7 +155,7 @@ class Engine:
         Args:
             schema: as for `schema`.
             prompt: None to check the schema; else the prompt is checked, binding included.
-            scope: that segments are encoded under.
+            scope: what modules see while they are encoded.
             placement: of the prompt.
         """
         try:

@@ -35,7 +35,7 @@ class Workshop:
 
     Attributes:
         cache: segments of one model, and the model.
-        computing: whose step is computed.
+        computing: decides whose step is computed.
     """
 
     cache: SegmentCache
@@ -55,7 +55,7 @@ class PreparedSchema:
 
     @property
     def name(self) -> str:
-        """As the schema says it."""
+        """The name that the schema gives itself."""
         return self.tree.name
 
     def prompt(self, source: str | Path | Prompt) -> PreparedPrompt:
@@ -119,7 +119,7 @@ class PreparedPrompt:
     Preparing the schema is in neither side's time, and what a step waits for other answers is in none.
 
     Attributes:
-        schema: that it imports from.
+        schema: the schema it imports from.
         tree: what it says.
         tokenized: its plans.
         parse_ms: what reading its text took, in milliseconds; 0 where it was given as a tree.
@@ -241,7 +241,7 @@ class PreparedPrompt:
         Args:
             answer: its tokens, at least one.
             settings: scope, repair and placement.
-            side: that reads.
+            side: the side that reads.
 
         Raises:
             PromptError: the prompt, or a segment that it reads, does not fit the context window.

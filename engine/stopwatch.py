@@ -11,8 +11,8 @@ class Stopwatch:
     """Adds up named parts of a duration, in milliseconds.
 
     Attributes:
-        parts: by name, in the order in which they were first counted.
-        waited: for steps of others, in milliseconds; in none of the parts.
+        parts: milliseconds by name, in the order in which they were first counted.
+        waited: milliseconds spent waiting for steps of other answers; in none of the parts.
     """
 
     def __init__(self) -> None:

@@ -36,7 +36,7 @@ class ModelOptions:
         cache_dir: the store's folder; None is the user's cache folder.
         verify: when a stored file's digest is checked.
         memory: the most bytes of segments held in memory; None is the engine's own bound.
-        date: that a chat template may write; None for this day's.
+        date: the date that a chat template may write; None for this day.
     """
 
     model: str | None

@@ -23,7 +23,7 @@ class CachePage:
     """The server side of the Cache page.
 
     Args:
-        engine: whose store is shown.
+        engine: the engine whose store is shown.
     """
 
     def __init__(self, engine: Engine) -> None:

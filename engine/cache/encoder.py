@@ -17,7 +17,7 @@ def encode(
     after, so the keys come out at local positions.
 
     Args:
-        model: that reads the tokens.
+        model: the model that reads the tokens.
         key: name of the segment.
         token_ids: of the run; at least one.
         context: what stands before it.

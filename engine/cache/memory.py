@@ -36,7 +36,7 @@ class Handle:
     """A segment that stays until this is released, by `with` or by `release`.
 
     Attributes:
-        segment: that is held.
+        segment: the segment held.
     """
 
     def __init__(self, segment: Segment, tier: MemoryTier | None = None, held: _Held | None = None) -> None:

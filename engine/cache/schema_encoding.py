@@ -52,7 +52,7 @@ def encode_schema(
 
     Args:
         cache: of the model's segments.
-        schema: whose segments are wanted.
+        schema: the schema to encode.
         scope: what modules see while they are encoded.
         clock: knows how long the steps waited for others.
 

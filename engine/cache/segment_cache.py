@@ -114,7 +114,7 @@ class SegmentCache:
     """Segments of one model.
 
     Args:
-        model: that encodes what is missing.
+        model: the model that encodes missing segments.
         store: on disk.
         memory_tier: in memory.
     """

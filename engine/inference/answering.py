@@ -21,7 +21,7 @@ def answering(
 
     Args:
         cache: of the model's segments.
-        prompt: to answer.
+        prompt: the prompt to answer.
         settings: how to run it.
         side: "cached", or "uncached" to compute every token afresh.
         clock: has counted what reading the prompt took; its parts become the timeline of the first token.

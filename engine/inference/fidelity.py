@@ -121,7 +121,7 @@ def _module(path: str, side: CachedSide, cached: Reading, plain: Reading) -> Mod
 
     Args:
         path: of the module.
-        side: that is measured.
+        side: the side that is measured.
         cached: its reading.
         plain: the same without its repair.
     """

@@ -56,7 +56,7 @@ def prefill(
     """What is computed and what is read; cached tokens that a repair computes again are among the computed.
 
     Args:
-        model: that computes.
+        model: the model that computes.
         plan: of the prompt.
         slices: what each of its pieces reads.
         placements: the segments in their places.

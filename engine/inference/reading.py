@@ -57,7 +57,7 @@ def read(model: Model, prefill: Prefill, answer: Sequence[int]) -> Reading:
     """Reads an answer behind a prompt, in one pass over what is computed and the answer.
 
     Args:
-        model: that reads.
+        model: the model that reads.
         prefill: the prompt.
         answer: its tokens, at least one; the last one is never an input.
     """
@@ -74,10 +74,10 @@ def reading(
 
     Args:
         cache: of the model's segments.
-        prompt: that the answer is to.
+        prompt: the prompt that is answered.
         answer: its tokens, at least one.
         settings: scope, repair and placement.
-        side: that reads.
+        side: the side that reads.
 
     Yields:
         Working, before each segment that must be encoded.

@@ -28,7 +28,7 @@ class Remedies:
     """Tries what could mend one side.
 
     Args:
-        side: that differs from the uncached one.
+        side: the side that differs from the uncached one.
         cache: of the model's segments.
         layout: of the schema.
         scope: what modules see while they are encoded.

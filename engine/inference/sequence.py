@@ -22,8 +22,8 @@ class Step:
     """What one step brought.
 
     Attributes:
-        token: that was chosen.
-        text: that it completes; at the end also what was held back.
+        token: the token that was chosen.
+        text: the text that it completes; at the end also what was held back.
         ending: why there is no further step, None where there is one.
     """
 
@@ -36,7 +36,7 @@ class Sequence:
     """One answer while it is computed.
 
     Args:
-        model: that answers.
+        model: the model that answers.
         prefill: the prompt.
         params: how tokens are chosen, and where the answer ends.
         clock: counts "prefill" and "sample" of the first step; its own where none is given.
@@ -47,7 +47,7 @@ class Sequence:
         first_logits: those of the first token.
         ending: why it has ended, None while it has not.
         step_ms: of each step after the first, from the token before to this one's text, in milliseconds.
-        room: for tokens of the answer in the context window.
+        room: how many tokens of the answer the context window has room for.
         kv: keys and values of the prompt and the answer; None before the first step.
     """
 
@@ -69,7 +69,7 @@ class Sequence:
 
     @property
     def text(self) -> str:
-        """Of the answer, so far."""
+        """The text of the answer so far."""
         return self._stream.text
 
     @property

@@ -28,7 +28,7 @@ class Setting:
         most: of a number; None for no bound.
         above: the least itself is out of the range.
         choices: of a text, each in words.
-        pattern: that a text matches wholly; a regular expression that JavaScript reads alike.
+        pattern: a regular expression that the whole text must match; JavaScript reads it alike.
         form: what the pattern says, in words.
     """
 

@@ -24,7 +24,7 @@ class UncachedSide:
     """What everything is compared with.
 
     Attributes:
-        model: that answers.
+        model: the model that answers.
         plan: of the prompt.
         answer: tokens of the greedy answer.
         ended: whether the model ended it.
@@ -84,7 +84,7 @@ class CachedSide:
     """A way to read the prompt from segments; each change of it is another side.
 
     Attributes:
-        uncached: that it is compared with.
+        uncached: the side it is compared with.
         slices: what each piece of the prompt reads.
         placements: the segments in their places.
         repair: "none", "link:K", "blend:R" or "query:R".

@@ -12,7 +12,7 @@ def advice(found: Fidelity, *, scope: str) -> str:
 
     Args:
         found: without its advice.
-        scope: that was measured.
+        scope: the scope that was measured.
     """
     if found.faithful:
         far = "" if found.read_to_end else f" in its first {found.tokens_read} tokens, as far as it was read"

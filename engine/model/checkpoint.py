@@ -60,7 +60,7 @@ class Checkpoint:
     """The files of a folder that make a model what it is.
 
     Attributes:
-        folder: that holds them.
+        folder: the one with the files.
         texts: configuration, tokenizer, chat templates and the index of the shards: names in the folder.
         weights: names of the files with weights, with / between folders.
     """
@@ -75,7 +75,7 @@ class Checkpoint:
 
         Args:
             name: of the model, for messages.
-            folder: that holds it.
+            folder: the one with the file.
 
         Raises:
             ModelError: there are no safetensors, a shard is missing, or its files name files elsewhere.
@@ -103,7 +103,7 @@ class Checkpoint:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of all files."""
+        """The names of all files."""
         return (*self.texts, *self.weights)
 
     def signature(self, name: str) -> Signature:

@@ -37,7 +37,7 @@ def read_configuration(name: str, folder: Path) -> Any:
 
     Args:
         name: of the model, for messages.
-        folder: that holds config.json.
+        folder: the one with config.json.
 
     Raises:
         ModelError: it needs code of its own, is an encoder-decoder, keeps a recurrent state, is quantized,

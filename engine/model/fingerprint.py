@@ -35,7 +35,7 @@ def fingerprint(checkpoint: Checkpoint, memory: Path | None = None, progress: Pr
     """Returns a digest (32 hexadecimal digits) of a checkpoint's weights, configuration and tokenizer.
 
     Args:
-        checkpoint: whose files are read.
+        checkpoint: the files to read.
         memory: a file that remembers the digests of large files; None for none.
         progress: told how far it is while large files are read.
 

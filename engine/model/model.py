@@ -76,12 +76,12 @@ class Model:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        """Of the weights, and so of keys and values."""
+        """The number format of the weights, and so of keys and values."""
         return self.network.dtype
 
     @property
     def dtype(self) -> str:
-        """Its short name: fp32, bf16 or fp16."""
+        """The short name of the number format: fp32, bf16 or fp16."""
         return next(name for name, dtype in DTYPES.items() if dtype == self.torch_dtype)
 
     @property

@@ -57,7 +57,7 @@ class Network:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the weights, and so of keys and values."""
+        """The number format of the weights, and so of keys and values."""
         dtype: torch.dtype = self.module.dtype
         return dtype
 
@@ -120,7 +120,7 @@ class Network:
         Args:
             token_ids: the tokens.
             positions: ascending, one per token.
-            layer: whose keys are wanted.
+            layer: the layer of the keys.
 
         Returns:
             Keys and values, each [kv_heads, tokens, head_dim]; keys rotated for `positions`.

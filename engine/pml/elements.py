@@ -20,7 +20,7 @@ class Attribute:
 
     @property
     def name_span(self) -> Span:
-        """Its name, as it is written."""
+        """The name of the element, as it is written."""
         return Span(self.span.start, self.span.start + len(self.name))
 
 

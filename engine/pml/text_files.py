@@ -39,8 +39,8 @@ class EncodingError(TextFileError):
 
     Attributes:
         at: index of the first byte that is not, behind a byte order mark; 0 of a text in UTF-16.
-        wide: they begin with the mark of UTF-16.
-        why: in a few words.
+        wide: whether they begin with the mark of UTF-16.
+        why: what is wrong, in a few words.
     """
 
     def __init__(self, name: str, why: str, at: int, *, wide: bool = False) -> None:
@@ -99,7 +99,7 @@ def decode(data: bytes, name: str = "the document") -> str:
     """Returns the text of UTF-8 bytes, without a byte order mark.
 
     Raises:
-        EncodingError: they are none.
+        EncodingError: the bytes are not UTF-8.
     """
     body = data.removeprefix(BOM)
     if body[:2] in _WIDE:

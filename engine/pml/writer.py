@@ -128,7 +128,7 @@ class _Writer:
         return written[id(root)]
 
     def _modes(self, root: Schema | Prompt) -> dict[int, tuple[bool, bool]]:
-        """Of every node: whether its white space is kept, and whether that of its parent is."""
+        """Whether the white space of every node is kept, and whether that of its parent is."""
         modes: dict[int, tuple[bool, bool]] = {}
         pending: list[tuple[Any, bool]] = [(root, False)]
         while pending:

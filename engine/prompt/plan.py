@@ -89,7 +89,7 @@ class PromptPlan:
 
     @property
     def positions(self) -> list[int]:
-        """Their positions, ascending."""
+        """The positions of these tokens, ascending."""
         return [piece.start + i for piece in self.pieces for i in range(piece.tokens)]
 
     @property
@@ -105,7 +105,7 @@ class PromptPlan:
 
     @property
     def new_positions(self) -> list[int]:
-        """Their positions, ascending."""
+        """The positions of these tokens, ascending."""
         return [p.start + i for p in self.pieces if not p.cached for i in range(p.tokens)]
 
     @property

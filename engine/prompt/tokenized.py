@@ -39,7 +39,7 @@ class TokenizedSchema:
 
     @property
     def layout(self) -> SchemaLayout:
-        """Its tokens, of this day where the chat template writes the date."""
+        """The tokens and positions; of this day, where the chat template writes the date."""
         with self._lock:
             if self._layout.day != self.spec.chat.today():
                 self._layout = self._laid_out()
@@ -97,7 +97,7 @@ class TokenizedPrompt:
     """A prompt over a schema, planned once for each way it is asked for.
 
     Args:
-        schema: that it imports from.
+        schema: the schema it imports from.
         tree: without errors.
 
     Raises:

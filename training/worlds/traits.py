@@ -22,7 +22,7 @@ class Trait:
 
     @property
     def line(self) -> str:
-        """As a plan ends with it."""
+        """The words with which a plan ends."""
         return f"For the {self.name}: {self.advice}."
 
 

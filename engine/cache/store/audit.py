@@ -33,9 +33,9 @@ class Verified:
     """What a verification found.
 
     Attributes:
-        segments: that were checked.
-        bytes: that were read.
-        seconds: that it took.
+        segments: how many were checked.
+        bytes: how many were read.
+        seconds: how long it took.
         faults: of segments.
         orphans: files of the store that belong to no segment.
         repaired: faulty segments were set aside, orphans removed, and a damaged index was built again.
@@ -107,7 +107,7 @@ def sweep(folder: Folder, index: Index, *, remove: bool) -> tuple[list[str], str
 
     Args:
         folder: of the store.
-        index: that lists its files.
+        index: the index that lists its files.
         remove: delete what is found.
 
     Returns:

@@ -13,7 +13,7 @@ def is_ours(folder: Directory, name: str, part: str) -> bool:
     """Whether a plain file of a name that the store gives stands there.
 
     Args:
-        folder: that the file is in.
+        folder: the folder of the file.
         name: of the file, without any path.
         part: which part of the store the folder is; it says which names are the store's.
 
@@ -28,7 +28,7 @@ def delete(folder: Directory, name: str, part: str) -> int:
     """Deletes a file of the store; returns the bytes that it took.
 
     Args:
-        folder: that the file is in.
+        folder: the folder of the file.
         name: of the file, without any path.
         part: which part of the store the folder is.
 

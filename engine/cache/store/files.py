@@ -74,7 +74,7 @@ def write(folder: Folder, segment: Segment, scheme: Scheme, notes: Mapping[str, 
 
     Args:
         folder: of the store.
-        segment: to write.
+        segment: the segment to write.
         scheme: how keys and values are stored.
         notes: what the file says besides; strings by name.
 

@@ -91,7 +91,7 @@ class Index:
         read_only: why nothing can be written, "" where it can.
         held: nothing can be written because another program keeps it.
         unread: why the file could not be read either, "" where it was, or where nothing of it was wanted.
-        version: that the index had when it was opened; 0 where it was made just now.
+        version: version of the index when it was opened; 0 where it was made just now.
 
     Raises:
         FailedIndexError: it is damaged.

@@ -30,7 +30,7 @@ class StoreStats:
 
     Attributes:
         segments: how many there are.
-        bytes: that their files take.
+        bytes: size of their files.
         hits: segments that were found, since the store was made.
         misses: segments that had to be computed.
         corrupt: files that were set aside.
@@ -92,8 +92,8 @@ class Lookup:
         outcome: whether it was found.
         reason: of a miss, "" of a hit.
         bytes: of its keys and values.
-        ms: that finding or computing it took.
-        schema: that it was asked for, "" for none.
+        ms: milliseconds that finding or computing it took.
+        schema: name of the schema it was asked for, "" for none.
         path: of the module.
     """
 

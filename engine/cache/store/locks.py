@@ -73,7 +73,7 @@ def alone(gate: tuple[Directory, str], writers: Directory | None) -> Iterator[bo
 def compute_lock(folder: Directory, name: str, patience: float) -> Iterator[bool]:
     """Waits for a lock, at most `patience` seconds; gives whether it had to wait. The file is gone after.
 
-    Who has waited in vain goes on without the lock: it only keeps processes from doing the same work.
+    A process that does not get it in time goes on without it: it only spares doing the same work twice.
 
     Raises:
         OSError: the system has no locks, or the file cannot be made.

@@ -53,7 +53,7 @@ class Row:
         model: its name, for people.
         scope: under which the segment was encoded.
         created: when, in seconds since 1970.
-        seconds: that computing it took.
+        seconds: how long computing it took.
         labels: (schema, path) of every module that it is of.
     """
 

@@ -71,7 +71,7 @@ def migrate(folder: Path, connection: sqlite3.Connection, *, unfilled: bool = Fa
 
     Args:
         folder: of the store, for messages.
-        connection: to the index.
+        connection: the connection to the index.
         unfilled: an index that is made now has files without a row, which it says of itself.
 
     Raises:

@@ -63,8 +63,8 @@ class Reader(Ledger):
 
         Args:
             key: names the segment.
-            token_ids: that it must have.
-            form: that its keys and values must have; None takes any.
+            token_ids: the tokens it must have.
+            form: the form its keys and values must have; None takes any.
         """
         try:
             return self._load(key, token_ids, form)

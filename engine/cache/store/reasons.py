@@ -16,7 +16,7 @@ class Sought:
     Attributes:
         key: names it.
         token_ids: 4 bytes each.
-        schema: that it is of.
+        schema: name of the schema it belongs to.
         path: of the module.
         scope: under which it is encoded.
         fingerprint: of the model.

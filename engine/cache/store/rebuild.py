@@ -33,7 +33,7 @@ class Rebuilt:
     """What an index was built from.
 
     Attributes:
-        segments: that have a row again.
+        segments: how many have a row again.
         left_out: files that say too little of themselves, or are damaged; they are in quarantine.
     """
 
@@ -120,7 +120,7 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
 
     Args:
         folder: of the store.
-        index: that is empty.
+        index: an empty index.
         old: the damaged one, where there is one.
     """
     known = _remains(old) if old is not None else {}

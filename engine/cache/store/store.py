@@ -129,10 +129,10 @@ class Store(Reader):
         """Writes a segment: temporary file, flush, rename, and then its row; evicts what the budget asks for.
 
         Args:
-            segment: to keep.
-            origin: for people.
+            segment: the segment to keep.
+            origin: where it comes from, for people.
             scheme: how keys and values are stored.
-            seconds: that computing it took.
+            seconds: how long computing it took.
 
         Raises:
             StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind. A
