@@ -69,10 +69,9 @@ def launch(
     import platformdirs
 
     from app.studio import page as pages
-    from app.studio.author import Author
-    from app.studio.cache import CachePage
     from app.studio.drafts import Drafts
     from app.studio.folder import Folder
+    from app.studio.parts import Parts
     from app.studio.samples import Library
 
     chosen = free_port(port)
@@ -84,7 +83,7 @@ def launch(
     engine = Engine.open(model, **engine_options)
 
     assets = pages.assets_folder()
-    page = pages.build(Author.of(engine, drafts, Library(Folder(schemas_dir))), CachePage(engine))
+    page = pages.build(Parts.of(engine, drafts, Library(Folder(schemas_dir))))
     _, url, _ = page.queue(default_concurrency_limit=4).launch(
         server_name=HOST,
         server_port=chosen,

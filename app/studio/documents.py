@@ -12,8 +12,9 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
+from app.studio.answers import Attribute, Exported, Mark, Picks, TreeRow, Word, WordsOfBoth
+from app.studio.requests import Argument, Pick
 from app.studio.source_offsets import to_utf16
 from engine.errors import PromptCacheError
 from engine.exchange import export
@@ -147,7 +148,7 @@ def digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[dict[str, Any]]:
+def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:
     """Diagnostics for the editor: offsets in UTF-16, in the order of the text, each once."""
     offset = to_utf16(source)
     unique = sorted(set(diagnostics), key=lambda d: (d.span.start, d.span.end, d.code, d.message))
@@ -198,12 +199,12 @@ def first_error(diagnostics: Iterable[Diagnostic]) -> Diagnostic | None:
     return min(errors, key=lambda d: d.span.start, default=None)
 
 
-def tree_json(schema: Schema) -> list[dict[str, Any]]:
+def tree_json(schema: Schema) -> list[TreeRow]:
     """The modules and unions for the picker in document order, each with its depth; turns are left out.
 
     A list, for JSON itself may not be nested as deep as a schema.
     """
-    rows: list[dict[str, Any]] = []
+    rows: list[TreeRow] = []
     pending: list[tuple[object, int]] = [(child, 0) for child in reversed(schema.children)]
     while pending:
         node, depth = pending.pop()
@@ -215,14 +216,16 @@ def tree_json(schema: Schema) -> list[dict[str, Any]]:
                 rows.append({"kind": "union", "depth": depth})
                 below = node.members
             case Module():
-                rows.append({"kind": "module", "depth": depth, **_module_json(node)})
+                rows.append(_module_json(node, depth))
                 below = node.children
         pending.extend((child, depth + 1) for child in reversed(below))
     return rows
 
 
-def _module_json(module: Module) -> dict[str, Any]:
+def _module_json(module: Module, depth: int) -> TreeRow:
     return {
+        "kind": "module",
+        "depth": depth,
         "name": module.name,
         "path": module.path,
         "preview": preview(module),
@@ -247,7 +250,7 @@ def preview(module: Module) -> str:
     return line if len(line) <= PREVIEW_LENGTH else line[: PREVIEW_LENGTH - 1].rstrip() + "…"
 
 
-def picks_json(schema: Schema, prompt: str) -> dict[str, Any]:
+def picks_json(schema: Schema, prompt: str) -> Picks:
     """What the prompt has picked: module paths, and arguments by path and name."""
     picks = read_picks(prompt, schema)
     return {
@@ -256,18 +259,16 @@ def picks_json(schema: Schema, prompt: str) -> dict[str, Any]:
     }
 
 
-def words_json(schema: Schema | None) -> dict[str, dict[str, Any]]:
+def words_json(schema: Schema | None) -> WordsOfBoth:
     """What each editor can complete and explain: elements, their attributes, help by element name."""
-    in_schema = [
+    in_schema: list[Word] = [
         {"name": name, "kind": "keyword", "detail": detail, "empty": name in ("param", "scaffold")}
         for name, detail in ELEMENTS.items()
     ]
-    in_prompt: list[dict[str, Any]] = [
+    in_prompt: list[Word] = [
         {"name": role, "kind": "keyword", "detail": ELEMENTS[role], "parents": ["prompt"]} for role in ROLES
     ]
-    attributes: dict[str, list[dict[str, str]]] = {
-        "prompt": [{"name": "schema", "detail": "the schema's name"}]
-    }
+    attributes: dict[str, list[Attribute]] = {"prompt": [{"name": "schema", "detail": "the schema's name"}]}
     explained = {name: f"<{name}>\n{detail}" for name, detail in ELEMENTS.items()}
     helped: dict[str, str] = {role: explained[role] for role in ROLES}
     for module in schema.modules() if schema is not None else ():
@@ -299,19 +300,11 @@ def words_json(schema: Schema | None) -> dict[str, dict[str, Any]]:
     }
 
 
-def edited_prompt(schema: Schema, prompt: str, edit: dict[str, Any]) -> str:
-    """The prompt after one change in the picker.
-
-    Args:
-        schema: without errors.
-        prompt: its text.
-        edit: ``{"path", "on"}`` for a pick, ``{"path", "argument", "value"}`` for an argument.
-    """
-    path = str(edit["path"])
-    if "argument" in edit:
-        value = str(edit["value"])
-        return set_argument(prompt, schema, path, str(edit["argument"]), value or None)
-    return set_pick(prompt, schema, path, bool(edit["on"]))
+def edited_prompt(schema: Schema, prompt: str, edit: Argument | Pick) -> str:
+    """The prompt after one change in the picker."""
+    if isinstance(edit, Pick):
+        return set_pick(prompt, schema, edit.path, edit.on)
+    return set_argument(prompt, schema, edit.path, edit.argument, edit.value or None)
 
 
 def formatted(source: str) -> str:
@@ -326,7 +319,7 @@ def formatted(source: str) -> str:
         raise PromptCacheError(f"The document is left as it is, for it has a fault: {error}") from None
 
 
-def exported(form: str, checked: Checked, base: Path | None) -> dict[str, Any]:
+def exported(form: str, checked: Checked, base: Path | None) -> Exported:
     """The schema, or the prompt, in another form.
 
     Raises:

@@ -9,20 +9,20 @@ import contextlib
 import hashlib
 import shlex
 import threading
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from app.writing import write_bytes
 from engine.errors import PromptCacheError
 from engine.pml.text_files import BOM, EncodingError, MissingFileError, decode, read_file
 
 ENDINGS = (".pml", ".xml")
-NEWLINES = ("\r\n", "\n", "\r")
 LONGEST_NAME = 200  # in bytes; a temporary name is longer
 NOT_IN_NAMES = frozenset('/\\:*?"<>|')
-ENCODINGS = {"utf-8": "UTF-8", "windows-1252": "Windows-1252", "utf-16": "UTF-16"}
+Newline = Literal["\r\n", "\n", "\r"]
+Encoding = Literal["utf-8", "windows-1252", "utf-16"]
+ENCODINGS: dict[Encoding, str] = {"utf-8": "UTF-8", "windows-1252": "Windows-1252", "utf-16": "UTF-16"}
 
 # What Windows-1252 has otherwise than Latin-1; its five gaps stay as they are, as browsers read them.
 WINDOWS = {
@@ -44,18 +44,7 @@ class Stamp:
 
     digest: str = ""
     bom: bool = False
-    newline: str = "\n"
-
-    @classmethod
-    def of_json(cls, sent: object) -> Stamp:
-        """A stamp as the page sends it back; what it lacks is as in a new file."""
-        fields: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
-        newline = fields.get("newline")
-        return cls(
-            str(fields.get("digest", "")),
-            fields.get("bom") is True,
-            newline if newline in NEWLINES else "\n",
-        )
+    newline: Newline = "\n"
 
     def spell(self, text: str) -> bytes:
         r"""The bytes of a text whose lines end with `\n`.
@@ -81,7 +70,7 @@ class NotUtf8Error(PromptCacheError):
         encoding: the one to offer.
     """
 
-    def __init__(self, name: str, encoding: str, why: str) -> None:
+    def __init__(self, name: str, encoding: Encoding, why: str) -> None:
         super().__init__(
             f"{name!r} is not UTF-8 ({why}). Open it as {ENCODINGS[encoding]}? It will be saved as UTF-8."
         )
@@ -176,7 +165,7 @@ class Folder:
             )
         return name
 
-    def read(self, name: str, encoding: str = "utf-8") -> tuple[str, Stamp]:
+    def read(self, name: str, encoding: Encoding = "utf-8") -> tuple[str, Stamp]:
         r"""The text of a document, its lines ended by `\n`, and its stamp.
 
         Args:
@@ -273,8 +262,9 @@ class Folder:
 def stamp_of(data: bytes) -> Stamp:
     """The stamp of a file with these bytes; of mixed line ends, the most frequent counts."""
     pairs = data.count(b"\r\n")
-    counts = {"\r\n": pairs, "\n": data.count(b"\n") - pairs, "\r": data.count(b"\r") - pairs}
-    newline = max(("\n", "\r\n", "\r"), key=counts.__getitem__)
+    alone = data.count(b"\n") - pairs
+    counts: dict[Newline, int] = {"\n": alone, "\r\n": pairs, "\r": data.count(b"\r") - pairs}
+    newline = max(counts, key=counts.__getitem__)
     return Stamp(hashlib.blake2b(data, digest_size=20).hexdigest(), data.startswith(BOM), newline)
 
 
@@ -290,7 +280,7 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _decoded(data: bytes, name: str, encoding: str) -> str:
+def _decoded(data: bytes, name: str, encoding: Encoding) -> str:
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     if encoding == "utf-16" and wide:
         try:

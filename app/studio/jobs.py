@@ -1,15 +1,29 @@
-"""Long work in a thread of its own, which the page asks about and can stop."""
+"""Long work in threads of its own, which the page starts, asks about or follows, and can stop."""
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from typing import Any
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Protocol
 
+from app.studio.answers import JobState
 from engine.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)
+
+KEPT = 16
+FRAME_SECONDS = 0.05
+
+
+class Result(Protocol):
+    """What comes of work."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it for the page."""
+        ...
 
 
 class StoppedError(Exception):
@@ -17,20 +31,33 @@ class StoppedError(Exception):
 
 
 class Job:
-    """One piece of work: how far it is, and what came of it.
+    """One piece of work: how far it is, and what has come of it.
 
     Args:
-        work: is called with this job, tells it how far it is by `progress`, and returns the result.
+        key: that the page asks by.
+        work: is called with this job, tells it how far it is, and returns the result.
         name: of the thread.
         waiting: what to say before the first step.
+        result: what can be shown while the work goes on.
     """
 
-    def __init__(self, work: Callable[[Job], Any], name: str, waiting: str = "") -> None:
-        self.what, self.done, self.total = waiting, 0, 0
-        self.over, self.error = False, ""
-        self.result: Any = None
-        self._work, self._stop = work, threading.Event()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+    def __init__(
+        self,
+        key: str,
+        work: Callable[[Job], Result],
+        name: str,
+        waiting: str = "",
+        result: Result | None = None,
+    ) -> None:
+        self.key, self.over = key, False
+        self._what, self._done, self._total, self._fault = waiting, 0, 0, ""
+        self._work, self._result, self._version = work, result, 0
+        self._changed, self._stop = threading.Condition(), threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Begins the work."""
+        self._thread.start()
 
     def progress(self, done: int, total: int, what: str) -> None:
         """Says how far the work is.
@@ -38,34 +65,107 @@ class Job:
         Raises:
             StoppedError: it is to stop here.
         """
-        self.done, self.total, self.what = done, total, what
-        if self._stop.is_set():
+        with self.changing():
+            self._done, self._total, self._what = done, total, what
+        if self.stopping:
             raise StoppedError
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Holds back whoever looks at the work while what it shows is changed."""
+        with self._changed:
+            yield
+            self._version += 1
+            self._changed.notify_all()
+
+    @property
+    def stopping(self) -> bool:
+        """Whether somebody asked the work to stop."""
+        return self._stop.is_set()
 
     def stop(self) -> None:
         """Has the work stop at its next step."""
         self._stop.set()
 
-    def state(self) -> dict[str, Any]:
-        """What the page shows."""
-        return {
-            "what": self.what,
-            "done": self.done,
-            "total": self.total,
-            "over": self.over,
-            "error": self.error,
-            "result": self.result.to_json() if self.result is not None else None,
-        }
+    def state(self) -> JobState:
+        """Returns what the page shows."""
+        with self._changed:
+            return {
+                "key": self.key,
+                "what": self._what,
+                "done": self._done,
+                "total": self._total,
+                "over": self.over,
+                "fault": self._fault,
+                "result": self._result.to_json() if self._result is not None else None,
+            }
+
+    def states(self) -> Iterator[JobState]:
+        """Yields its states as they change, the last one included. Closing it stops the work."""
+        seen = -1
+        try:
+            while True:
+                with self._changed:
+                    while self._version == seen:
+                        self._changed.wait()
+                    seen, state = self._version, self.state()
+                yield state
+                if state["over"]:
+                    return
+                time.sleep(FRAME_SECONDS)
+        finally:
+            self.stop()
 
     def _run(self) -> None:
+        fault, result = "", self._result
         try:
-            self.result = self._work(self)
+            result = self._work(self)
         except StoppedError:
-            self.error = "Stopped."
+            fault = "Stopped."
         except (PromptCacheError, OSError) as error:
-            self.error = str(error)
+            fault = str(error)
         except Exception as error:  # the page shows it; the thread has nobody else to tell
             logger.exception("Work in the background failed")
-            self.error = f"The work failed: {error!r}. The terminal of the studio shows the details."
-        finally:
-            self.over = True
+            fault = f"The work failed: {error!r}. The terminal of the studio shows the details."
+        with self.changing():
+            self._result, self._fault, self.over = result, fault, True
+
+
+class Jobs:
+    """The work of this session, by the keys that the page gave it."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+        self._stopped_early: list[str] = []
+        self._lock = threading.Lock()
+
+    def start(self, job: Job) -> Job:
+        """Begins a piece of work; the oldest is stopped and forgotten."""
+        with self._lock:
+            if job.key in self._stopped_early:
+                job.stop()
+            self._jobs[job.key] = job
+            while len(self._jobs) > KEPT:
+                self._jobs.pop(next(iter(self._jobs))).stop()
+        job.start()
+        return job
+
+    def state(self, key: str) -> JobState:
+        """Returns how far a piece of work is, or what came of it.
+
+        Raises:
+            PromptCacheError: it is not known any more.
+        """
+        job = self._jobs.get(key)
+        if job is None:
+            raise PromptCacheError("That work is not kept any more. Start it again.")
+        return job.state()
+
+    def stop(self, key: str) -> None:
+        """Has a piece of work stop at its next step, also one that waits for its turn to be started."""
+        with self._lock:
+            job = self._jobs.get(key)
+            if job is None:
+                self._stopped_early = [*self._stopped_early[-KEPT:], key]
+        if job is not None:
+            job.stop()

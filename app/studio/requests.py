@@ -1,114 +1,302 @@
-"""What the page asks: functions that answer with an object or a sentence; texts, numbers, run settings."""
+"""What the page sends with each question. Nothing is brought into a range: what does not fit is refused.
+
+Texts are taken as they are: half of a surrogate pair is the editor's to show, and no reason to refuse.
+"""
 
 from __future__ import annotations
 
-import functools
-import json
-import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from starlette.responses import Response
+from pydantic import Field, InstanceOf, Strict
 
-from app.studio.runs import MAX_NEW_TOKENS, MAX_REPEATS
-from engine import RunSettings
-from engine.errors import PromptCacheError
+from app.studio.drafts import Workspace
+from app.studio.folder import Encoding, Stamp
 
-logger = logging.getLogger(__name__)
-
-Json = dict[str, Any]
-
-
-def endpoint(method: Callable[[Json], Json]) -> Callable[[Any], Response]:
-    """A function that the page may call: faults become a sentence under `error`, never a traceback."""
-
-    def answered(request: Any) -> Json:
-        if not isinstance(request, dict):
-            return {"error": "The page sent something else than an object. Reload it and try again."}
-        try:
-            return method(request)
-        except PromptCacheError as error:
-            return {"error": str(error)}
-        except Exception as error:
-            logger.exception("The page's request %s failed", method.__name__)
-            return {"error": f"The studio could not do this: {error!r}. Nothing was changed."}
-
-    @functools.wraps(method)
-    def answer(request: Any) -> Response:
-        found = answered(request)
-        try:
-            body = json.dumps(found, allow_nan=False)
-        except (ValueError, RecursionError) as error:
-            logger.exception("The answer to the page's request %s cannot be sent", method.__name__)
-            body = json.dumps({"error": f"The studio cannot send the answer to the page: {error!r}."})
-        return Response(body, media_type="application/json")
-
-    return answer
+Words = InstanceOf[str]
+Whole = Annotated[int, Strict()]
+Count = Annotated[int, Strict(), Field(ge=0)]
+Size = Annotated[float, Strict(), Field(ge=0)]
+Flag = Annotated[bool, Strict()]
+Kind = Literal["schema", "prompt"]
 
 
-def text_of(request: Mapping[str, Any], key: str) -> str:
-    """A text of the request; nothing where there is none."""
-    value = request.get(key, "")
-    return value if isinstance(value, str) else ""
+@dataclass(frozen=True, kw_only=True)
+class Nothing:
+    """A question that needs no more than its name."""
 
 
-def settings_of(sent: object) -> RunSettings:
-    """Run settings from the page's drawer, brought within their limits.
+@dataclass(frozen=True, kw_only=True)
+class Texts:
+    """Both documents.
 
-    Raises:
-        PromptCacheError: a value is no number, or is not known.
+    Attributes:
+        origin: where the schema came from.
     """
-    chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
-    stop = text_of(chosen, "stop").replace("\\n", "\n")
-    scope: Any = text_of(chosen, "scope") or "anchored"
-    placement: Any = text_of(chosen, "placement") or "compact"
-    return RunSettings(
-        max_new_tokens=min(MAX_NEW_TOKENS, max(1, int(number_of(chosen, "max_new_tokens", 128)))),
-        temperature=min(5.0, max(0.0, number_of(chosen, "temperature", 0.0))),
-        top_p=min(1.0, max(0.01, number_of(chosen, "top_p", 1.0))),
-        top_k=max(0, int(number_of(chosen, "top_k", 0))),
-        repetition_penalty=min(10.0, max(0.01, number_of(chosen, "repetition_penalty", 1.0))),
-        stop=(stop,) if stop else (),
-        seed=int(number_of(chosen, "seed", 0)),
-        scope=scope,
-        repair=text_of(chosen, "repair") or "none",
-        placement=placement,
-        store_conversation=text_of(chosen, "conversation") == "disk",
-    )
+
+    schema: Words = ""
+    prompt: Words = ""
+    origin: Words = ""
 
 
-def repeats_of(sent: object) -> int:
-    """How often a run is timed."""
-    chosen: Mapping[str, Any] = sent if isinstance(sent, Mapping) else {}
-    return min(MAX_REPEATS, max(1, int(number_of(chosen, "repeats", 1))))
+@dataclass(frozen=True, kw_only=True)
+class Check(Texts):
+    """Both documents, to be checked.
 
-
-def number_of(chosen: Mapping[str, Any], key: str, default: float) -> float:
-    """A number of the settings.
-
-    Raises:
-        PromptCacheError: it is none.
+    Attributes:
+        fallback: the last schema without errors.
+        known: digest of the schema whose module tree the page has.
     """
-    try:
-        value = float(chosen.get(key, default))
-    except (TypeError, ValueError):
-        value = float("nan")
-    if value != value or abs(value) > 1e15:
-        raise PromptCacheError(
-            f"The setting {key.replace('_', ' ')} is not a number. Correct it in the settings."
+
+    fallback: Words | None = None
+    known: Words | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measure(Texts):
+    """Both documents, to be measured.
+
+    Attributes:
+        settings: of a run; only those that say where segments stand and what they see are read.
+    """
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pick:
+    """A module that is taken into the prompt, or out of it."""
+
+    path: Words
+    on: Flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class Argument:
+    """An argument of a picked module; an empty value leaves it out."""
+
+    path: Words
+    argument: Words
+    value: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class EditPrompt(Texts):
+    """One change in the picker."""
+
+    edit: Argument | Pick
+
+
+@dataclass(frozen=True, kw_only=True)
+class FixDocument(Texts):
+    """One of a document's faults.
+
+    Attributes:
+        kind: of the document.
+        code: of the fault.
+        at: where it begins, in UTF-16.
+    """
+
+    kind: Kind
+    code: Words
+    at: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneText:
+    """A text."""
+
+    text: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Texts):
+    """The form that is wanted: one of `engine.exchange.export`."""
+
+    form: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddScaffold:
+    """Modules to encode together.
+
+    Attributes:
+        modules: their paths.
+    """
+
+    schema: Words
+    modules: tuple[Words, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """What stands in the editors.
+
+    Attributes:
+        settings: of runs.
+        files: the stamps of the documents' files.
+        base: the revision that the texts started from.
+    """
+
+    name: Words = ""
+    schema: Words
+    prompt: Words
+    origin: Words = ""
+    prompt_origin: Words = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, Any] = field(default_factory=dict)
+    base: Count = 0
+
+    def workspace(self) -> Workspace:
+        """Returns it as drafts are kept."""
+        return Workspace(
+            name=self.name,
+            schema=self.schema,
+            prompt=self.prompt,
+            origin=self.origin,
+            settings=dict(self.settings),
+            prompt_origin=self.prompt_origin,
+            files=dict(self.files),
         )
-    return value
 
 
-def whole_number_of(request: Mapping[str, Any], key: str, default: int = 0) -> int:
-    """A whole number that the page sent.
+@dataclass(frozen=True, kw_only=True)
+class SaveDraft(Page):
+    """What stands in the editors, to be kept.
 
-    Raises:
-        PromptCacheError: it is none.
+    Attributes:
+        force: replace a newer revision all the same.
     """
-    value = request.get(key, default)
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise PromptCacheError(
-            f"The page sent {value!r} where the number {key!r} belongs. Reload it and try again."
-        )
-    return value
+
+    force: Flag = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shelve:
+    """What stands in the editors, to be put among the earlier workspaces."""
+
+    page: Page
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenSample(Shelve):
+    """A sample with one of its prompts, by number from 0."""
+
+    name: Words
+    prompt: Count = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenFile(Shelve):
+    """A document of the user's folder."""
+
+    name: Words
+    encoding: Encoding = "utf-8"
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenText(Shelve):
+    """A document that the browser has read."""
+
+    name: Words
+    text: Words
+    stamp: Stamp = field(default_factory=Stamp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenShelved(Shelve):
+    """An earlier workspace."""
+
+    key: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveFile:
+    """A document for the file that it came from.
+
+    Attributes:
+        stamp: of the file when the text was opened.
+        force: write it although the file was changed or removed since.
+        here: one whose folder is unknown is taken for one of this folder.
+    """
+
+    origin: Words
+    text: Words
+    stamp: Stamp = field(default_factory=Stamp)
+    force: Flag = False
+    here: Flag = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SaveAs:
+    """A document for a new file.
+
+    Attributes:
+        stamp: of the file whose line ends it keeps.
+    """
+
+    name: Words
+    text: Words
+    stamp: Stamp = field(default_factory=Stamp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work(Texts):
+    """Both documents, and how they are run.
+
+    Attributes:
+        key: of the work that begins.
+        settings: as `PageSettings` declares them.
+    """
+
+    key: Words
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneJob:
+    """A piece of long work."""
+
+    key: Words
+
+
+@dataclass(frozen=True, kw_only=True)
+class OneRun:
+    """A run of this session."""
+
+    number: Count
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteSegments:
+    """Segments by their keys."""
+
+    keys: tuple[Words, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinSchema:
+    """A schema whose segments stay, or need not stay any more."""
+
+    schema: Words
+    pinned: Flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSize:
+    """A size in bytes."""
+
+    bytes: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyStore:
+    """Whether what is damaged is set right.
+
+    Attributes:
+        key: of the work that begins, unless some goes on.
+    """
+
+    key: Words
+    repair: Flag = False

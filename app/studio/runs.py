@@ -1,44 +1,40 @@
-"""Runs of one prompt, cached and uncached one after the other, as frames that the page paints.
+"""Runs of one prompt, cached and uncached one after the other.
 
-The engine works in its own thread, so a slow browser never slows the clock; the page takes frames as it can.
+The engine works in the job's own thread, so a slow browser never slows the clock.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
-import queue
 import statistics
 import threading
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import SequenceMatcher
-from typing import Any, Literal
+from typing import Any, cast
 
-from engine import Compared, Delta, Engine, Finished, FirstToken, PreparedSchema, RunSettings, Working
+from app.studio.answers import Compared as ComparedSoFar
+from app.studio.answers import Difference, RunFrame, Side, SideFrame, State
+from app.studio.jobs import Job, Jobs
+from app.studio.settings import PageSettings
+from engine import Compared, Delta, Engine, Finished, FirstToken, PreparedSchema, Working
 from engine.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)
 
-Side = Literal["cached", "uncached"]
 SIDES: tuple[Side, Side] = ("cached", "uncached")
-FRAME_SECONDS = 0.05
-MAX_NEW_TOKENS = 2048
-MAX_REPEATS = 25
-
-State = Literal["waiting", "working", "streaming", "done", "stopped", "not run", "failed"]
 
 
 @dataclass(frozen=True)
 class RunRequest:
     """What the page asks for: the texts of this moment, and how to run them."""
 
+    key: str
     schema: PreparedSchema
     prompt: str
-    settings: RunSettings
-    repeats: int = 1
-    key: str = ""
+    settings: PageSettings
 
 
 @dataclass
@@ -64,7 +60,7 @@ class SideRun:
             self.ttft_ms = statistics.median_low(self.samples_ms)
             self.timeline_ms = self.timelines[self.samples_ms.index(self.ttft_ms)]
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> SideFrame:
         """What a pane shows."""
         return {
             "state": self.state,
@@ -73,10 +69,10 @@ class SideRun:
             "total": self.total,
             "text": self.text,
             "ttft_ms": self.ttft_ms,
-            "timeline_ms": self.timeline_ms,
-            "tokens": self.tokens,
+            "timeline_ms": dict(self.timeline_ms),
+            "tokens": dict(self.tokens),
             "tokens_per_second": self.tokens_per_second,
-            "samples_ms": self.samples_ms,
+            "samples_ms": list(self.samples_ms),
             "ended": self.ended,
         }
 
@@ -90,25 +86,26 @@ class Run:
         message: what went wrong, in words, where something did.
     """
 
-    key: str
     schema: str
-    settings: RunSettings
+    settings: PageSettings
     order: tuple[Side, ...]
-    repeats: int = 1
     number: int = 0
     started: str = ""
     sides: dict[Side, SideRun] = field(default_factory=lambda: {side: SideRun() for side in SIDES})
-    comparison: dict[str, Any] = field(default_factory=dict)
+    comparison: ComparedSoFar = field(default_factory=ComparedSoFar)
     state: State = "working"
     message: str = ""
     repeat: int = 1
 
     def to_json(self) -> dict[str, Any]:
+        """Returns `frame`."""
+        return dict(self.frame())
+
+    def frame(self) -> RunFrame:
         """A frame for the page."""
-        texts = {side: self.sides[side].text for side in SIDES}
-        compared = self.state in ("done", "stopped") and all(texts.values())
+        cached, uncached = self.sides["cached"], self.sides["uncached"]
+        compared = self.state in ("done", "stopped") and cached.text and uncached.text
         return {
-            "key": self.key,
             "number": self.number,
             "schema": self.schema,
             "started": self.started,
@@ -116,28 +113,28 @@ class Run:
             "repair": self.settings.repair,
             "placement": self.settings.placement,
             "order": list(self.order),
-            "repeats": self.repeats,
+            "repeats": self.settings.repeats,
             "repeat": self.repeat,
             "state": self.state,
             "message": self.message,
-            "sides": {side: run.to_json() for side, run in self.sides.items()},
-            "comparison": self.comparison,
-            "difference": word_difference(texts["cached"], texts["uncached"]) if compared else None,
+            "sides": {"cached": cached.to_json(), "uncached": uncached.to_json()},
+            "comparison": self.comparison.copy(),
+            "difference": word_difference(cached.text, uncached.text) if compared else None,
         }
 
 
 class Runs:
-    """Starts runs, stops them, and remembers those of this session.
+    """Starts runs, and remembers those of this session.
 
     Args:
         engine: computes the answers, one step at a time.
+        jobs: where the runs can be asked about and stopped.
     """
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, jobs: Jobs) -> None:
+        self._engine, self._jobs = engine, jobs
         self._history: list[Run] = []
         self._started = 0
-        self._stops: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
 
     @property
@@ -150,109 +147,53 @@ class Runs:
         """The run with this number."""
         return next((run for run in self.history if run.number == number), None)
 
-    def stop(self, key: str) -> None:
-        """Stops the run with this key at its next step; what it has produced stays."""
-        self._stop_of(key).set()
-
-    def stream(self, request: RunRequest) -> Iterator[Run]:
-        """Runs both sides, one after the other; yields the same run again whenever there is more to show.
-
-        Closing the iterator stops the run.
-        """
+    def start(self, request: RunRequest) -> Job:
+        """Begins to run both sides, one after the other; what a stopped run has produced stays."""
         with self._lock:
             order = SIDES if self._started % 2 == 0 else SIDES[::-1]
             self._started += 1
         settings = replace(request.settings, placement=self._engine.placement(request.settings.placement))
-        run = Run(request.key, request.schema.name, settings, order, request.repeats)
+        run = Run(request.schema.name, settings, order)
         run.started = datetime.now().astimezone().isoformat(timespec="seconds")
-        stop = self._stop_of(request.key)
-        events: queue.SimpleQueue[tuple[float, object]] = queue.SimpleQueue()
-        worker = threading.Thread(
-            target=self._work, args=(request, order, stop, events), name="run", daemon=True
+        return self._jobs.start(
+            Job(request.key, lambda job: self._work(job, run, request), "run", result=run)
         )
-        worker.start()
-        try:
-            yield run
-            clock = _Clock()
-            over = False
-            while not over:
-                over = self._take(run, events, clock)
-                yield run
-        finally:
-            stop.set()
-            with self._lock:
-                self._stops.pop(request.key, None)
 
-    def _take(self, run: Run, events: queue.SimpleQueue[tuple[float, object]], clock: _Clock) -> bool:
-        """Apply what has come in one frame's time to `run`; says whether that was the end."""
-        until = time.monotonic() + FRAME_SECONDS
-        wait: float | None = None
-        while True:
-            try:
-                at, event = events.get(timeout=wait)
-            except queue.Empty:
-                return False
-            if event is None:
-                _conclude(run)
-                self._remember(run)
-                return True
-            if isinstance(event, BaseException):
-                run.state, run.message = "failed", _sentence(event)
-            elif isinstance(event, int):
-                run.repeat = event
-            else:
-                _apply(run, event, at, clock)
-                self._remember(run)
-            wait = max(0.0, until - time.monotonic())
+    def _work(self, job: Job, run: Run, request: RunRequest) -> Run:
+        clock = _Clock()
+        try:
+            for repeat in range(1, run.settings.repeats + 1):
+                if job.stopping:
+                    break
+                with job.changing():
+                    run.repeat = repeat
+                self._run_once(job, run, request, clock)
+        except Exception as error:  # the page shows it, beside what came before
+            with job.changing():
+                run.state, run.message = "failed", _sentence(error)
+        with job.changing():
+            _conclude(run)
+            self._remember(run)
+        return run
+
+    def _run_once(self, job: Job, run: Run, request: RunRequest, clock: _Clock) -> None:
+        order = run.order if run.repeat % 2 else run.order[::-1]
+        settings = request.settings if run.repeat == 1 else replace(request.settings, max_new_tokens=1)
+        stream = request.schema.prompt(request.prompt).stream(settings, mode="both", order=order)
+        with contextlib.closing(cast(Any, stream)):
+            for event in stream:
+                if run.repeat == 1 or isinstance(event, FirstToken):
+                    with job.changing():
+                        _apply(run, event, time.perf_counter(), clock)
+                        self._remember(run)
+                if job.stopping:
+                    break
 
     def _remember(self, run: Run) -> None:
         if run.number == 0 and any(side.ttft_ms is not None for side in run.sides.values()):
             with self._lock:
                 run.number = len(self._history) + 1
                 self._history.append(run)
-
-    def _stop_of(self, key: str) -> threading.Event:
-        with self._lock:
-            return self._stops.setdefault(key, threading.Event())
-
-    def _work(
-        self,
-        request: RunRequest,
-        order: Sequence[Side],
-        stop: threading.Event,
-        events: queue.SimpleQueue[tuple[float, object]],
-    ) -> None:
-        try:
-            for repeat in range(1, request.repeats + 1):
-                if stop.is_set():
-                    break
-                events.put((time.perf_counter(), repeat))
-                self._run_once(request, order if repeat % 2 else order[::-1], repeat, stop, events)
-        except BaseException as error:  # the page shows it; the thread has nobody else to tell
-            events.put((time.perf_counter(), error))
-        finally:
-            events.put((time.perf_counter(), None))
-
-    def _run_once(
-        self,
-        request: RunRequest,
-        order: Sequence[Side],
-        repeat: int,
-        stop: threading.Event,
-        events: queue.SimpleQueue[tuple[float, object]],
-    ) -> None:
-        settings = request.settings if repeat == 1 else replace(request.settings, max_new_tokens=1)
-        stream = request.schema.prompt(request.prompt).stream(settings, mode="both", order=order)
-        try:
-            for event in stream:
-                if repeat == 1 or isinstance(event, FirstToken):
-                    events.put((time.perf_counter(), event))
-                if stop.is_set():
-                    break
-        finally:
-            close = getattr(stream, "close", None)
-            if close is not None:
-                close()
 
 
 @dataclass
@@ -295,7 +236,7 @@ def _apply(run: Run, event: object, at: float, clock: _Clock) -> None:
             side.ended = str(answer.get("stopped", ""))
             side.tokens_per_second = 1000 / answer["tpot_ms"] if answer.get("tpot_ms") else None
         case Compared():
-            run.comparison.update(event.comparison.to_json())
+            run.comparison.update(cast(ComparedSoFar, event.comparison.to_json()))
             _speed_up(run)
 
 
@@ -312,7 +253,7 @@ def _conclude(run: Run) -> None:
             side.working = ""
     if run.state == "working":
         done = all(side.state == "done" for side in run.sides.values())
-        enough = all(len(side.samples_ms) == run.repeats for side in run.sides.values())
+        enough = all(len(side.samples_ms) == run.settings.repeats for side in run.sides.values())
         run.state = "done" if done and enough else "stopped"
 
 
@@ -325,25 +266,26 @@ def _sentence(error: BaseException) -> str:
     return f"The run failed: {error!r}. The terminal of the studio shows the details."
 
 
-def word_difference(cached: str, uncached: str) -> dict[str, Any]:
+def word_difference(cached: str, uncached: str) -> Difference:
     """The two texts cut into runs of words that agree and runs that do not.
 
     Returns:
-        ``cached`` and ``uncached``: lists of ``[text, differs]`` that join to the texts; ``differing``: the
+        ``cached`` and ``uncached``: lists of ``(text, differs)`` that join to the texts; ``differing``: the
         number of words, on the side with more of them, that stand in runs that differ.
     """
     left, right = _words(cached), _words(uncached)
-    pieces: dict[str, list[list[Any]]] = {"cached": [], "uncached": []}
+    ours: list[tuple[str, bool]] = []
+    theirs: list[tuple[str, bool]] = []
     differing = 0
     matcher = SequenceMatcher(a=[w.strip() for w in left], b=[w.strip() for w in right], autojunk=False)
     for kind, a, b, c, d in matcher.get_opcodes():
         differs = kind != "equal"
         differing += max(b - a, d - c) if differs else 0
         if b > a:
-            pieces["cached"].append(["".join(left[a:b]), differs])
+            ours.append(("".join(left[a:b]), differs))
         if d > c:
-            pieces["uncached"].append(["".join(right[c:d]), differs])
-    return {**pieces, "differing": differing}
+            theirs.append(("".join(right[c:d]), differs))
+    return {"cached": ours, "uncached": theirs, "differing": differing}
 
 
 def _words(text: str) -> list[str]:

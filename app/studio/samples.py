@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import sample_schemas
+from app.studio.answers import Sample, SamplePrompt, SampleTitle
 from app.studio.drafts import Workspace
 from app.studio.folder import Folder
 from engine.errors import PromptCacheError
+from engine.pml import Import, Role, Text, parse_prompt
 
 FIRST_SAMPLE = "travel"
+GIST_LENGTH = 150
 
 
 @dataclass(frozen=True)
@@ -24,14 +26,18 @@ class Library:
 
     folder: Folder = field(default_factory=Folder)
 
-    def gallery(self) -> list[dict[str, Any]]:
+    def titles(self) -> list[SampleTitle]:
+        """The samples as the File menu lists them."""
+        return [{"name": sample.name, "title": sample.title} for sample in sample_schemas.samples()]
+
+    def gallery(self) -> list[Sample]:
         """The samples as the Gallery shows them."""
         return [
             {
                 "name": sample.name,
                 "title": sample.title,
                 "description": sample.description,
-                "prompts": [path.read_text(encoding="utf-8") for path in sample.prompts],
+                "prompts": [gist(path.read_text(encoding="utf-8")) for path in sample.prompts],
             }
             for sample in sample_schemas.samples()
         ]
@@ -63,3 +69,26 @@ class Library:
         if kind == "sample":
             return next((s.schema_path.parent for s in sample_schemas.samples() if s.name == name), None)
         return None
+
+
+def gist(prompt: str) -> SamplePrompt:
+    """A prompt in a few words, for people to read."""
+    picked: list[str] = []
+    words: list[str] = []
+    tree = parse_prompt(prompt).tree
+    pending: list[object] = list(reversed(tree.children)) if tree is not None else []
+    while pending:
+        node = pending.pop()
+        match node:
+            case Text():
+                words += node.text.split()
+            case Import():
+                picked.append(node.name)
+                pending.extend(reversed(node.children))
+            case Role():
+                pending.extend(reversed(node.children))
+    line = " ".join(words)
+    return {
+        "picked": picked,
+        "words": line if len(line) <= GIST_LENGTH else f"{line[: GIST_LENGTH - 1].rstrip()}…",
+    }

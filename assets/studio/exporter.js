@@ -10,6 +10,7 @@ const FORMS = [
   ["text", "Plain text of the prompt"],
 ]
 
+/** Hands a text to the browser as a file. @param {string} name @param {string} text */
 export function download(name, text, type = "application/xml") {
   const url = URL.createObjectURL(new Blob([text], { type }))
   h("a", { href: url, download: name }).click()
@@ -19,6 +20,7 @@ export function download(name, text, type = "application/xml") {
 export class Exporter {
   #workspace
   #server
+  /** @type {Api.Exported | null} */
   #answer = null
   #form = h("select", { id: "export-form" }, ...FORMS.map(([value, words]) => h("option", { value }, words)))
   #text = h("pre", { tabindex: "0", "aria-label": "Exported text" })
@@ -28,6 +30,11 @@ export class Exporter {
   #download = h("button", { type: "button", class: "primary", onclick: () => this.#save() }, "Download")
   #dialog
 
+  /**
+   * @param {HTMLElement} host
+   * @param {import("./workspace.js").Workspace} workspace
+   * @param {import("./server.js").Server} server
+   */
   constructor(host, workspace, server) {
     this.#workspace = workspace
     this.#server = server
@@ -51,9 +58,11 @@ export class Exporter {
     const answer = await this.#server.ask("export_as", { form, origin: this.#workspace.origin, ...this.#workspace.texts() })
     if (form !== this.#form.value) return
     if (answer.away) return this.#fill(null, "The studio's server does not answer. Try again when it is back.")
-    this.#fill(answer.error ? null : answer, answer.error ?? "")
+    if (answer.error != null) this.#fill(null, answer.error)
+    else this.#fill(answer, "")
   }
 
+  /** @param {Api.Exported | null} answer @param {string} sentence */
   #fill(answer, sentence) {
     this.#answer = answer
     this.#text.textContent = answer?.text ?? ""
@@ -65,15 +74,16 @@ export class Exporter {
 
   async #copyText() {
     try {
-      await navigator.clipboard.writeText(this.#answer.text)
+      await navigator.clipboard.writeText(this.#text.textContent)
       this.#said.textContent = "Copied."
     } catch {
-      getSelection().selectAllChildren(this.#text)
+      getSelection()?.selectAllChildren(this.#text)
       this.#said.textContent = "This browser does not let a page copy. The text is selected: press Ctrl C."
     }
   }
 
   #save() {
+    if (!this.#answer) return
     download(this.#answer.filename, this.#answer.text, this.#answer.media_type)
     this.#said.textContent = `Downloaded as ${this.#answer.filename}.`
   }

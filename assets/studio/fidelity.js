@@ -1,10 +1,11 @@
 // What reuse did to an answer: measured on demand, module by module, with what would mend it.
-import { count, h, pause, plural } from "./dom.js"
+import { count, h, plural } from "./dom.js"
+import { Emitter } from "./events.js"
+import { AWAY, Job, STOPPED } from "./jobs.js"
 
-const ASK_AGAIN_MS = 300
-
-const nats = value => Math.abs(value) < 5e-4 ? "0" : value < 0.1 ? value.toPrecision(2) : value.toFixed(2)
-const percent = value => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
+const nats = (/** @type {number} */ value) => Math.abs(value) < 5e-4 ? "0" : value < 0.1 ? value.toPrecision(2) : value.toFixed(2)
+const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
+/** @type {[string, string, (m: Api.ModuleFidelity) => string][]} */
 const COLUMNS = [
   ["Module", "", m => m.path || "anonymous text"],
   ["Tokens", "Read from the cache", m => count(m.tokens)],
@@ -16,57 +17,62 @@ const COLUMNS = [
 ]
 const MOST_FLIPS = 8
 
-/** Events: "repair" (detail: the setting), "scaffold" (detail: paths of modules). */
-export class Explanation extends EventTarget {
+/**
+ * "repair": the setting is wanted; "scaffold": one of these modules is.
+ * @extends {Emitter<{repair: string, scaffold: string[]}>}
+ */
+export class Explanation extends Emitter {
   #workspace
   #server
-  #key = null
-  #texts = null
+  /** @type {Job | null} */
+  #job = null
+  #texts = ""
   #measure = h("button", { type: "button", id: "explain", onclick: () => this.start() }, "Measure")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop")
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the measurement" })
   #body = h("div", { class: "explained" })
 
+  /**
+   * @param {HTMLElement} host
+   * @param {import("./workspace.js").Workspace} workspace
+   * @param {import("./server.js").Server} server
+   */
   constructor(host, workspace, server) {
     super()
     this.#workspace = workspace
     this.#server = server
     host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
     this.#body.append(h("p", { class: "empty" }, "Measure to see how faithful the cached answer to this prompt is, which module suffers from reuse, and what would mend it."))
-    workspace.addEventListener("typing", () => this.#showAge())
+    workspace.on("typing", () => this.#showAge())
   }
 
   async start() {
-    const key = crypto.getRandomValues(new Uint32Array(2)).join("-")
-    this.#key = key
+    const job = this.#job = new Job(this.#server)
     this.#buttons()
     this.#texts = JSON.stringify(this.#workspace.texts())
     const { origin, settings } = this.#workspace
-    let answer = await this.#server.ask("explain", { key, origin, settings, ...this.#workspace.texts() })
-    while (this.#key === key && !answer.away && !answer.error && !answer.over) {
-      this.#progress(answer)
-      await pause(ASK_AGAIN_MS)
-      answer = await this.#server.ask("explained", { key })
-    }
-    if (this.#key !== key) return
-    this.#key = null
+    job.on("state", state => this.#progress(state))
+    const end = await job.asked(this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+    this.#job = null
     this.#buttons()
-    if (answer.result) this.#show(answer.result)
-    else this.say(answer.error || "The studio's server does not answer. Measure again when it is back.", answer.error === "Stopped." ? "" : "bad")
+    if (end.result) this.#show(/** @type {Api.Fidelity} */ (end.result))
+    else this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
   }
 
   stop() {
     this.say("Stopping…")
-    this.#server.ask("stop_explaining", { key: this.#key })
+    this.#job?.stop()
   }
 
+  /** @param {Api.JobState} state */
   #progress({ what, done, total }) {
     this.#meter.hidden = !total
     Object.assign(this.#meter, { max: total || 1, value: done })
     if (what) this.say(`${what[0].toUpperCase()}${what.slice(1)}…`)
   }
 
+  /** @param {Api.Fidelity} found */
   #show(found) {
     this.say("")
     const [worst] = [...found.modules].sort((a, b) => b.mends - a.mends || b.harm - a.harm)
@@ -82,6 +88,7 @@ export class Explanation extends EventTarget {
       found.remedies.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "What was tried" }, this.#remedies(found.remedies)) : "")
   }
 
+  /** @param {Api.Flip[]} flips */
   #flips(flips) {
     const rows = flips.slice(0, MOST_FLIPS).map(f => h("tr", {},
       h("th", { scope: "row" }, count(f.position + 1)), h("td", {}, JSON.stringify(f.uncached)), h("td", {}, JSON.stringify(f.cached)),
@@ -93,6 +100,7 @@ export class Explanation extends EventTarget {
     ]
   }
 
+  /** @param {Api.Remedy[]} remedies */
   #remedies(remedies) {
     const rows = remedies.map(r => h("tr", {},
       h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
@@ -101,24 +109,27 @@ export class Explanation extends EventTarget {
     return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "Flips left", "Worst KL", "Mean KL", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
   }
 
+  /** @param {Api.Remedy} remedy */
   #use({ repair, scaffold }) {
-    this.dispatchEvent(new CustomEvent(repair ? "repair" : "scaffold", { detail: repair || scaffold }))
-    if (repair) this.say(`Repair ${repair} is set for the next run.`)
+    if (!repair) return this.emit("scaffold", scaffold)
+    this.emit("repair", repair)
+    this.say(`Repair ${repair} is set for the next run.`)
   }
 
   #showAge() {
-    if (this.#texts && !this.#key && this.#body.querySelector("table") && !this.#status.textContent && this.#texts !== JSON.stringify(this.#workspace.texts()))
+    if (this.#texts && !this.#job && this.#body.querySelector("table") && !this.#status.textContent && this.#texts !== JSON.stringify(this.#workspace.texts()))
       this.say("Measured before the last edit.")
   }
 
+  /** @param {string} words */
   say(words, mood = "") {
     this.#status.dataset.mood = mood
     this.#status.textContent = words
   }
 
   #buttons() {
-    this.#measure.disabled = this.#key !== null
-    this.#stop.hidden = this.#key === null
-    if (!this.#key) this.#meter.hidden = true
+    this.#measure.disabled = this.#job !== null
+    this.#stop.hidden = this.#job === null
+    if (!this.#job) this.#meter.hidden = true
   }
 }

@@ -1,7 +1,7 @@
 // The two answers side by side, and between them what caching changed.
 import { count, h, milliseconds, plural } from "./dom.js"
 
-const PARTS = ["parse", "plan", "encode", "load", "repair", "prefill", "sample"]
+/** @type {Record<Api.SideFrame["state"], string>} */
 const STATES = {
   waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", failed: "failed",
 }
@@ -14,8 +14,11 @@ class Pane {
   #parts = h("ul", { class: "parts" })
   #answer = h("div", { class: "answer", tabindex: "0", role: "region" })
   #empty
+  #stages
 
-  constructor(title, empty) {
+  /** @param {string} title @param {string} empty what to say before the first run @param {Record<string, string>} stages of a timeline, in words */
+  constructor(title, empty, stages) {
+    this.#stages = stages
     this.#empty = empty
     this.#answer.setAttribute("aria-label", `${title} answer`)
     this.node = h("section", { class: "pane", "aria-label": title },
@@ -25,6 +28,12 @@ class Pane {
       this.#answer)
   }
 
+  /**
+   * @param {Api.SideFrame | undefined} side
+   * @param {number} longest time that a bar of full width stands for
+   * @param {[string, boolean][] | undefined} difference
+   * @param {string | undefined} stage of the whole run
+   */
   show(side, longest, difference, stage) {
     this.node.dataset.state = side?.state ?? "empty"
     this.#state.textContent = side ? STATES[side.state] : ""
@@ -34,6 +43,7 @@ class Pane {
     this.#showAnswer(side, difference, stage)
   }
 
+  /** @param {Api.SideFrame | undefined} side */
   #showFacts(side) {
     const tokens = side?.tokens ?? {}
     const rate = side?.tokens_per_second
@@ -48,11 +58,12 @@ class Pane {
     this.#facts.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
   }
 
+  /** @param {Api.SideFrame | undefined} side @param {number} longest */
   #showTimeline(side, longest) {
     const timeline = side?.timeline_ms ?? {}
-    const parts = PARTS.filter(part => timeline[part] != null)
+    const parts = Object.keys(this.#stages).filter(part => timeline[part] != null)
     this.#bar.replaceChildren(...parts.map(part => {
-      const piece = h("i", { class: `part ${part}`, title: `${part}: ${milliseconds(timeline[part])}` })
+      const piece = h("i", { class: `part ${part}`, title: `${part}, ${this.#stages[part]}: ${milliseconds(timeline[part])}` })
       piece.style.width = `${100 * timeline[part] / (longest || 1)}%`
       return piece
     }))
@@ -61,23 +72,27 @@ class Pane {
     this.#parts.replaceChildren(...parts.map((part, index) => h("li", {}, h("i", { class: `swatch ${part}` }), words[index])))
   }
 
+  /** @param {Api.SideFrame | undefined} side @param {[string, boolean][] | undefined} difference @param {string | undefined} stage */
   #showAnswer(side, difference, stage) {
     const box = this.#answer
     const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 24
     if (!side) box.replaceChildren(h("p", { class: "empty" }, this.#empty))
     else if (!side.text) box.replaceChildren(this.#progress(side, stage))
     else if (difference) box.replaceChildren(...difference.map(([text, differs]) => differs ? h("mark", {}, text) : text))
-    else if (box.firstChild?.nodeType === Node.TEXT_NODE && box.childNodes.length === 1) box.firstChild.data = side.text
+    else if (box.firstChild instanceof Text && box.childNodes.length === 1) box.firstChild.data = side.text
     else box.replaceChildren(side.text)
     if (atEnd && side?.state === "streaming") box.scrollTop = box.scrollHeight
   }
 
+  /** @param {Api.SideFrame} side @param {string | undefined} stage */
   #progress(side, stage) {
-    const words = {
+    /** @type {Partial<Record<Api.SideFrame["state"], string>>} */
+    const all = {
       waiting: stage === "working" ? "Runs after the other side, so that neither spoils the other's clock." : "",
       working: side.working ? `${side.working[0].toUpperCase()}${side.working.slice(1)}` : "Working…",
       streaming: "", done: "The model ended without a word.", stopped: "Stopped before the first word.", "not run": "Not run.",
-    }[side.state] ?? ""
+    }
+    const words = all[side.state] ?? ""
     const meter = side.state === "working" && side.total
       ? h("progress", { max: side.total, value: side.done, "aria-label": "Progress" }) : null
     const of = side.state === "working" && side.total ? ` (${side.done} of ${side.total})` : ""
@@ -86,8 +101,8 @@ class Pane {
 }
 
 export class Panes {
-  #cached = new Pane("Cached", "Run the prompt to see the answer that reuses the cached modules.")
-  #uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.")
+  #cached
+  #uncached
   #ratio = h("strong", { class: "ratio" }, "–")
   #ratioWords = h("span", { class: "soft" }, "faster to the first token")
   #agrees = h("dd", {}, "–")
@@ -95,9 +110,13 @@ export class Panes {
   #texts = h("dd", {}, "–")
   #mark = h("input", { type: "checkbox", checked: true })
   #title = h("p", { class: "soft run-title" })
+  /** @type {Api.RunFrame | null} */
   #run = null
 
-  constructor(host) {
+  /** @param {HTMLElement} host @param {Record<string, string>} stages of a timeline, in words */
+  constructor(host, stages) {
+    this.#cached = new Pane("Cached", "Run the prompt to see the answer that reuses the cached modules.", stages)
+    this.#uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.", stages)
     const meaning = "How far caching moved the probabilities of the first token (Kullback-Leibler divergence); 0 is not at all"
     const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
       this.#title,
@@ -112,6 +131,7 @@ export class Panes {
     this.#paint()
   }
 
+  /** @param {Api.RunFrame} run */
   show(run) {
     this.#run = run
     this.#paint()
@@ -122,6 +142,7 @@ export class Panes {
     const longest = Math.max(0, ...Object.values(run?.sides ?? {}).map(side => side.ttft_ms ?? 0))
     this.#cached.show(run?.sides.cached, longest, difference?.cached, run?.state)
     this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run?.state)
+    /** @type {Api.Compared} */
     const { ttft_speedup: ratio, first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
     const how = [run?.scope, run?.repair !== "none" && run?.repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
     this.#title.textContent = run?.number ? [`Run ${run.number}`, ...how].join(" · ") : ""
@@ -134,6 +155,7 @@ export class Panes {
     this.#verdict(this.#texts, differing == null ? null : differing === 0, differing === 0 ? "the same" : `${plural(differing ?? 0, "word")} differ`)
   }
 
+  /** @param {HTMLElement} node @param {boolean | null} good @param {string} words */
   #verdict(node, good, words) {
     node.textContent = good == null ? "–" : words
     node.dataset.verdict = good == null ? "" : good ? "good" : "warn"

@@ -1,19 +1,24 @@
 // The module tree: what a prompt can pick. It is built again only when the schema's tree changes; picks only update it.
 import { bytes, count, debounce, h } from "./dom.js"
 
-const BADGES = {
-  none: ["not yet", "Not computed yet: the first run that uses it will"],
-  disk: ["disk", "Computed, and kept on disk"],
-  memory: ["memory", "Computed, and in memory: read directly"],
-}
+/**
+ * @typedef {Api.TreeRow & {children: TreeNode[]}} TreeNode
+ * @typedef {{
+ *   line: HTMLElement, input: HTMLInputElement, counter: HTMLElement, length: number, counted: string | null, typed: number, sent: number,
+ * }} Argument
+ * @typedef {{
+ *   input: HTMLInputElement, label: HTMLElement, badge: HTMLElement, tokens: HTMLElement, arguments: Record<string, Argument>,
+ * }} Row
+ */
 
 // The server sends rows with their depth, for JSON may not be nested as deep as a schema.
+/** @param {Api.TreeRow[]} rows */
 function nested(rows) {
-  const root = { children: [] }, open = [root]
+  const root = { children: /** @type {TreeNode[]} */ ([]) }, open = [root]
   for (const row of rows) {
     const node = { ...row, children: [] }
     open.length = row.depth + 1
-    open.at(-1).children.push(node)
+    open[row.depth].children.push(node)
     open.push(node)
   }
   return root.children
@@ -22,15 +27,27 @@ function nested(rows) {
 export class Picker {
   #workspace
   #server
+  /** @type {Map<string, Row>} */
   #rows = new Map()
+  /** @type {{none: HTMLInputElement, paths: string[]}[]} */
   #unions = []
+  /** @type {Set<string>} */
   #picked = new Set()
+  /** @type {Record<string, Api.ModuleSize>} */
   #sizes = {}
+  #tiers
   #note = h("span", { class: "pill warn", hidden: true, title: "The schema has errors; these are its modules as they last were" },
     "last valid schema")
   #tree = h("div", { class: "tree" })
 
-  constructor(host, workspace, server) {
+  /**
+   * @param {HTMLElement} host
+   * @param {import("./workspace.js").Workspace} workspace
+   * @param {import("./server.js").Server} server
+   * @param {Api.TierWords[]} tiers
+   */
+  constructor(host, workspace, server, tiers) {
+    this.#tiers = new Map(tiers.map(tier => [tier.name, tier]))
     this.#workspace = workspace
     this.#server = server
     host.append(
@@ -38,19 +55,21 @@ export class Picker {
       this.#tree,
     )
     host.addEventListener("keydown", event => this.#undo(event))
-    workspace.addEventListener("checked", ({ detail }) => this.#checked(detail))
-    workspace.addEventListener("measured", ({ detail }) => this.#measured(detail))
+    workspace.on("checked", answer => this.#checked(answer))
+    workspace.on("measured", answer => this.#measured(answer))
   }
 
   // A pick is an edit of the prompt, so undo works where the pick was made too.
+  /** @param {KeyboardEvent} event */
   #undo(event) {
-    if (!(event.ctrlKey || event.metaKey) || event.target.type === "text") return
+    if (!(event.ctrlKey || event.metaKey) || (event.target instanceof HTMLInputElement && event.target.type === "text")) return
     const key = event.key.toLowerCase()
     if (key !== "z" && key !== "y") return
     event.preventDefault()
     this.#workspace.editors.prompt[key === "y" || event.shiftKey ? "redo" : "undo"]()
   }
 
+  /** @param {Api.CheckedTexts} answer */
   #checked({ basis, picks }) {
     this.#note.hidden = !basis.stale
     if (basis.tree) this.#build(basis.tree)
@@ -67,24 +86,27 @@ export class Picker {
     for (const union of this.#unions) union.none.checked = !union.paths.some(path => this.#picked.has(path))
   }
 
+  /** @param {Api.Measured} answer */
   #measured({ sizes }) {
     this.#sizes = sizes
     for (const [path, row] of this.#rows) this.#showSize(path, row)
   }
 
+  /** @param {string} path @param {Row} row */
   #showSize(path, row) {
     const size = this.#sizes[path]
     if (!size) return
-    const [word, meaning] = BADGES[size.cached] ?? BADGES.none
+    const tier = this.#tiers.get(size.cached)
     row.tokens.textContent = count(size.tokens)
     row.tokens.title = `${count(size.tokens)} tokens of its own, ${count(size.total)} with the longest of what it holds, ${bytes(size.bytes)}`
-    row.badge.textContent = word
-    row.badge.title = meaning
+    row.badge.textContent = tier?.label ?? size.cached
+    row.badge.title = tier?.meaning ?? ""
     row.badge.dataset.tier = size.cached
   }
 
+  /** @param {Api.TreeRow[]} tree */
   #build(tree) {
-    const focused = this.#tree.contains(document.activeElement) ? document.activeElement.dataset.key : null
+    const active = document.activeElement, focused = active instanceof HTMLElement && this.#tree.contains(active) ? active.dataset.key : null
     const scroll = this.#tree.scrollTop
     this.#rows.clear()
     this.#unions = []
@@ -93,14 +115,17 @@ export class Picker {
     this.#tree.replaceChildren(...(nodes.length ? nodes : [empty]))
     for (const [path, row] of this.#rows) this.#showSize(path, row)
     this.#tree.scrollTop = scroll
-    if (focused) [...this.#tree.querySelectorAll("[data-key]")].find(node => node.dataset.key === focused)?.focus({ preventScroll: true })
+    const keyed = /** @type {HTMLElement[]} */ ([...this.#tree.querySelectorAll("[data-key]")])
+    if (focused) keyed.find(node => node.dataset.key === focused)?.focus({ preventScroll: true })
   }
 
+  /** @param {TreeNode} node @returns {HTMLElement} */
   #node(node) { return node.kind === "union" ? this.#union(node) : this.#module(node, null) }
 
+  /** @param {TreeNode} union */
   #union({ children: members }) {
     const group = `union-${this.#unions.length}`
-    const paths = members.map(member => member.path)
+    const paths = members.map(member => member.path ?? "")
     const none = h("input", { type: "radio", name: group, "data-key": `none ${paths[0]}` })
     none.addEventListener("change", () => {
       const taken = paths.find(path => this.#picked.has(path))
@@ -112,19 +137,21 @@ export class Picker {
       h("label", { class: "row none" }, none, h("span", { class: "name" }, "none")))
   }
 
+  /** @param {TreeNode} module @param {string | null} group of a union's members */
   #module(module, group) {
-    const { path, name } = module
+    const { path = "", name = "" } = module
     const input = h("input", { type: group ? "radio" : "checkbox", name: group, "data-key": path })
     input.addEventListener("change", () => this.#workspace.edit({ path, on: input.checked }))
     const badge = h("span", { class: "badge" }), tokens = h("span", { class: "tokens" })
     const label = h("label", { class: "row", title: module.preview }, input, h("span", { class: "name" }, name), badge, tokens)
-    const named = Object.fromEntries(module.params.map(param => [param.name, this.#argument(path, name, param)]))
+    const named = Object.fromEntries((module.params ?? []).map(param => [param.name, this.#argument(path, name, param)]))
     this.#rows.set(path, { input, label, badge, tokens, arguments: named })
     const children = module.children.map(child => this.#node(child))
     return h("div", { class: "module" }, label, ...Object.values(named).map(argument => argument.line),
       children.length ? h("div", { class: "nested" }, children) : null)
   }
 
+  /** @param {string} path @param {string} moduleName @param {Api.Parameter} parameter @returns {Argument} */
   #argument(path, moduleName, { name, length, default: fallback }) {
     const id = `argument-${path}-${name}`.replace(/[^\w-]/g, "_")
     const input = h("input", {
@@ -133,6 +160,7 @@ export class Picker {
     })
     const counter = h("span", { class: "counter" }, `0 / ${length} tokens`)
     const line = h("div", { class: "argument", hidden: true }, h("label", { for: id }, name), input, counter)
+    /** @type {Argument} */
     const argument = { line, input, counter, length, counted: null, typed: 0, sent: 0 }
     const send = debounce(180, async () => {
       const typed = argument.typed
@@ -147,11 +175,13 @@ export class Picker {
     return argument
   }
 
+  /** @param {Argument} argument @param {string} value */
   #showArgument(argument, value) {
     if (argument.typed === argument.sent && argument.input.value !== value) argument.input.value = value
     this.#count(argument, argument.input.value)
   }
 
+  /** @param {Argument} argument @param {string} text */
   async #count(argument, text) {
     if (argument.counted === text) return
     argument.counted = text

@@ -1,17 +1,25 @@
 // The head of the page: pages, document, menu, model, and what has to be said to the user.
 import { count, h } from "./dom.js"
+import { Emitter } from "./events.js"
 import { Exporter } from "./exporter.js"
 import { Files, decoded } from "./files.js"
 
-const PAGES = ["author", "cache", "gallery"]
-const clock = iso => new Date(iso).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
+const clock = (/** @type {string | number} */ iso) => new Date(iso).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
 
+/** @typedef {NonNullable<Api.OpenFile["encoding"]>} Encoding */
+
+/** @type {Partial<Record<Encoding, string>>} */
 const OFFERS = { "windows-1252": "Windows-1252", "utf-16": "UTF-16" }
 
-export class Shell {
+/**
+ * "shown": a page of the registry is.
+ * @extends {Emitter<{shown: string}>}
+ */
+export class Shell extends Emitter {
   #workspace
   #server
-  #nav = {}
+  /** @type {Map<string, HTMLAnchorElement>} */
+  #nav
   #name = h("span", { class: "document" })
   #saved = h("span", { class: "soft saved", role: "status" })
   #pill = h("button", { type: "button", class: "pill model", "aria-describedby": "model-facts" }, "loading…")
@@ -25,23 +33,29 @@ export class Shell {
   #keeper
   #draft = ""
   #written = ""
+  /** @type {Api.SampleTitle[]} */
   #samples = []
+  /** @type {string[]} */
   #files = []
   #filling = false
 
-  constructor(host, workspace, server) {
+  /**
+   * @param {HTMLElement} host
+   * @param {import("./workspace.js").Workspace} workspace
+   * @param {import("./server.js").Server} server
+   * @param {{name: string, title: string}[]} pages
+   */
+  constructor(host, workspace, server, pages) {
+    super()
     this.#workspace = workspace
     this.#server = server
     this.#exporter = new Exporter(host, workspace, server)
     this.#keeper = new Files(host, workspace, server, this)
-    for (const page of PAGES) {
-      const title = page[0].toUpperCase() + page.slice(1)
-      this.#nav[page] = h("a", { href: `#/${page}` }, title)
-    }
+    this.#nav = new Map(pages.map(({ name, title }) => [name, h("a", { href: `#/${name}` }, title)]))
     host.append(
       h("header", { class: "top" },
         h("h1", {}, "Prompt Cache Studio"),
-        h("nav", { "aria-label": "Pages" }, ...Object.values(this.#nav)),
+        h("nav", { "aria-label": "Pages" }, ...this.#nav.values()),
         h("div", { class: "workspace-name" }, this.#name, this.#saved),
         h("div", { class: "menu-anchor" }, this.#menuButton, this.#menu),
         h("button", { type: "button", class: "quiet", "aria-label": "Light or dark", title: "Light or dark", onclick: () => this.#turn() }, "◐"),
@@ -54,6 +68,7 @@ export class Shell {
     this.#wireNews()
   }
 
+  /** @param {Api.Start} start */
   start({ model, samples, files, folder }) {
     this.#samples = samples
     this.#files = files
@@ -66,27 +81,42 @@ export class Shell {
       h("p", { class: "soft" }, `${model.family}; ${count(model.context_length)} tokens of context; ${count(model.bytes_per_token)} bytes of cache per token.`))
   }
 
+  /** @param {string} page */
   go(page) { location.hash = `#/${page}` }
 
-  /** A sentence at the top of the page, with buttons [words, action]; it stays until it is dismissed. */
+  /**
+   * A sentence at the top of the page, with buttons [words, action]; it stays until it is dismissed.
+   * @param {string} sentence
+   * @param {{key?: string, actions?: import("./files.js").Action[], mood?: string}} options
+   */
   notice(sentence, { key = sentence, actions = [], mood = "bad" } = {}) {
     this.dismiss(key)
+    /** @type {HTMLElement} */
     const node = h("div", { class: "notice", "data-mood": mood, "data-notice": key }, h("p", {}, sentence),
       ...actions.map(([words, action]) => h("button", { type: "button", onclick: () => { node.remove(); action() } }, words)),
       h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => node.remove() }, "✕"))
     this.#notices.append(node)
   }
 
-  dismiss(key) { for (const node of this.#notices.children) if (node.dataset.notice === key) node.remove() }
+  /** @param {string} key */
+  dismiss(key) { for (const node of this.#notices.querySelectorAll("[data-notice]")) if (node.getAttribute("data-notice") === key) node.remove() }
 
-  /** Opens a workspace by asking the server `question`; the present one goes to the shelf. */
+  /**
+   * Opens a workspace by asking the server `question`; the present one goes to the shelf.
+   * @template {"open_sample" | "open_file" | "open_text" | "open_shelved"} Question
+   * @param {Question} question
+   * @param {Omit<Api.Questions[Question][0], "page">} request
+   * @returns {Promise<void>}
+   */
   async open(question, request) {
-    const answer = await this.#server.ask(question, { ...request, page: this.#workspace.page() })
+    const asked = /** @type {Api.Questions[Question][0]} */ ({ ...request, page: this.#workspace.page() })
+    const answer = /** @type {import("./server.js").Reply<Api.Opened>} */ (await this.#server.ask(question, asked))
     if (answer.away) return
-    if (answer.error) return this.notice(answer.error)
-    if (answer.encoding) return this.#offer(answer.message, answer.encoding, () => this.open(question, { ...request, encoding: answer.encoding }))
+    if (answer.error != null) return this.notice(answer.error)
+    const { encoding } = answer
+    if (encoding) return this.#offer(answer.message ?? "", encoding, () => this.open(question, { ...request, encoding }))
     this.go("author")
-    await this.#workspace.open(answer.workspace)
+    if (answer.workspace) await this.#workspace.open(answer.workspace)
   }
 
   /** Keeps the draft, and writes each document to the file that it came from. */
@@ -95,7 +125,7 @@ export class Shell {
     this.saved(await this.#keeper.save())
   }
 
-  /** Says what was written, after it was. */
+  /** Says what was written, after it was. @param {string[]} names */
   saved(names, files = this.#files) {
     this.#files = files
     this.#name.textContent = this.#workspace.name || "Untitled"
@@ -109,10 +139,12 @@ export class Shell {
     this.#saved.dataset.mood = missing.length ? "warn" : ""
   }
 
+  /** @param {string} sentence @param {Encoding} encoding @param {() => unknown} open */
   #offer(sentence, encoding, open) {
     this.notice(sentence, { key: "encoding", mood: "info", actions: [[`Open as ${OFFERS[encoding]}`, open]] })
   }
 
+  /** @param {File} file @param {Encoding} [encoding] */
   async #openChosen(file, encoding) {
     const bytes = new Uint8Array(await file.arrayBuffer()), found = decoded(bytes, encoding)
     if (found) return this.open("open_text", { name: file.name, ...found })
@@ -121,13 +153,17 @@ export class Shell {
     this.#offer(`${file.name} is not UTF-8. Open it as ${OFFERS[other]}? It will be saved as UTF-8.`, other, () => this.#openChosen(file, other))
   }
 
+  /** The name of the page that is shown. */
+  get page() { return document.documentElement.dataset.page ?? "" }
+
   #showPage() {
-    const page = PAGES.find(name => location.hash === `#/${name}`) ?? PAGES[0]
+    const names = [...this.#nav.keys()], page = names.find(name => location.hash === `#/${name}`) ?? names[0]
     document.documentElement.dataset.page = page
-    for (const [name, link] of Object.entries(this.#nav)) {
+    for (const [name, link] of this.#nav) {
       if (name === page) link.setAttribute("aria-current", "page")
       else link.removeAttribute("aria-current")
     }
+    this.emit("shown", page)
   }
 
   #followTheme() {
@@ -147,19 +183,19 @@ export class Shell {
       this.#fillMenu()
       this.#menu.hidden = false
       this.#menuButton.setAttribute("aria-expanded", "true")
-      this.#menu.querySelector("button").focus()
+      this.#menu.querySelector("button")?.focus()
       this.#listFiles()
     })
     this.#menu.addEventListener("click", close)
-    this.#menu.addEventListener("focusout", event => { if (!this.#filling && !this.#menu.contains(event.relatedTarget)) close() })
+    this.#menu.addEventListener("focusout", event => { if (!this.#filling && !(event.relatedTarget instanceof Node && this.#menu.contains(event.relatedTarget))) close() })
     this.#menu.addEventListener("keydown", event => {
-      const items = [...this.#menu.querySelectorAll("button")], at = items.indexOf(document.activeElement)
-      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key]
-      if (step) { event.preventDefault(); items.at((at + step) % items.length).focus() }
+      const items = [...this.#menu.querySelectorAll("button")], at = items.findIndex(item => item === document.activeElement)
+      const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0
+      if (step) { event.preventDefault(); items.at((at + step) % items.length)?.focus() }
       if (event.key === "Escape") { event.preventDefault(); close(); this.#menuButton.focus() }
     })
     this.#chooser.addEventListener("change", async () => {
-      const [file] = this.#chooser.files
+      const file = this.#chooser.files?.[0]
       this.#chooser.value = ""
       if (!file) return
       if (file.size > 5 * 1024 * 1024) return this.notice(`${file.name} is larger than 5 MB. Open a smaller file.`)
@@ -175,7 +211,7 @@ export class Shell {
   // Other programs put files into the folder and take them away. What has the focus keeps it.
   async #listFiles() {
     if (!this.#keeper.folder) return
-    const { files } = await this.#server.ask("list_files")
+    const { files } = await this.#server.ask("list_files", {})
     if (!files || files.join("/") === this.#files.join("/")) return
     this.#files = files
     if (this.#menu.hidden) return
@@ -188,7 +224,7 @@ export class Shell {
   }
 
   #fillMenu() {
-    const item = (words, action, keys) => h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: action }, words, keys ? h("kbd", {}, keys) : null)
+    const item = (/** @type {string} */ words, /** @type {() => unknown} */ action, keys = "") => h("button", { type: "button", role: "menuitem", tabindex: "-1", onclick: action }, words, keys ? h("kbd", {}, keys) : null)
     const own = this.#keeper.folder
     this.#menu.replaceChildren(
       h("span", { class: "menu-head" }, "Samples"),
@@ -208,7 +244,7 @@ export class Shell {
   }
 
   async #showShelf() {
-    const { shelf = [], error } = await this.#server.ask("shelf")
+    const { shelf = [], error } = await this.#server.ask("shelf", {})
     if (error) return this.notice(error)
     const close = h("button", { type: "button", onclick: () => this.#dialog.close() }, "Close")
     const rows = shelf.map(kept => h("li", {}, h("button", { type: "button", onclick: () => { this.#dialog.close(); this.open("open_shelved", { key: kept.key }) } },
@@ -220,38 +256,39 @@ export class Shell {
 
   #wireNews() {
     const workspace = this.#workspace
-    const say = draft => { this.#draft = draft; this.#showSaved() }
-    workspace.addEventListener("opened", () => {
+    const say = (/** @type {string} */ draft) => { this.#draft = draft; this.#showSaved() }
+    workspace.on("opened", () => {
       this.#name.textContent = workspace.name || "Untitled"
       this.#written = ""
       for (const key of ["save", "save-schema", "save-prompt", "encoding"]) this.dismiss(key)
       say("")
     })
-    workspace.addEventListener("typing", () => {
+    workspace.on("typing", () => {
       this.#name.textContent = workspace.name || "Untitled"  // an undo may have brought another document back
       this.#written = ""
       say("edited")
     })
-    workspace.addEventListener("saving", () => say("saving…"))
-    workspace.addEventListener("saved", ({ detail }) => { say(`draft kept ${clock(detail)}`); this.dismiss("conflict") })
-    workspace.addEventListener("unsaved", () => say("draft not kept"))
-    workspace.addEventListener("written", () => this.#showSaved())
-    workspace.addEventListener("notice", ({ detail }) => this.notice(detail, { key: "document" }))
-    workspace.addEventListener("conflict", ({ detail }) => {
+    workspace.on("saving", () => say("saving…"))
+    workspace.on("saved", at => { say(`draft kept ${clock(at)}`); this.dismiss("conflict") })
+    workspace.on("unsaved", () => say("draft not kept"))
+    workspace.on("written", () => this.#showSaved())
+    workspace.on("notice", sentence => this.notice(sentence, { key: "document" }))
+    workspace.on("conflict", ({ conflict, message }) => {
       say("draft not kept")
-      this.notice(detail.message, { key: "conflict", actions: [
-        ["Load that text", async () => { if (await workspace.shelve()) workspace.open(detail.conflict) }],
+      this.notice(message, { key: "conflict", actions: [
+        ["Load that text", async () => { if (await workspace.shelve()) workspace.open(conflict) }],
         ["Keep this text", () => workspace.save({ force: true })],
       ] })
     })
-    workspace.addEventListener("recovered", ({ detail: { restored, keys } }) => {
+    workspace.on("recovered", ({ restored, keys }) => {
       if (restored) this.notice("Text that was not saved before its tab was closed is back in the editors.", { key: "restored", mood: "info" })
-      if (keys.length) this.notice("Text that was not saved before its tab was closed is among the earlier workspaces (File menu).", {
-        key: "recovered", mood: "info", actions: [["Open it", () => this.open("open_shelved", { key: keys.at(-1) })]] })
+      const last = keys.at(-1)
+      if (last) this.notice("Text that was not saved before its tab was closed is among the earlier workspaces (File menu).", {
+        key: "recovered", mood: "info", actions: [["Open it", () => this.open("open_shelved", { key: last })]] })
     })
-    this.#server.addEventListener("away", () => this.notice(workspace.keepHere()
+    this.#server.on("away", () => this.notice(workspace.keepHere()
       ? "The studio's server does not answer. Your text is kept in this browser, and is saved when the server is back and this page is open."
       : "The studio's server does not answer, and this browser has no room for your text: leave the page open until the server is back.", { key: "away" }))
-    this.#server.addEventListener("back", () => this.dismiss("away"))
+    this.#server.on("back", () => this.dismiss("away"))
   }
 }

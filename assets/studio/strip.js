@@ -4,13 +4,17 @@ import { bytes, count, h, plural } from "./dom.js"
 const KINDS = { anonymous: "always there", module: "module", argument: "argument", text: "new text" }
 const TIERS = { none: "not computed yet", disk: "on disk", memory: "in memory" }
 
+/** @typedef {Api.Piece & {node: HTMLElement}} DrawnPiece */
+
 export class Strip {
   #track = h("div", { class: "track", tabindex: "0", role: "group", "aria-label": "The prompt along its positions; arrow keys step through it" })
   #readout = h("p", { class: "readout", role: "status" })
   #summary = ""
+  /** @type {DrawnPiece[]} */
   #pieces = []
   #current = -1
 
+  /** @param {HTMLElement} host @param {import("./workspace.js").Workspace} workspace */
   constructor(host, workspace) {
     const legend = h("ul", { class: "legend", "aria-label": "Legend" },
       ...Object.entries(KINDS).map(([kind, word]) => h("li", {}, h("i", { class: `swatch ${kind}` }), word)),
@@ -20,10 +24,11 @@ export class Strip {
     this.#track.addEventListener("pointerleave", () => this.#point(-1))
     this.#track.addEventListener("blur", () => this.#point(-1))
     this.#track.addEventListener("keydown", event => this.#key(event))
-    workspace.addEventListener("measured", ({ detail }) => this.#draw(detail.strip))
+    workspace.on("measured", ({ strip }) => this.#draw(strip))
     this.#draw(null)
   }
 
+  /** @param {Api.Strip | null} strip */
   #draw(strip) {
     this.#current = -1
     if (!strip) {
@@ -37,7 +42,7 @@ export class Strip {
       this.#summary = `${plural(strip.total, "token")}: ${count(strip.cached)} reusable (${share}%), ${count(strip.new)} new${rest}`
       this.#pieces = strip.pieces.filter(piece => piece.tokens > 0).map(piece => {
         const node = h("span", { class: `piece ${piece.kind}${missing && piece.cached === "none" ? " uncached" : ""}` })
-        node.style.flexGrow = piece.tokens
+        node.style.flexGrow = String(piece.tokens)
         return { ...piece, node }
       })
     }
@@ -45,12 +50,14 @@ export class Strip {
     this.#readout.textContent = this.#summary
   }
 
+  /** @param {DrawnPiece} piece */
   #describe({ kind, label, path, start, tokens, cached, bytes: size }) {
     const what = label || path || KINDS[kind]
     const held = kind === "text" || kind === "argument" ? KINDS[kind] : `${TIERS[cached]}${size ? `, ${bytes(size)}` : ""}`
     return `${what} · ${plural(tokens, "token")} · positions ${count(start)}–${count(start + tokens - 1)} · ${held}`
   }
 
+  /** @param {number} index */
   #point(index) {
     if (index === this.#current) return
     this.#pieces[this.#current]?.node.classList.remove("current")
@@ -60,8 +67,9 @@ export class Strip {
     this.#readout.textContent = piece ? this.#describe(piece) : this.#summary
   }
 
+  /** @param {KeyboardEvent} event */
   #key(event) {
-    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key]
+    const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0
     if (!step || !this.#pieces.length) return
     event.preventDefault()
     this.#point(Math.min(this.#pieces.length - 1, Math.max(0, this.#current + step)))

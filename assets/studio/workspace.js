@@ -1,70 +1,102 @@
 // The open schema and prompt: their editors, their checks, and the draft on the server. Loses nothing that was typed.
 import { createEditor } from "./editor.bundle.js"
 import { debounce } from "./dom.js"
+import { Emitter } from "./events.js"
 import { Unsaved } from "./unsaved.js"
 
 const CHECK_AFTER_MS = 90
 const MEASURE_AFTER_MS = 60
 const SAVE_AFTER_MS = 400
+/** @type {Kind[]} */
 const KINDS = ["schema", "prompt"]
-const fileName = origin => origin.startsWith("file:") ? origin.slice("file:".length).split("/").at(-1) : ""
+const fileName = (/** @type {string} */ origin) => origin.startsWith("file:") ? origin.slice("file:".length).split("/").at(-1) ?? "" : ""
 
-/** Where a document of a workspace came from, as its editor keeps it. */
+/**
+ * @typedef {"schema" | "prompt"} Kind
+ * @typedef {ReturnType<typeof createEditor>} Editor
+ * @typedef {Partial<Api.Stamp> & {edited?: boolean}} FileStamp what a file was like, and whether the document was changed since
+ * @typedef {Api.Mark & {kind: Kind, counted?: boolean}} PlacedFault `counted` where only a tokenizer can see it
+ * @typedef {{schema: Api.Mark[], prompt: Api.Mark[]}} MarksOfBoth
+ * @typedef {Required<Api.Page>} Page
+ */
+
+/**
+ * Where a document of a workspace came from, as its editor keeps it.
+ * @param {Pick<Api.Workspace, "name" | "origin" | "prompt_origin" | "files">} workspace
+ * @param {Kind} kind
+ */
 function source({ name, origin, prompt_origin, files }, kind) {
   return { ...files?.[kind], ...(kind === "schema" ? { name, origin } : { origin: prompt_origin ?? "" }) }
 }
 
 /**
- * Events: "checked" (detail: the server's answer), "measured", "problems" (detail: {kind, list}), "saving", "saved", "unsaved",
- * "conflict", "recovered" (detail: {restored, keys}: text of closed tabs), "written" (what a file holds has changed), "typing", "opened", "notice" (detail: a sentence).
+ * "problems": of one document; "recovered": text of closed tabs; "written": what a file holds has changed; "notice": a sentence.
+ * @extends {Emitter<{
+ *   checked: Api.CheckedTexts, measured: Api.Measured, problems: {kind: Kind, list: Api.Mark[]}, saving: void, saved: string, unsaved: void,
+ *   conflict: {conflict: Api.Workspace, message: string}, recovered: {restored: boolean, keys: string[]}, written: void, typing: void,
+ *   opened: void, notice: string,
+ * }>}
  */
-export class Workspace extends EventTarget {
-  editors = {}
+export class Workspace extends Emitter {
+  /** @type {Record<Kind, Editor>} */
+  editors
+  /** @type {Record<string, any>} */
   settings = {}
+  /** What the documents call themselves; "" where they do not. @type {Record<Kind, string>} */
+  names = { schema: "", prompt: "" }
   #server
   #revision = 0
   #version = 0
   #checked = -1
+  /** @type {string | null} */
   #goodSchema = null
+  /** @type {string | null} */
   #known = null
   #stale = false
+  /** @type {{version: number, diagnostics: MarksOfBoth, texts: Partial<Record<Kind, string>>}} */
   #measured = { version: -1, diagnostics: { schema: [], prompt: [] }, texts: {} }
+  /** @type {MarksOfBoth} */
   #plain = { schema: [], prompt: [] }
   #dirty = false
   #conflict = false
+  /** @type {Promise<void> | null} */
   #saving = null
   #unsaved = new Unsaved()
   #claimed = this.#unsaved.claim()
+  /** @type {Promise<unknown>} */
   #edits = Promise.resolve()
   #checkSoon = debounce(CHECK_AFTER_MS, () => this.#check())
   #measureSoon = debounce(MEASURE_AFTER_MS, () => this.#measure())
   #saveSoon = debounce(SAVE_AFTER_MS, () => this.save())
 
+  /** @param {import("./server.js").Server} server */
   constructor(server) {
     super()
+    this.editors = /** @type {Record<Kind, Editor>} */ ({})
     this.#server = server
-    server.addEventListener("back", () => { this.save(); this.#checkSoon() })
+    server.on("back", () => { this.save(); this.#checkSoon() })
     addEventListener("pagehide", () => this.#backUp())
     addEventListener("beforeunload", event => { if ((this.#dirty || this.#saving) && !this.keepHere()) event.preventDefault() })
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.save() })
   }
 
+  /** @param {Kind} kind @param {HTMLElement} host @param {Record<string, () => unknown>} keys */
   mount(kind, host, keys) {
     const label = kind === "schema" ? "Schema document" : "Prompt document"
     const onChange = () => this.#changed(), say = "Tab indents. To leave the editor, press Escape, then Tab. F8 goes to the next problem."
-    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save(), onFix: diagnostic => this.#fix(kind, diagnostic) })
+    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save(), onFix: (/** @type {Api.Mark} */ diagnostic) => this.#fix(kind, diagnostic) })
     this.editors[kind].view.contentDOM.setAttribute("aria-description", say)
   }
 
-  /** The first texts of the page: the server's draft, or what this tab could not save before it was closed. */
+  /** The first texts of the page: the server's draft, or what this tab could not save before it was closed. @param {Api.Workspace} workspace */
   async start(workspace) {
     await this.#claimed
-    const other = page => KINDS.some(kind => page[kind] !== workspace[kind])
+    const other = (/** @type {Pick<Page, Kind>} */ page) => KINDS.some(kind => page[kind] !== workspace[kind])
     const left = await this.#unsaved.left()
     // Only this tab's text, and one that nothing has overtaken, goes straight into the editors.
     const own = this.#unsaved.own(), next = left.findLast(([, page]) => page.base === workspace.revision && other(page))
-    const restored = !own && next && this.#unsaved.keep(next[1])
-    const unsaved = own ?? (restored ? next[1] : null)
+    const restored = !own && next !== undefined && this.#unsaved.keep(next[1])
+    const unsaved = own ?? (restored && next ? next[1] : null)
     this.#take(workspace)
     for (const kind of KINDS) this.editors[kind].load(workspace[kind], source(workspace, kind))
     if (unsaved && !other(unsaved)) this.#unsaved.forget()
@@ -75,21 +107,24 @@ export class Workspace extends EventTarget {
       this.#saveSoon()
     }
     this.#version++
-    this.dispatchEvent(new Event("opened"))
-    await this.#recover(left, page => other(page) && !(restored && page === next[1]), restored)
+    this.emit("opened")
+    await this.#recover(left, page => other(page) && !(restored && page === next?.[1]), restored)
     return this.#check()
   }
 
   // Text of closed tabs goes to the earlier workspaces; what is there, or is in the editors, leaves the browser.
+  /** @param {[string, Page][]} left @param {(page: Page) => boolean} wanted @param {boolean} restored */
   async #recover(left, wanted, restored) {
+    /** @type {string[]} */
     const keys = []
     for (const [key, page] of left) {
+      /** @type {import("./server.js").Reply<Api.Shelved>} */
       const answer = wanted(page) ? await this.#server.ask("shelve", { page }) : {}
-      if (answer.away || answer.error) { if (answer.error) this.#say(answer.error); continue }
+      if (answer.away || answer.error != null) { if (answer.error) this.#say(answer.error); continue }
       if (answer.key) keys.push(answer.key)
       this.#unsaved.forget(key)
     }
-    if (restored || keys.length) this.dispatchEvent(new CustomEvent("recovered", { detail: { restored, keys } }))
+    if (restored || keys.length) this.emit("recovered", { restored, keys })
   }
 
   /** Puts the present texts among the earlier workspaces; whether they are there. */
@@ -102,7 +137,7 @@ export class Workspace extends EventTarget {
   /** Keeps the present texts in this browser; false where it has no room for them. */
   keepHere() { return this.#unsaved.keep(this.page()) }
 
-  /** Another workspace in the same editors: one step of undo brings the present texts back. */
+  /** Another workspace in the same editors: one step of undo brings the present texts back. @param {Api.Workspace} workspace */
   open(workspace) {
     this.#saveSoon.cancel()
     this.#take(workspace)
@@ -113,11 +148,11 @@ export class Workspace extends EventTarget {
     this.#conflict = false
     this.#version++
     this.#unsaved.forget()
-    this.dispatchEvent(new Event("opened"))
+    this.emit("opened")
     return this.#check()
   }
 
-  /** What the server needs to put the present texts away before it opens others. */
+  /** What the server needs to put the present texts away before it opens others. @returns {Page} */
   page() {
     const { name, origin, promptOrigin, settings } = this, files = Object.fromEntries(KINDS.map(kind => [kind, this.stamp(kind)]))
     return { name, origin, prompt_origin: promptOrigin, files, settings, base: this.#revision, ...this.texts() }
@@ -131,15 +166,16 @@ export class Workspace extends EventTarget {
 
   get promptOrigin() { return this.originOf("prompt") }
 
-  /** What the file of a document was like when it was read or written, and whether the document was `edited` since. */
+  /** What the file of a document was like when it was read or written. @param {Kind} kind @returns {FileStamp} */
   stamp(kind) {
     const { name: _name, origin: _origin, ...stamp } = this.editors[kind].source()
     return stamp
   }
 
+  /** @param {Kind} kind @returns {string} */
   originOf(kind) { return this.editors[kind].source().origin ?? "" }
 
-  /** The name of the file that a document came from; "" where it came from no file of a folder. */
+  /** The name of the file that a document came from; "" where it came from no file of a folder. @param {Kind} kind */
   fileOf(kind) {
     return fileName(this.originOf(kind))
   }
@@ -147,18 +183,19 @@ export class Workspace extends EventTarget {
   /** Documents whose file does not hold what is in the editor. */
   unwritten() { return KINDS.filter(kind => this.fileOf(kind) && this.stamp(kind).edited) }
 
-  /** Remembers what a file holds now: `text`, or something else where that is missing. */
+  /** Remembers what a file holds now: `text`, or something else where that is missing. @param {Kind} kind @param {{origin?: string, stamp?: FileStamp, text?: string}} written */
   noteFile(kind, { origin, stamp = {}, text }) {
     const editor = this.editors[kind], moved = origin ? { origin, name: fileName(origin) } : {}
     editor.setSource({ ...editor.source(), ...stamp, ...moved, edited: editor.text() !== text })
     this.#dirty = true
-    this.dispatchEvent(new Event("written"))
+    this.emit("written")
     return this.save()
   }
 
   /** The schema that the prompt is checked against: the present one, or the last one without errors. */
   basis() { return this.#goodSchema ?? this.editors.schema.text() }
 
+  /** @param {Record<string, unknown>} settings */
   change(settings) {
     this.settings = { ...this.settings, ...settings }
     this.#dirty = true
@@ -168,12 +205,13 @@ export class Workspace extends EventTarget {
 
   remeasure() { this.#measureSoon() }
 
-  /** Applies a pick or an argument to the prompt, over whatever is typed in the meantime. */
+  /** Applies a pick or an argument to the prompt, over whatever is typed in the meantime. @param {Api.EditPrompt["edit"]} edit */
   edit(edit) {
     this.#edits = this.#edits.then(() => this.#edit(edit))
     return this.#edits
   }
 
+  /** @param {Api.EditPrompt["edit"]} edit */
   async #edit(edit) {
     const mark = this.editors.prompt.mark()
     const answer = await this.#server.ask("edit_prompt", { schema: this.basis(), prompt: mark.text, origin: this.origin, edit })
@@ -183,16 +221,17 @@ export class Workspace extends EventTarget {
   }
 
   // The server makes the edit and reads the result: a fix that would bring more faults than it mends is refused.
+  /** @param {Kind} kind @param {Api.Mark} fault */
   async #fix(kind, { code, from }) {
     const mark = this.editors[kind].mark()
     const texts = { schema: this.basis(), prompt: this.editors.prompt.text(), [kind]: mark.text }
-    const answer = await this.#server.ask("fix_document", { ...texts, origin: this.origin, kind, code, from })
+    const answer = await this.#server.ask("fix_document", { ...texts, origin: this.origin, kind, code, at: from })
     this.editors[kind].apply(mark, answer.text)
     this.editors[kind].view.focus()
     if (answer.error) this.#say(answer.error)
   }
 
-  /** Puts a document into its canonical form, over whatever is typed in the meantime. */
+  /** Puts a document into its canonical form, over whatever is typed in the meantime. @param {Kind} kind */
   async format(kind) {
     const mark = this.editors[kind].mark()
     const answer = await this.#server.ask("format_document", { text: mark.text })
@@ -200,7 +239,7 @@ export class Workspace extends EventTarget {
     if (answer.error) this.#say(answer.error)
   }
 
-  /** Declares modules that are encoded together, at the end of the schema. */
+  /** Declares modules that are encoded together, at the end of the schema; what came of it, in words. @param {string[]} modules */
   async addScaffold(modules) {
     const mark = this.editors.schema.mark()
     const answer = await this.#server.ask("add_scaffold", { schema: mark.text, modules })
@@ -208,7 +247,7 @@ export class Workspace extends EventTarget {
     return answer.error ?? (answer.text ? "The scaffold stands at the end of the schema. Run again to use it." : "The studio's server does not answer.")
   }
 
-  /** All faults of the texts as they are now, schema first; null where the server is away. */
+  /** All faults of the texts as they are now, schema first; null where the server is away. @returns {Promise<PlacedFault[] | null>} */
   async faults() {
     this.#checkSoon.cancel()
     this.#measureSoon.cancel()
@@ -229,27 +268,29 @@ export class Workspace extends EventTarget {
     this.#saving = null
   }
 
+  /** @param {boolean} force */
   async #save(force) {
     const version = this.#version
-    this.dispatchEvent(new Event("saving"))
+    this.emit("saving")
     this.#dirty = false
     const answer = await this.#server.ask("save_draft", { ...this.page(), force })
-    if (answer.away || answer.error) {
+    if (answer.away || answer.error != null) {
       this.#dirty = true
-      this.dispatchEvent(new Event("unsaved"))
+      this.emit("unsaved")
       if (answer.error) { this.#say(answer.error); setTimeout(() => this.#saveSoon(), 5000) }
     } else if (answer.conflict) {
       this.#dirty = this.#conflict = true
-      this.dispatchEvent(new CustomEvent("conflict", { detail: answer }))
+      this.emit("conflict", { conflict: answer.conflict, message: answer.message ?? "" })
     } else {
       this.#conflict = false
-      this.#revision = answer.revision
+      this.#revision = answer.revision ?? this.#revision
       if (version === this.#version) this.#unsaved.forget()
-      this.dispatchEvent(new CustomEvent("saved", { detail: answer.saved }))
+      this.emit("saved", answer.saved ?? "")
     }
     if (this.#dirty && !this.#conflict && !answer.away && !answer.error) this.#saveSoon()
   }
 
+  /** @param {Api.Workspace} workspace */
   #take({ settings, revision }) {
     this.settings = { ...settings }
     this.#revision = revision
@@ -264,25 +305,26 @@ export class Workspace extends EventTarget {
     this.#dirty = true
     this.#checkSoon()
     this.#saveSoon()
-    this.dispatchEvent(new Event("typing"))
+    this.emit("typing")
   }
 
   async #check() {
     const version = this.#version, texts = this.texts()
     const request = { ...texts, origin: this.origin, fallback: this.#goodSchema, known: this.#known }
     const answer = await this.#server.ask("check", request)
-    if (answer.away || answer.error) { if (answer.error) this.#say(answer.error); return false }
+    if (answer.away || answer.error != null) { if (answer.error) this.#say(answer.error); return false }
     if (version !== this.#version) return false
     this.#checked = version
     if (answer.schema.ok) this.#goodSchema = texts.schema
     this.#known = answer.basis.digest
     this.#stale = answer.basis.stale
+    this.names = { schema: answer.schema.name, prompt: answer.prompt.name }
     if (answer.basis.words) for (const kind of KINDS) this.editors[kind].setWords(answer.basis.words[kind])
     for (const kind of KINDS) {
       this.#plain[kind] = answer[kind].diagnostics
       this.#show(kind)
     }
-    this.dispatchEvent(new CustomEvent("checked", { detail: answer }))
+    this.emit("checked", answer)
     this.#measureSoon()
     return true
   }
@@ -290,14 +332,15 @@ export class Workspace extends EventTarget {
   async #measure() {
     const version = this.#version, texts = { schema: this.basis(), prompt: this.editors.prompt.text() }
     const answer = await this.#server.ask("measure", { ...texts, origin: this.origin, settings: this.settings })
-    if (answer.away || answer.error) { if (answer.error) this.#say(answer.error); return false }
+    if (answer.away || answer.error != null) { if (answer.error) this.#say(answer.error); return false }
     if (version !== this.#version) return false
     this.#measured = { version, diagnostics: answer.diagnostics, texts }
     for (const kind of KINDS) this.#show(kind)
-    this.dispatchEvent(new CustomEvent("measured", { detail: answer }))
+    this.emit("measured", answer)
     return true
   }
 
+  /** @param {Kind} kind @returns {(Api.Mark & {counted?: boolean})[]} */
   #diagnostics(kind) {
     // What was counted with an earlier schema would say again, of another one, what the check has said.
     const current = this.#measured.texts[kind] === this.editors[kind].text() && !(kind === "prompt" && this.#stale)
@@ -308,11 +351,13 @@ export class Workspace extends EventTarget {
     return [...plain, ...further].sort((a, b) => a.from - b.from)
   }
 
+  /** @param {Kind} kind */
   #show(kind) {
     const list = this.#diagnostics(kind)
     this.editors[kind].setDiagnostics(list)
-    this.dispatchEvent(new CustomEvent("problems", { detail: { kind, list } }))
+    this.emit("problems", { kind, list })
   }
 
-  #say(sentence) { this.dispatchEvent(new CustomEvent("notice", { detail: sentence })) }
+  /** @param {string} sentence */
+  #say(sentence) { this.emit("notice", sentence) }
 }

@@ -8,6 +8,8 @@ import subprocess
 from pathlib import Path
 
 from app.studio.page import assets_folder, assets_path
+from app.studio.pages import PAGES
+from tests.app.endpoint_types import FILE, written
 
 EDITOR = Path(__file__).parents[2] / "app" / "editor"
 ASSETS = assets_folder()
@@ -45,14 +47,14 @@ def test_every_bundled_package_has_its_licence() -> None:
 
 
 def test_scripts_and_styles_name_no_other_host() -> None:
-    for path in ASSETS.iterdir():
+    for path in ASSETS.rglob("*"):
         if path.suffix in {".js", ".css", ".svg"} and path.name != "editor.bundle.js":
             hosts = re.findall(r"https?://[^\s\"'`)]+", path.read_text(encoding="utf-8"))
             assert [host for host in hosts if "www.w3.org" not in host] == [], path.name
 
 
 def test_no_script_writes_html_from_a_string() -> None:
-    for path in ASSETS.glob("*.js"):
+    for path in ASSETS.rglob("*.js"):
         if path.name != "editor.bundle.js":
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(", text), (
@@ -65,3 +67,12 @@ def test_the_path_of_the_assets_changes_with_them(tmp_path: Path) -> None:
     first = assets_path(tmp_path)
     (tmp_path / "a.js").write_text("2")
     assert assets_path(tmp_path) != first
+
+
+def test_the_types_of_the_scripts_are_those_of_the_server() -> None:
+    assert FILE.read_text(encoding="utf-8") == written(), "python -m tests.app.endpoint_types"
+
+
+def test_every_page_has_its_script_and_its_styles() -> None:
+    files = {path.name for path in (ASSETS / "pages").iterdir()}
+    assert files == {f"{page.name}.{kind}" for page in PAGES for kind in ("js", "css")}

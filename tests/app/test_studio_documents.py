@@ -17,6 +17,7 @@ from app.studio.documents import (
     tree_json,
     words_json,
 )
+from app.studio.requests import Argument, Pick
 from app.studio.source_offsets import to_utf16
 from engine.errors import PromptCacheError
 from engine.pml import Diagnostic, Edit, Span, make
@@ -133,7 +134,7 @@ def test_preview_is_one_short_line() -> None:
 
 def test_a_pick_in_the_tree_is_found_in_the_prompt_and_read_back() -> None:
     tree = tree_of()
-    text = edited_prompt(tree, PROMPT, {"path": "trip/rome", "on": True})
+    text = edited_prompt(tree, PROMPT, Pick(path="trip/rome", on=True))
     assert "<rome/>" in text
     assert "<tokyo/>" not in text
     assert "Where to surf?" in text
@@ -142,9 +143,9 @@ def test_a_pick_in_the_tree_is_found_in_the_prompt_and_read_back() -> None:
 
 def test_an_argument_in_the_tree_is_found_in_the_prompt_and_read_back() -> None:
     tree = tree_of()
-    text = edited_prompt(tree, PROMPT, {"path": "trip", "argument": "duration", "value": '5 "long" days'})
+    text = edited_prompt(tree, PROMPT, Argument(path="trip", argument="duration", value='5 "long" days'))
     assert picks_json(tree, text)["arguments"]["trip"]["duration"] == '5 "long" days'
-    empty = edited_prompt(tree, text, {"path": "trip", "argument": "duration", "value": ""})
+    empty = edited_prompt(tree, text, Argument(path="trip", argument="duration", value=""))
     assert "duration" not in empty
 
 

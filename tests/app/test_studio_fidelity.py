@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.studio.fidelity import KEPT, Explanations
-from app.studio.requests import settings_of
-from engine import RunSettings
+from app.studio.jobs import KEPT
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.errors import PromptCacheError
+from tests.app.asked import Asked
 from tests.engine.cases import model_of
 
 SCHEMA = """<schema name="s">
@@ -23,64 +21,42 @@ SCHEMA = """<schema name="s">
 PROMPT = "<prompt><a/><b/><user>What?</user></prompt>"
 
 
-def ended(explanations: Explanations, key: str) -> dict[str, Any]:
-    until = time.monotonic() + 60
-    while not (state := explanations.state(key))["over"]:
-        assert time.monotonic() < until
-        time.sleep(0.01)
-    return state
+@pytest.fixture
+def asked(tmp_path: Path) -> Iterator[Asked]:
+    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path / "cache"))
+    yield Asked(tmp_path, engine=engine)
+    engine.close()
 
 
-def test_a_measurement_ends_with_its_result_or_with_words(tmp_path: Path) -> None:
-    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
-    explanations = Explanations()
-    schema = engine.schema(SCHEMA)
-    prompt = schema.prompt(PROMPT)
-    explanations.start("1", prompt, RunSettings(max_new_tokens=4))
-    state = ended(explanations, "1")
-    assert state["error"] == ""
+def begin(asked: Asked, key: str, prompt: str = PROMPT, **settings: Any) -> Any:
+    return asked.ask(
+        "measure_fidelity", {"key": key, "schema": SCHEMA, "prompt": prompt, "settings": settings}
+    )
+
+
+def test_a_measurement_ends_with_its_result_or_with_words(asked: Asked) -> None:
+    assert begin(asked, "1", max_new_tokens=4)["key"] == "1"
+    state = asked.ended("1")
+    assert state["fault"] == ""
     assert [module["path"] for module in state["result"]["modules"]] == ["", "a", "b"]
-    explanations.start("2", schema.prompt("<prompt><b/><a/></prompt>"), RunSettings(placement="schema"))
-    assert "E506" in ended(explanations, "2")["error"]
-    with engine.computing.step():  # a run goes on, so the measurement waits
-        explanations.start("3", prompt, RunSettings(max_new_tokens=4))
-        explanations.stop("3")
-    assert ended(explanations, "3")["error"] == "Stopped."
-    engine.close()
+    begin(asked, "2", "<prompt><b/><a/></prompt>", placement="schema")
+    assert "E506" in asked.ended("2")["fault"]
+    with asked.parts.engine.computing.step():  # a run goes on, so the measurement waits
+        begin(asked, "3", max_new_tokens=4)
+        asked.ask("stop_job", {"key": "3"})
+    assert asked.ended("3")["fault"] == "Stopped."
 
 
-def test_the_oldest_are_forgotten(tmp_path: Path) -> None:
-    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
-    explanations = Explanations()
+def test_the_oldest_are_forgotten(asked: Asked) -> None:
     for number in range(KEPT + 1):
-        prompt = engine.schema(SCHEMA).prompt(PROMPT)
-        explanations.start(str(number), prompt, RunSettings(max_new_tokens=1))
-    with pytest.raises(PromptCacheError, match="not kept any more"):
-        explanations.state("0")
-    assert ended(explanations, str(KEPT))["result"]
-    engine.close()
+        begin(asked, str(number), max_new_tokens=1)
+    assert "not kept any more" in asked.ask("job_state", {"key": "0"})["error"]
+    assert asked.ended(str(KEPT))["result"]
 
 
-def test_settings_of_the_page() -> None:
-    sent = {
-        "stop": "END\\n",
-        "top_p": 0.5,
-        "top_k": 4,
-        "repair": "link:2",
-        "placement": "schema",
-        "scope": "isolated",
-    }
-    found = settings_of(sent)
-    assert found.stop == ("END\n",)
-    assert (found.top_p, found.top_k, found.repair, found.placement) == (0.5, 4, "link:2", "schema")
-    assert settings_of({}) == RunSettings()
-    for wrong in ({"repair": "x"}, {"scope": "x"}, {"placement": "x"}, {"top_p": "x"}):
-        with pytest.raises(PromptCacheError):
-            settings_of(wrong)
+def test_a_prompt_that_cannot_be_read_is_refused_at_once(asked: Asked) -> None:
+    assert "E1" in begin(asked, "1", "<prompt><")["error"]
 
 
-@pytest.mark.parametrize(
-    ("sent", "stored"), [({}, False), ({"conversation": "memory"}, False), ({"conversation": "disk"}, True)]
-)
-def test_earlier_turns_are_stored_only_where_the_page_says_so(sent: dict, stored: bool) -> None:
-    assert settings_of(sent).store_conversation is stored
+def test_a_setting_out_of_its_range_is_refused_by_name_and_range(asked: Asked) -> None:
+    assert begin(asked, "1", temperature=11)["error"].startswith("temperature is 11; it must be a number")

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any
+from collections.abc import Callable
 
-from app.studio.jobs import Job
+from app.studio.answers import JobState
+from app.studio.jobs import Job, Jobs, Result
 from engine.errors import PromptCacheError
 
 
-def ended(job: Job) -> dict[str, Any]:
+def started(work: Callable[[Job], Result]) -> Job:
+    return Jobs().start(Job("k", work, "test"))
+
+
+def ended(job: Job) -> JobState:
     until = time.monotonic() + 30
     while not job.over:
         assert time.monotonic() < until
@@ -21,28 +26,65 @@ def ended(job: Job) -> dict[str, Any]:
 def test_a_job_says_how_far_it_is_and_stops_at_its_next_step() -> None:
     asked, go = threading.Event(), threading.Event()
 
-    def work(job: Job) -> None:
+    def work(job: Job) -> Result:
         job.progress(1, 3, "the first step")
         asked.set()
         go.wait()
         job.progress(2, 3, "the second step")
         raise AssertionError("it was told to stop")
 
-    job = Job(work, "test", "waiting")
+    job = Job("k", work, "test", "waiting")
+    assert job.state()["what"] == "waiting"
+    job.start()
     asked.wait()
     state = job.state()
     assert (state["done"], state["total"], state["what"], state["over"]) == (1, 3, "the first step", False)
     job.stop()
     go.set()
-    assert ended(job)["error"] == "Stopped."
+    assert ended(job)["fault"] == "Stopped."
 
 
 def test_faults_become_sentences() -> None:
-    def refuse(_: Job) -> None:
+    def refuse(_: Job) -> Result:
         raise PromptCacheError("The disk is gone.")
 
-    def fail(_: Job) -> None:
+    def fail(_: Job) -> Result:
         raise KeyError("x")
 
-    assert ended(Job(refuse, "test"))["error"] == "The disk is gone."
-    assert "KeyError" in ended(Job(fail, "test"))["error"]
+    assert ended(started(refuse))["fault"] == "The disk is gone."
+    assert "KeyError" in ended(started(fail))["fault"]
+
+
+def test_its_states_are_told_as_they_change_and_to_the_end() -> None:
+    steps = [threading.Event() for _ in range(2)]
+
+    def work(job: Job) -> Result:
+        for number, step in enumerate(steps):
+            assert step.wait(10)
+            job.progress(number + 1, 2, f"step {number + 1}")
+        raise PromptCacheError("The end.")
+
+    told = []
+    for state in started(work).states():
+        told.append(state)
+        if len(told) <= len(steps):
+            steps[len(told) - 1].set()
+    assert [state["done"] for state in told][:2] == [0, 1]
+    assert [state["over"] for state in told] == [False] * (len(told) - 1) + [True]
+    assert told[-1]["fault"] == "The end."
+
+
+def test_work_that_nobody_follows_any_more_is_stopped() -> None:
+    go = threading.Event()
+
+    def work(job: Job) -> Result:
+        assert go.wait(10)
+        job.progress(1, 1, "a step")
+        raise AssertionError("it was told to stop")
+
+    job = started(work)
+    states = job.states()
+    next(states)
+    states.close()  # type: ignore[attr-defined]
+    go.set()
+    assert ended(job)["fault"] == "Stopped."

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from app.studio.chart import ttft_chart
-from app.studio.runs import Run, RunRequest, Runs, word_difference
+from app.studio.jobs import Jobs
+from app.studio.runs import RunRequest, Runs, word_difference
+from app.studio.settings import PageSettings
 from engine import Answer, Compared, Comparison, Delta, Finished, FirstToken, RunSettings, Working
 from engine.errors import PromptCacheError
 
@@ -69,16 +71,23 @@ class PlayedEngine:
 
 
 def request(engine: PlayedEngine, repeats: int = 1, key: str = "k") -> RunRequest:
-    return RunRequest(engine, PROMPT, RunSettings(max_new_tokens=64), repeats, key)  # type: ignore[arg-type]
+    settings = PageSettings(max_new_tokens=64, repeats=repeats)
+    return RunRequest(key, engine, PROMPT, settings)  # type: ignore[arg-type]
 
 
-def last(runs: Runs, wanted: RunRequest) -> Run:
-    *_, run = runs.stream(wanted)
-    return run
+def runs_of(engine: PlayedEngine, jobs: Jobs | None = None) -> Runs:
+    return Runs(engine, jobs or Jobs())  # type: ignore[arg-type]
+
+
+def last(runs: Runs, wanted: RunRequest) -> Any:
+    """The run as its last state shows it."""
+    *_, state = runs.start(wanted).states()
+    assert (state["over"], state["fault"]) == (True, "")
+    return state["result"]
 
 
 def test_both_sides_run_to_the_end() -> None:
-    run = last(Runs(engine := PlayedEngine()), request(engine)).to_json()  # type: ignore[arg-type]
+    run = last(runs_of(engine := PlayedEngine()), request(engine))
     assert run["state"] == "done"
     assert run["number"] == 1
     cached, uncached = run["sides"]["cached"], run["sides"]["uncached"]
@@ -93,7 +102,7 @@ def test_both_sides_run_to_the_end() -> None:
 
 def test_the_order_alternates_from_run_to_run() -> None:
     engine = PlayedEngine()
-    runs = Runs(engine)  # type: ignore[arg-type]
+    runs = runs_of(engine)
     last(runs, request(engine, key="a"))
     last(runs, request(engine, key="b"))
     assert engine.orders == [("cached", "uncached"), ("uncached", "cached")]
@@ -102,7 +111,7 @@ def test_the_order_alternates_from_run_to_run() -> None:
 
 def test_repeats_show_the_median_sample_with_its_own_timeline() -> None:
     engine = PlayedEngine()
-    run = last(Runs(engine), request(engine, repeats=3)).to_json()  # type: ignore[arg-type]
+    run = last(runs_of(engine), request(engine, repeats=3))
     assert engine.budgets == [64, 1, 1]
     assert run["sides"]["cached"]["samples_ms"] == [30.0, 10.0, 12.0]
     assert run["sides"]["cached"]["ttft_ms"] == 12.0
@@ -112,47 +121,54 @@ def test_repeats_show_the_median_sample_with_its_own_timeline() -> None:
 
 
 def test_stopping_half_way_keeps_what_came() -> None:
-    gate = threading.Event()
+    gate, jobs = threading.Event(), Jobs()
     engine = PlayedEngine(gate)
-    runs = Runs(engine)  # type: ignore[arg-type]
-    run = None
-    for run in runs.stream(request(engine)):
-        if run.sides["cached"].text == "one " and not gate.is_set():
-            runs.stop("k")
+    runs = runs_of(engine, jobs)
+    frame: Any = None
+    for state in runs.start(request(engine)).states():
+        frame = state["result"]
+        if frame["sides"]["cached"]["text"] == "one " and not gate.is_set():
+            jobs.stop("k")
             gate.set()
-    assert run is not None
-    frame = run.to_json()
     assert frame["state"] == "stopped"
     assert frame["sides"]["cached"]["text"].startswith("one ")
     assert frame["sides"]["uncached"]["state"] == "not run"
     assert engine.closed.is_set()
-    assert runs.find(1) is run
+    found = runs.find(1)
+    assert found is not None
+    assert found.frame() == frame
+
+
+def test_a_run_that_is_stopped_before_its_turn_computes_nothing() -> None:
+    engine, jobs = PlayedEngine(), Jobs()
+    jobs.stop("k")
+    assert last(runs_of(engine, jobs), request(engine))["state"] == "stopped"
+    assert engine.orders == []
 
 
 def test_leaving_the_page_stops_the_run() -> None:
     gate = threading.Event()
     engine = PlayedEngine(gate)
-    frames = Runs(engine).stream(request(engine))  # type: ignore[arg-type]
-    while next(frames).sides["cached"].text != "one ":
+    states = runs_of(engine).start(request(engine)).states()
+    while next(states)["result"]["sides"]["cached"]["text"] != "one ":
         pass
-    frames.close()  # type: ignore[attr-defined]
+    states.close()  # type: ignore[attr-defined]
     gate.set()
     assert engine.closed.wait(10)
 
 
 def test_a_fault_of_the_users_is_said_as_it_is() -> None:
-    run = last(
-        Runs(engine := PlayedEngine(fault=PromptCacheError("The prompt is too long. Pick fewer."))),
-        request(engine),
-    )  # type: ignore[arg-type]
-    assert (run.state, run.message) == ("failed", "The prompt is too long. Pick fewer.")
-    assert run.number == 0
+    engine = PlayedEngine(fault=PromptCacheError("The prompt is too long. Pick fewer."))
+    run = last(runs_of(engine), request(engine))
+    assert (run["state"], run["message"]) == ("failed", "The prompt is too long. Pick fewer.")
+    assert run["number"] == 0
 
 
 def test_any_other_fault_is_logged_and_said(caplog: pytest.LogCaptureFixture) -> None:
-    run = last(Runs(engine := PlayedEngine(fault=RuntimeError("boom"))), request(engine))  # type: ignore[arg-type]
-    assert run.state == "failed"
-    assert "boom" in run.message
+    engine = PlayedEngine(fault=RuntimeError("boom"))
+    run = last(runs_of(engine), request(engine))
+    assert run["state"] == "failed"
+    assert "boom" in run["message"]
     assert "A run failed" in caplog.text
 
 
@@ -176,7 +192,7 @@ def test_word_difference_loses_no_letter(left: str, right: str, differing: int) 
 
 def test_the_chart_has_one_bar_per_side_and_run_in_the_timelines_parts() -> None:
     engine = PlayedEngine()
-    runs = Runs(engine)  # type: ignore[arg-type]
+    runs = runs_of(engine)
     last(runs, request(engine))
     figure = ttft_chart(runs.history).to_dict()
     bars = {trace["name"]: trace for trace in figure["data"] if trace["type"] == "bar"}

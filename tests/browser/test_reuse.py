@@ -21,10 +21,7 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.get_by_label("New tokens, at most").fill("4")
     author.get_by_role("combobox", name="Repair").fill("link:2")
     author.get_by_role("combobox", name="Scope").select_option("scaffold")
-    author.get_by_role("combobox", name="Earlier turns").select_option("disk")
-    author.get_by_role("combobox", name="Earlier turns").select_option("disk")
-    author.get_by_role("combobox", name="Earlier turns").select_option("disk")
-    author.get_by_role("combobox", name="Earlier turns").select_option("disk")
+    author.get_by_label("Store earlier turns").check()
     author.get_by_label("Stop before").fill("\\n")
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
@@ -80,8 +77,9 @@ SHOW = """async found => {
   const { Explanation } = await import(new URL(url, location.href).href)
   const host = document.body.appendChild(document.createElement("section"))
   host.id = "shown"
-  const workspace = Object.assign(new EventTarget(), { texts: () => ({}), origin: "", settings: {} })
-  await new Explanation(host, workspace, { ask: async () => ({ over: true, result: found }) }).start()
+  const workspace = { on() {}, texts: () => ({}), origin: "", settings: {} }
+  const server = { ask: async () => ({ over: true, fault: "", result: found }) }
+  await new Explanation(host, workspace, server).start()
 }"""
 
 

@@ -1,9 +1,17 @@
 // The store as it is: what is kept, how full it is, what was evicted, and what can be done about it.
-import { bytes, count, h, pause, plural } from "./dom.js"
+import { bytes, count, h, plural } from "../dom.js"
+import { AWAY, Job, STOPPED } from "../jobs.js"
 
-const ASK_AGAIN_MS = 250
+/** @type {Record<string, number>} */
 const UNITS = { MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 }
-const date = seconds => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" })
+const date = (/** @type {number} */ seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" })
+/**
+ * @typedef {Api.SegmentRow} Row
+ * @typedef {keyof Row} Column
+ * @typedef {Event & {target: HTMLInputElement}} ChangeEvent
+ */
+
+/** @type {[Column, string, (row: Row) => string][]} */
 const COLUMNS = [
   ["schema", "Schema", row => row.schema || "–"],
   ["path", "Module", row => row.path || "anonymous text"],
@@ -15,9 +23,16 @@ const COLUMNS = [
   ["hits", "Hits", row => count(row.hits)],
   ["last_used", "Last used", row => date(row.last_used)],
 ]
+/** @type {Set<Column>} */
 const NUMBERS = new Set(["tokens", "bytes", "hits", "last_used"])
 
-/** Rectangles in percent for values, largest first: cut in two across the longer side, again and again. */
+/**
+ * Rectangles in percent for values, largest first: cut in two across the longer side, again and again.
+ * @template {{value: number}} Item
+ * @param {Item[]} items
+ * @param {number} aspect width over height
+ * @returns {(Item & {x: number, y: number, width: number, height: number})[]}
+ */
 export function treemap(items, aspect, x = 0, y = 0, width = 100, height = 100) {
   if (!items.length) return []
   if (items.length === 1) return [{ ...items[0], x, y, width, height }]
@@ -30,11 +45,16 @@ export function treemap(items, aspect, x = 0, y = 0, width = 100, height = 100) 
     : [...treemap(items.slice(0, split), aspect, x, y, width, height * share), ...treemap(items.slice(split), aspect, x, y + height * share, width, height * (1 - share))]
 }
 
-export class CachePage {
+class CachePage {
   #server
+  /** @type {Api.StoreState | null} */
   #state = null
+  /** @type {[Column, number]} */
   #sort = ["last_used", -1]
+  /** @type {Set<string>} */
   #chosen = new Set()
+  /** @type {Job | null} */
+  #job = null
   #filter = h("input", { type: "search", placeholder: "Filter by schema, module, model…", "aria-label": "Filter segments" })
   #totals = h("dl", { class: "totals" })
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
@@ -47,18 +67,20 @@ export class CachePage {
   #delete = h("button", { type: "button", disabled: true, onclick: () => this.#remove() }, "Delete")
   #verify = h("button", { type: "button", onclick: () => this.#check(false) }, "Verify")
   #repair = h("button", { type: "button", hidden: true, onclick: () => this.#check(true) }, "Set damage right")
-  #stop = h("button", { type: "button", hidden: true, onclick: () => this.#server.ask("cache_stop") }, "Stop")
+  #stop = h("button", { type: "button", hidden: true, onclick: () => this.#job?.stop() }, "Stop")
   #most = h("input", { type: "number", min: "0", step: "any", required: true, "aria-label": "Size" })
   #unit = h("select", { "aria-label": "Unit" }, ...Object.keys(UNITS).map(name => h("option", { value: name, selected: name === "GiB" }, name)))
+  /** @type {{size: string, bytes: number} | null} */
   #offered = null
   #empty = h("p", { class: "empty" }, "Nothing is stored yet. Run a prompt, and what it computes is kept here for the next one.")
 
+  /** @param {HTMLElement} host @param {import("../server.js").Server} server */
   constructor(host, server) {
     this.#server = server
     this.#filter.addEventListener("input", () => this.#list())
-    const size = h("form", { class: "size", onsubmit: event => event.preventDefault() }, this.#most, this.#unit,
-      h("button", { type: "button", onclick: () => this.#bound("cache_prune", "max_bytes") }, "Prune to this now"),
-      h("button", { type: "button", onclick: () => this.#bound("cache_budget", "budget") }, "Set as budget"))
+    const size = h("form", { class: "size", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, this.#most, this.#unit,
+      h("button", { type: "button", onclick: () => this.#bound("cache_prune", "Pruned") }, "Prune to this now"),
+      h("button", { type: "button", onclick: () => this.#bound("cache_budget", "The budget is set") }, "Set as budget"))
     host.append(
       h("header", { class: "cache-head" }, h("h2", {}, "Cache"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#repair, this.#verify,
         h("button", { type: "button", onclick: () => this.refresh() }, "Refresh")),
@@ -66,27 +88,26 @@ export class CachePage {
       h("div", { class: "cache-tools" }, this.#filter, this.#delete, h("span", { class: "grow" }), size),
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Segments" }, h("table", {}, h("thead", {}, this.#head), this.#body)), this.#empty,
       this.#pins, this.#evictions)
-    addEventListener("hashchange", () => { if (location.hash === "#/cache") this.refresh() })
-    if (location.hash === "#/cache") this.refresh()
   }
 
   async refresh() {
-    const answer = await this.#server.ask("cache_state")
+    const answer = await this.#server.ask("cache_state", {})
     if (answer.away) return this.#say("The studio's server does not answer. What is shown may be old.", "bad")
-    if (answer.error) return this.#say(answer.error, "bad")
+    if (answer.error != null) return this.#say(answer.error, "bad")
     this.#state = answer
     const there = new Set(answer.segments.map(({ key }) => key))
     this.#chosen = new Set([...this.#chosen].filter(key => there.has(key)))
-    this.#showTotals()
-    this.#showMap()
+    this.#showTotals(answer)
+    this.#showMap(answer)
     this.#list()
-    this.#showPins()
-    this.#showEvictions()
+    this.#showPins(answer)
+    this.#showEvictions(answer)
   }
 
   get #size() { return `${this.#most.value} ${this.#unit.value}` }
 
   // The field begins with the budget as it is, and stands for its very bytes until somebody writes another.
+  /** @param {number} budget */
   #offerBudget(budget) {
     if (this.#offered ? this.#size !== this.#offered.size : this.#most.value) return
     const unit = Object.keys(UNITS).findLast(name => budget >= UNITS[name]) ?? "MiB"
@@ -95,8 +116,8 @@ export class CachePage {
     this.#offered = { size: this.#size, bytes: budget }
   }
 
-  #showTotals() {
-    const { stats, memory, folder, left_out: more } = this.#state
+  /** @param {Api.StoreState} state */
+  #showTotals({ stats, memory, folder, left_out: more }) {
     this.#offerBudget(stats.budget)
     const asked = stats.hits + stats.misses
     const facts = [
@@ -114,9 +135,10 @@ export class CachePage {
     if (more) this.#say(`${plural(more, "older segment")} more than are listed.`)
   }
 
-  #showMap() {
+  /** @param {Api.StoreState} state */
+  #showMap(state) {
     const modules = new Map()
-    for (const row of this.#state.segments) {
+    for (const row of state.segments) {
       const schema = row.schema || "–", key = JSON.stringify([schema, row.path])
       modules.set(key, (modules.get(key) ?? 0) + row.bytes)
     }
@@ -140,20 +162,26 @@ export class CachePage {
     const [by, way] = this.#sort
     const words = this.#filter.value.toLowerCase().split(/\s+/).filter(Boolean)
     const rows = (this.#state?.segments ?? []).filter(row => words.every(word => [row.schema, row.path, row.scope, row.model, row.tier].join(" ").toLowerCase().includes(word)))
-    rows.sort((a, b) => way * (NUMBERS.has(by) ? a[by] - b[by] : String(a[by] ?? "").localeCompare(String(b[by] ?? ""))))
+    rows.sort((a, b) => way * (NUMBERS.has(by) ? Number(a[by]) - Number(b[by]) : String(a[by] ?? "").localeCompare(String(b[by] ?? ""))))
     this.#empty.hidden = (this.#state?.segments.length ?? 0) > 0
-    const all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: ({ target }) => {
-      for (const { key } of rows) target.checked ? this.#chosen.add(key) : this.#chosen.delete(key)
+    /** @type {HTMLInputElement} */
+    const all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: () => {
+      for (const { key } of rows) all.checked ? this.#chosen.add(key) : this.#chosen.delete(key)
       this.#list()
     } })
     this.#head.replaceChildren(h("th", { scope: "col" }, all), ...COLUMNS.map(([name, title]) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : null, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
-      h("button", { type: "button", class: "quiet", onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#list(); this.#head.querySelector("[aria-sort] button").focus() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
+      h("button", { type: "button", class: "quiet", onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#list(); this.#focusSorted() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
     this.#body.replaceChildren(...rows.slice(0, 500).map(row => h("tr", { "data-pinned": row.pinned ? "yes" : null },
-      h("td", {}, h("input", { type: "checkbox", "aria-label": `Choose ${row.path || "anonymous text"}`, checked: this.#chosen.has(row.key), onchange: ({ target }) => {
+      h("td", {}, h("input", { type: "checkbox", "aria-label": `Choose ${row.path || "anonymous text"}`, checked: this.#chosen.has(row.key), onchange: (/** @type {ChangeEvent} */ { target }) => {
         target.checked ? this.#chosen.add(row.key) : this.#chosen.delete(row.key)
         this.#buttons()
       } })), ...COLUMNS.map(([name, , cell]) => h("td", { class: NUMBERS.has(name) ? "number" : null }, cell(row), name === "schema" && row.pinned ? h("span", { class: "pill" }, "pinned") : null)))))
     this.#buttons()
+  }
+
+  #focusSorted() {
+    const button = this.#head.querySelector("[aria-sort] button")
+    if (button instanceof HTMLElement) button.focus()
   }
 
   #buttons() {
@@ -161,18 +189,19 @@ export class CachePage {
     this.#delete.textContent = this.#chosen.size ? `Delete ${plural(this.#chosen.size, "segment")}` : "Delete"
   }
 
-  #showPins() {
-    const schemas = [...new Set(this.#state.segments.flatMap(({ schema }) => schema ? schema.split(",") : []).concat(this.#state.pins))].sort()
+  /** @param {Api.StoreState} state */
+  #showPins(state) {
+    const schemas = [...new Set(state.segments.flatMap(({ schema }) => schema ? schema.split(",") : []).concat(state.pins))].sort()
     this.#pins.replaceChildren(...(schemas.length ? [h("h3", {}, "Pinned schemas"), h("p", { class: "soft" }, "Segments of a pinned schema are never evicted."),
-      h("div", { class: "choices" }, ...schemas.map(schema => h("label", { class: "check" }, h("input", { type: "checkbox", checked: this.#state.pins.includes(schema), onchange: async ({ target }) => {
+      h("div", { class: "choices" }, ...schemas.map(schema => h("label", { class: "check" }, h("input", { type: "checkbox", checked: state.pins.includes(schema), onchange: async (/** @type {ChangeEvent} */ { target }) => {
         const answer = await this.#server.ask("cache_pin", { schema, pinned: target.checked })
         if (answer.error) this.#say(answer.error, "bad")
         this.refresh()
       } }), schema)))] : []))
   }
 
-  #showEvictions() {
-    const rows = this.#state.evictions
+  /** @param {Api.StoreState} state */
+  #showEvictions({ evictions: rows }) {
     this.#evictions.replaceChildren(...(rows.length ? [h("h3", {}, "What went, and why"), h("ul", {}, ...rows.map(row =>
       h("li", {}, h("span", { class: "soft" }, date(row.at)), ` ${row.schema || "–"} ${row.path || "anonymous text"}, ${bytes(row.bytes)}: ${row.reason}`)))] : []))
   }
@@ -180,38 +209,40 @@ export class CachePage {
   async #remove() {
     const keys = [...this.#chosen]
     const answer = await this.#server.ask("cache_delete", { keys })
-    this.#say(answer.error ?? (answer.removed ? `Deleted ${plural(answer.removed.segments, "segment")}, ${bytes(answer.removed.bytes)}.` : "The studio's server does not answer."), answer.removed ? "" : "bad")
+    this.#say(answer.error ?? (answer.removed ? `Deleted ${plural(answer.removed.segments, "segment")}, ${bytes(answer.removed.bytes)}.` : AWAY), answer.removed ? "" : "bad")
     this.refresh()
   }
 
-  async #bound(question, name) {
+  /** @param {"cache_prune" | "cache_budget"} question @param {string} done in words */
+  async #bound(question, done) {
     if (!this.#most.reportValidity()) return this.#say("A size is a number of 0 or more. Nothing was changed.", "bad")
     const size = this.#size === this.#offered?.size ? this.#offered.bytes : Number(this.#most.value) * UNITS[this.#unit.value]
-    const answer = await this.#server.ask(question, { [name]: size })
-    const done = name === "budget" ? "The budget is set" : "Pruned"
-    this.#say(answer.error ?? (answer.removed ? `${done}; ${plural(answer.removed.segments, "segment")} evicted.` : "The studio's server does not answer."), answer.removed ? "" : "bad")
+    const answer = await this.#server.ask(question, { bytes: size })
+    this.#say(answer.error ?? (answer.removed ? `${done}; ${plural(answer.removed.segments, "segment")} evicted.` : AWAY), answer.removed ? "" : "bad")
     this.refresh()
   }
 
+  /** @param {boolean} repair */
   async #check(repair) {
     this.#verify.disabled = true
     this.#repair.hidden = true
     this.#stop.hidden = false
-    let answer = await this.#server.ask("cache_verify", { repair })
-    while (!answer.away && !answer.error && !answer.over) {
+    const job = this.#job = new Job(this.#server)
+    job.on("state", ({ done, total }) => {
       this.#meter.hidden = false
-      Object.assign(this.#meter, { max: answer.total || 1, value: answer.done })
-      this.#say(`Reading file ${count(answer.done)} of ${count(answer.total)}…`)
-      await pause(ASK_AGAIN_MS)
-      answer = await this.#server.ask("cache_verified")
-    }
+      Object.assign(this.#meter, { max: total || 1, value: done })
+      this.#say(`Reading file ${count(done)} of ${count(total)}…`)
+    })
+    const end = await job.asked(this.#server.ask("cache_verify", { key: job.key, repair }))
+    this.#job = null
     this.#verify.disabled = false
     this.#stop.hidden = this.#meter.hidden = true
-    if (answer.result) this.#showVerdict(answer.result)
-    else this.#say(answer.error || "The studio's server does not answer. Verify again when it is back.", answer.error === "Stopped." ? "" : "bad")
+    if (end.result) this.#showVerdict(/** @type {Api.Verified & {clean: boolean}} */ (end.result))
+    else this.#say((end.fault || end.error) ?? `${AWAY} Verify again when it is back.`, end.fault === STOPPED ? "" : "bad")
     this.refresh()
   }
 
+  /** @param {Api.Verified & {clean: boolean}} verdict */
   #showVerdict({ clean, segments, bytes: read, seconds, faults, unread, orphans, foreign, index, repaired }) {
     const theirs = foreign.length ? ` ${plural(foreign.length, "other file")} in the folder: not the store's, left alone.` : ""
     const pace = `${plural(segments, "segment")}, ${bytes(read)} read in ${seconds.toFixed(2)} s`
@@ -223,8 +254,16 @@ export class CachePage {
     this.#say((repaired ? mended : found && `${found} found (${pace}).`) + missed + theirs, repaired && !missed ? "" : "bad")
   }
 
+  /** @param {string} words */
   #say(words, mood = "") {
     this.#status.dataset.mood = mood
     this.#status.textContent = words
   }
+}
+
+/** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
+export function mount(studio) {
+  const page = new CachePage(studio.hosts.cache, studio.server)
+  studio.on("stored", () => { if (studio.shell.page === "cache") page.refresh() })
+  return { shown: () => page.refresh() }
 }

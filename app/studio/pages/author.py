@@ -1,0 +1,276 @@
+"""The Author page: checks, edits and sizes of the two documents, runs, and what reuse changed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gradio as gr
+import plotly.graph_objects as go
+from pydantic import TypeAdapter
+
+from app.studio import documents
+from app.studio.answers import (
+    Basis,
+    CheckedTexts,
+    Counted,
+    Exported,
+    JobState,
+    Measured,
+    OldRun,
+    Prompted,
+    Strip,
+    Written,
+)
+from app.studio.chart import ttft_chart
+from app.studio.documents import diagnostics_json, digest, first_error
+from app.studio.endpoints import endpoint, read
+from app.studio.jobs import Job
+from app.studio.pages.page import Page, host
+from app.studio.parts import Parts
+from app.studio.requests import (
+    AddScaffold,
+    Check,
+    EditPrompt,
+    Export,
+    FixDocument,
+    Measure,
+    OneRun,
+    OneText,
+    Texts,
+    Work,
+)
+from app.studio.runs import RunRequest
+from app.studio.settings import PageSettings
+from engine import Fidelity, PreparedSchema, RunSettings
+from engine.errors import PromptCacheError
+from engine.pml import Diagnostic, PromptError, add_scaffold, parse_prompt
+
+_WORK = TypeAdapter(Work)
+
+
+class AuthorPage(Page):
+    """The server side of the Author page."""
+
+    name, title = "author", "Author"
+
+    def __init__(self, parts: Parts) -> None:
+        self._engine, self._documents, self._library = parts.engine, parts.documents, parts.library
+        self._runs, self._jobs, self._tokenizing = parts.runs, parts.jobs, parts.tokenizing
+
+    def build(self, blocks: gr.Blocks, shell: gr.HTML) -> None:
+        """Puts the editors, the chart and the list of runs into the column."""
+        host(self.name)
+        with gr.Column(elem_id="ttft"):
+            chart = gr.Plot(self.chart(), show_label=False, container=False, elem_id="ttft-chart")
+            host("history")
+
+        def run(event: gr.EventData) -> Iterator[tuple[str, go.Figure | dict[str, Any]]]:
+            for frame, figure in self.run(_sent_with(event)):
+                yield frame, gr.skip() if figure is None else figure
+
+        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
+        shell.run(run, None, [shell, chart], concurrency_limit=1, **quiet)
+        blocks.load(self.chart, None, chart, **quiet)
+
+    # Documents
+
+    @endpoint
+    def check(self, request: Check) -> CheckedTexts:
+        """Faults of both documents, the picks, and the module tree if it is not the one the page `known`s."""
+        schema, prompt = request.schema, request.prompt
+        checked = self._documents.check(schema, prompt, fallback=request.fallback, base=self._base(request))
+        tree = checked.basis.tree
+        basis: Basis = {"digest": digest(checked.basis.source), "stale": checked.stale}
+        if basis["digest"] != request.known:
+            basis["tree"] = documents.tree_json(tree) if tree else []
+            basis["words"] = documents.words_json(tree)
+        own, of_prompt = checked.schema.tree, checked.prompt.tree
+        return {
+            "schema": {
+                "diagnostics": diagnostics_json(checked.schema.diagnostics, schema),
+                "name": own.name if own else "",
+                "ok": checked.schema.ok,
+                "modules": len(own.modules()) if own else 0,
+            },
+            "prompt": {
+                "diagnostics": diagnostics_json(checked.of_prompt, prompt),
+                "name": (of_prompt.schema if of_prompt else None) or "",
+            },
+            "basis": basis,
+            "picks": documents.picks_json(tree, prompt) if tree else {"paths": [], "arguments": {}},
+        }
+
+    @endpoint
+    def measure(self, request: Measure) -> Measured:
+        """Tokens of every module, of the prompt along its positions, and faults that need a tokenizer."""
+        schema, prompt, base = request.schema, request.prompt, self._base(request)
+        if not self._documents.schema(schema, base).ok:
+            return {"sizes": {}, "strip": None, "diagnostics": {"schema": [], "prompt": []}}
+        settings = PageSettings.sight(request.settings)
+        with self._tokenizing:
+            try:
+                prepared = self._engine.schema(schema, base=base)
+            except PromptError as error:
+                found = diagnostics_json(error.diagnostics, schema)
+                return {"sizes": {}, "strip": None, "diagnostics": {"schema": found, "prompt": []}}
+            layout = prepared.layout(scope=settings.scope)
+            in_schema = prepared.check(scope=settings.scope)
+            in_prompt, strip = _measured(prepared, prompt, settings)
+        return {
+            "sizes": {
+                module.path: {
+                    "tokens": module.tokens,
+                    "total": module.total_tokens,
+                    "bytes": module.bytes,
+                    "cached": module.cached,
+                }
+                for module in layout.modules
+            },
+            "positions": layout.total_positions,
+            "strip": strip,
+            "diagnostics": {
+                "schema": diagnostics_json(in_schema, schema),
+                "prompt": diagnostics_json([d for d in in_prompt if d not in in_schema], prompt),
+            },
+        }
+
+    @endpoint
+    def edit_prompt(self, request: EditPrompt) -> Prompted:
+        """The prompt after one change in the picker."""
+        tree = self._documents.schema(request.schema, self._base(request)).tree
+        if tree is None or tree.module(request.edit.path) is None:
+            raise PromptCacheError(
+                "The schema has no such module any more. The picker is brought up to date."
+            )
+        return {"prompt": documents.edited_prompt(tree, request.prompt, request.edit)}
+
+    @endpoint
+    def fix_document(self, request: FixDocument) -> Written:
+        """A document after the quick fix of one of its faults."""
+        base = self._base(request)
+
+        def diagnose(text: str) -> tuple[Diagnostic, ...]:
+            if request.kind == "schema":
+                return self._documents.schema(text, base).diagnostics
+            return self._documents.check(request.schema, text, base=base).of_prompt
+
+        source = request.schema if request.kind == "schema" else request.prompt
+        return {"text": documents.mended_document(source, request.code, request.at, diagnose)}
+
+    @endpoint
+    def format_document(self, request: OneText) -> Written:
+        """A document in its canonical form."""
+        return {"text": documents.formatted(request.text)}
+
+    @endpoint
+    def export_as(self, request: Export) -> Exported:
+        """The schema, or the prompt, in another form."""
+        base = self._base(request)
+        checked = self._documents.check(request.schema, request.prompt, base=base)
+        return documents.exported(request.form, checked, base)
+
+    @endpoint
+    def count_tokens(self, request: OneText) -> Counted:
+        """How many tokens a text has."""
+        with self._tokenizing:
+            return {"tokens": self._engine.count_tokens(request.text) if request.text else 0}
+
+    @endpoint
+    def add_scaffold(self, request: AddScaffold) -> Written:
+        """The schema with one more scaffold."""
+        return {"text": add_scaffold(request.schema, list(request.modules))}
+
+    # Runs
+
+    def run(self, sent: object) -> Iterator[tuple[str, go.Figure | None]]:
+        """Yields the states of one run as JSON; the last comes with the chart."""
+        try:
+            wanted = self._wanted(read(_WORK, sent))
+        except PromptCacheError as error:
+            key = sent.get("key") if isinstance(sent, dict) else ""
+            refused: JobState = {
+                "key": str(key),
+                "what": "",
+                "done": 0,
+                "total": 0,
+                "over": True,
+                "fault": str(error),
+                "result": None,
+            }
+            yield json.dumps(refused), None
+            return
+        for state in self._runs.start(wanted).states():
+            over = state["over"] and state["result"]["number"]
+            yield json.dumps(state), self.chart() if over else None
+
+    def chart(self) -> go.Figure:
+        """The chart of this session's runs."""
+        return ttft_chart(self._runs.history)
+
+    @endpoint
+    def show_run(self, request: OneRun) -> OldRun:
+        """One earlier run of this session, as its last frame."""
+        run = self._runs.find(request.number)
+        if run is None:
+            raise PromptCacheError(
+                "That run is not kept any more: the studio was restarted since. Run the prompt again."
+            )
+        return {"run": run.frame()}
+
+    @endpoint
+    def measure_fidelity(self, request: Work) -> JobState:
+        """Begins to measure how faithful the cached answer is, and through which module it is not."""
+        wanted = self._wanted(request)
+        prompt = wanted.schema.prompt(wanted.prompt)
+
+        def measure(job: Job) -> Fidelity:
+            return prompt.fidelity(wanted.settings, job.progress)
+
+        return self._jobs.start(Job(wanted.key, measure, "fidelity", "waiting for a run to end")).state()
+
+    def _wanted(self, request: Work) -> RunRequest:
+        base = self._base(request)
+        checked = self._documents.check(request.schema, request.prompt, base=base)
+        fault = first_error(checked.schema.diagnostics) or first_error(checked.of_prompt)
+        if fault is not None:
+            raise PromptError((fault,))
+        if checked.schema.tree is None:
+            raise PromptCacheError("There is no schema yet. Write one, or open a sample from the gallery.")
+        settings = PageSettings.read(request.settings)
+        with self._tokenizing:
+            prepared = self._engine.schema(request.schema, base=base)
+        return RunRequest(request.key, prepared, request.prompt, settings)
+
+    def _base(self, request: Texts) -> Path | None:
+        return self._library.base_of(request.origin)
+
+
+def _measured(
+    schema: PreparedSchema, prompt: str, settings: RunSettings
+) -> tuple[tuple[Diagnostic, ...], Strip | None]:
+    """Faults of a prompt that need a tokenizer, and the prompt along its positions if it has none."""
+    parsed = parse_prompt(prompt)
+    if parsed.tree is None or not parsed.ok:
+        return (), None
+    try:
+        prepared = schema.prompt(parsed.tree)
+        faults = prepared.check(scope=settings.scope, placement=settings.placement)
+        if first_error(faults) is not None:
+            return faults, None
+        plan = prepared.plan(settings)
+    except PromptError as error:
+        return error.diagnostics, None
+    return faults, {
+        "pieces": plan.strip(),
+        "total": plan.total_tokens,
+        "cached": plan.cached_tokens,
+        "new": plan.new_tokens,
+    }
+
+
+def _sent_with(event: gr.EventData) -> object:
+    data = getattr(event, "_data", None)
+    return json.loads(data) if isinstance(data, str) else data

@@ -1,0 +1,93 @@
+"""The Cache page: the store as it is, and the same functions as `pml cache`."""
+
+from __future__ import annotations
+
+import threading
+
+from app.studio.answers import Gone, JobState, Pins, StoreState
+from app.studio.endpoints import endpoint
+from app.studio.jobs import Job
+from app.studio.pages.page import Page
+from app.studio.parts import Parts
+from app.studio.requests import DeleteSegments, Nothing, PinSchema, StoreSize, VerifyStore
+from engine.cache.store import Removed, Verified
+from engine.errors import PromptCacheError
+
+SHOWN = 2000  # segments that the page lists
+EVICTIONS_SHOWN = 50
+
+
+class CachePage(Page):
+    """The server side of the Cache page."""
+
+    name, title = "cache", "Cache"
+
+    def __init__(self, parts: Parts) -> None:
+        self._engine, self._jobs = parts.engine, parts.jobs
+        self._verifying: Job | None = None
+        self._lock = threading.Lock()
+
+    @endpoint
+    def cache_state(self, _request: Nothing) -> StoreState:
+        """Segments with the tier that each is in, totals, pins, and what was evicted."""
+        store, memory_tier = self._engine.store, self._engine.memory_tier
+        rows = store.segments()
+        for row in rows:
+            row["tier"] = "memory" if row["key"] in memory_tier else "disk"
+        return {
+            "segments": rows[:SHOWN],
+            "left_out": max(0, len(rows) - SHOWN),
+            "stats": store.stats().to_json(),
+            "memory": {"bytes": memory_tier.bytes, "budget": memory_tier.budget},
+            "pins": store.pins(),
+            "evictions": store.evictions(EVICTIONS_SHOWN),
+            "folder": str(store.folder),
+        }
+
+    @endpoint
+    def cache_delete(self, request: DeleteSegments) -> Gone:
+        """Deletes segments, pinned ones too; a prompt that needs them computes them again."""
+        removed = self._engine.store.remove(request.keys)
+        self._engine.memory_tier.drop(request.keys)
+        return {"removed": removed.to_json()}
+
+    @endpoint
+    def cache_pin(self, request: PinSchema) -> Pins:
+        """Pins the segments of a schema, or takes the pin away."""
+        store = self._engine.store
+        if not request.schema:
+            raise PromptCacheError("Name the schema whose segments should stay.")
+        if request.pinned:
+            store.pin(request.schema)
+        else:
+            store.unpin(request.schema)
+        return {"pins": store.pins()}
+
+    @endpoint
+    def cache_prune(self, request: StoreSize) -> Gone:
+        """Evicts down to a size."""
+        return self._gone(self._engine.store.prune(max_bytes=int(request.bytes)))
+
+    @endpoint
+    def cache_budget(self, request: StoreSize) -> Gone:
+        """Sets the most that the store may take, for good."""
+        return self._gone(self._engine.store.set_budget(int(request.bytes)))
+
+    def _gone(self, removed: Removed) -> Gone:
+        """What was evicted from the disk goes from memory too, so that it is stored again when it is used."""
+        held = self._engine.memory_tier.keys()
+        self._engine.memory_tier.drop(held - self._engine.store.contains(held))
+        return {"removed": removed.to_json()}
+
+    @endpoint
+    def cache_verify(self, request: VerifyStore) -> JobState:
+        """Begins to read every file and compare it with the index; one at a time."""
+        store, repair = self._engine.store, request.repair
+
+        def verify(job: Job) -> Verified:
+            return store.verify(repair=repair, progress=job.progress)
+
+        with self._lock:
+            if self._verifying is None or self._verifying.over:
+                self._verifying = self._jobs.start(Job(request.key, verify, "verify"))
+            return self._verifying.state()

@@ -1,0 +1,23 @@
+"""The Gallery: the samples, each ready to run."""
+
+from __future__ import annotations
+
+from app.studio.answers import Gallery
+from app.studio.endpoints import endpoint
+from app.studio.pages.page import Page
+from app.studio.parts import Parts
+from app.studio.requests import Nothing
+
+
+class GalleryPage(Page):
+    """The server side of the Gallery."""
+
+    name, title = "gallery", "Gallery"
+
+    def __init__(self, parts: Parts) -> None:
+        self._library = parts.library
+
+    @endpoint
+    def list_samples(self, _request: Nothing) -> Gallery:
+        """The samples with their prompts in a few words."""
+        return {"samples": self._library.gallery()}

@@ -1,0 +1,58 @@
+"""What a page of the studio is, and the elements that its scripts fill."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from app.studio.endpoints import Endpoints
+from app.studio.parts import Parts
+
+
+class Page(Endpoints):
+    """One page. Its script is `assets/studio/pages/NAME.js`, its style sheet `NAME.css` beside it.
+
+    Attributes:
+        name: in the page's address, and of its files.
+        title: in the head.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+
+    @abstractmethod
+    def __init__(self, parts: Parts) -> None: ...
+
+    def build(self, blocks: gr.Blocks, shell: gr.HTML) -> None:  # noqa: ARG002
+        """Puts its elements into the page's column; `shell` is the element that tells of events."""
+        host(self.name)
+
+
+def host(part: str, *, events: tuple[str, ...] = (), told: str = "", **options: Any) -> gr.HTML:
+    """An element that our JavaScript fills. Its template never changes, so Gradio never renders it again.
+
+    Args:
+        part: its name.
+        events: that it can tell of.
+        told: further properties for the script, as JavaScript.
+        options: of the element.
+    """
+    names = " ".join(f"'{event}'" for event in events)
+    boot = f"""
+const functions = typeof server === "undefined" ? null : server;
+const parts = {{element, props, trigger, server: functions, watch, {told}}};
+const boot = () => window.promptCacheStudio.host("{part}", parts);
+if (window.promptCacheStudio) boot(); else window.addEventListener("studio-ready", boot, {{once: true}});
+// events: {names}"""
+    return gr.HTML(
+        value="",
+        html_template=f'<div class="studio-host studio-{part}"></div>',
+        js_on_load=boot,
+        apply_default_css=False,
+        container=False,
+        elem_id=part,
+        elem_classes="studio-frame",
+        **options,
+    )

@@ -1,0 +1,221 @@
+"""What the head of the page asks: open documents, drafts, files, the shelf, and how long work goes."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, replace
+
+from app.studio.answers import (
+    Done,
+    DraftSaved,
+    Files,
+    FileSaved,
+    JobState,
+    Json,
+    ModelFacts,
+    Opened,
+    Shelf,
+    Shelved,
+    Start,
+)
+from app.studio.drafts import StaleDraftError, Workspace
+from app.studio.endpoints import Endpoints, endpoint
+from app.studio.folder import ChangedFileError, ElsewhereError, NotUtf8Error, Stamp
+from app.studio.parts import Parts
+from app.studio.requests import (
+    Nothing,
+    OneJob,
+    OpenFile,
+    OpenSample,
+    OpenShelved,
+    OpenText,
+    Page,
+    SaveAs,
+    SaveDraft,
+    SaveFile,
+    Shelve,
+)
+from app.studio.samples import FIRST_SAMPLE
+from app.studio.settings import as_today, described
+from engine import Engine
+from engine.choices import TIMELINE_PARTS
+from engine.errors import PromptCacheError
+from engine.pml import document_kind
+from engine.tiers import TIERS
+
+ABOUT_DEMO = (
+    "The bundled model is tiny and was made for the gallery's samples: it shows what caching does, reads "
+    "prompts of their kind, and knows nothing else. For real answers: pml studio --model OWNER/NAME "
+    "(or a folder)."
+)
+PREVIEW = 400  # characters of an earlier workspace's texts
+
+
+class Workspaces(Endpoints):
+    """The server side of the head."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._engine, self._drafts, self._library = parts.engine, parts.drafts, parts.library
+        self._jobs, self._runs = parts.jobs, parts.runs
+
+    @endpoint
+    def open_workspace(self, _request: Nothing) -> Start:
+        """Everything a page needs to start: the draft, or the first sample where there is none."""
+        workspace = self._drafts.load()
+        if workspace is None:
+            workspace = self._drafts.replace(self._library.sample(FIRST_SAMPLE))
+        return {
+            "workspace": workspace_json(workspace),
+            "model": model_facts(self._engine),
+            "samples": self._library.titles(),
+            "folder": self._library.folder.path is not None,
+            "files": self._library.folder.names(),
+            "settings": described(),
+            "tiers": [tier.to_json() for tier in TIERS],
+            "timeline_parts": dict(TIMELINE_PARTS),
+            "runs": [run.frame() for run in self._runs.history],
+        }
+
+    @endpoint
+    def save_draft(self, request: SaveDraft) -> DraftSaved:
+        """Keeps the page's texts; answers `conflict` where another tab was faster."""
+        try:
+            kept = self._drafts.save(request.workspace(), base=request.base, force=request.force)
+        except StaleDraftError as stale:
+            return {"conflict": workspace_json(stale.current), "message": str(stale)}
+        return {"revision": kept.revision, "saved": kept.saved}
+
+    @endpoint
+    def open_sample(self, request: OpenSample) -> Opened:
+        """A sample instead of the open workspace, which goes to the shelf."""
+        return self._opened(self._library.sample(request.name, request.prompt), request.page)
+
+    @endpoint
+    def list_files(self, _request: Nothing) -> Files:
+        """The documents that are in the user's folder now."""
+        return {"files": self._library.folder.names()}
+
+    @endpoint
+    def open_file(self, request: OpenFile) -> Opened:
+        """A document of the user's folder instead of the open schema or prompt, or what to ask."""
+        name, folder = request.name, self._library.folder
+        try:
+            text, stamp = folder.read(name, request.encoding)
+        except NotUtf8Error as other:
+            return {"encoding": other.encoding, "message": str(other)}
+        return self._opened_text(text, name, folder.origin(name), stamp, request.page)
+
+    @endpoint
+    def open_text(self, request: OpenText) -> Opened:
+        """A document that the browser has read, instead of the open schema or prompt."""
+        name = request.name
+        return self._opened_text(request.text, name, f"browser:{name}", request.stamp, request.page)
+
+    @endpoint
+    def save_file(self, request: SaveFile) -> FileSaved:
+        """Writes a document back to the file of the user's folder that it came from."""
+        folder = self._library.folder
+        if not request.origin.startswith("file:"):
+            raise PromptCacheError(
+                "This document did not come from the studio's folder, so no file was written."
+            )
+        try:
+            name = folder.name_of(request.origin, here=request.here)
+            stamp = folder.save(name, request.text, request.stamp, force=request.force)
+        except ElsewhereError as other:
+            return {"refused": "elsewhere" if other.known else "unknown", "message": str(other)}
+        except ChangedFileError as changed:
+            return {"refused": "gone" if changed.gone else "changed", "message": str(changed)}
+        return {"saved": name, "origin": folder.origin(name), "stamp": asdict(stamp)}
+
+    @endpoint
+    def save_as(self, request: SaveAs) -> FileSaved:
+        """Writes a document to a new file of the user's folder."""
+        folder = self._library.folder
+        stamp = folder.create(request.name, request.text, request.stamp)
+        return {
+            "saved": request.name,
+            "origin": folder.origin(request.name),
+            "stamp": asdict(stamp),
+            "files": folder.names(),
+        }
+
+    @endpoint
+    def shelve(self, request: Shelve) -> Shelved:
+        """Puts a page's texts among the earlier workspaces; no `key` where they are the open ones."""
+        key = self._drafts.shelve(request.page.workspace())
+        return {} if key is None else {"key": key}
+
+    @endpoint
+    def shelf(self, _request: Nothing) -> Shelf:
+        """Earlier workspaces, latest first."""
+        return {
+            "shelf": [
+                {
+                    "key": key,
+                    "name": kept.name,
+                    "saved": kept.saved,
+                    "schema": kept.schema[:PREVIEW],
+                    "prompt": kept.prompt[:PREVIEW],
+                }
+                for key, kept in self._drafts.shelf()
+            ]
+        }
+
+    @endpoint
+    def open_shelved(self, request: OpenShelved) -> Opened:
+        """An earlier workspace instead of the open one."""
+        return self._opened(self._drafts.shelved(request.key), request.page)
+
+    @endpoint
+    def job_state(self, request: OneJob) -> JobState:
+        """How far a piece of long work is, or what came of it."""
+        return self._jobs.state(request.key)
+
+    @endpoint
+    def stop_job(self, request: OneJob) -> Done:
+        """Has a piece of long work stop at its next step."""
+        self._jobs.stop(request.key)
+        return {}
+
+    def _opened(self, workspace: Workspace, page: Page) -> Opened:
+        self._keep(page)
+        return {"workspace": workspace_json(self._drafts.replace(workspace))}
+
+    def _opened_text(self, text: str, name: str, origin: str, stamp: Stamp, page: Page) -> Opened:
+        kind = document_kind(text)
+        if kind is None:
+            raise PromptCacheError(
+                f"{name!r} is no PML document. Open a file whose root is <schema> or <prompt>."
+            )
+        kept = self._keep(page)
+        files = {**kept.files, kind: asdict(stamp)}
+        if kind == "prompt":
+            opened = replace(kept, prompt=text, prompt_origin=origin, files=files)
+        else:
+            opened = replace(kept, name=name, schema=text, origin=origin, files=files)
+        return {"workspace": workspace_json(self._drafts.replace(opened)), "kind": kind}
+
+    def _keep(self, page: Page) -> Workspace:
+        kept = page.workspace()
+        self._drafts.save(kept, base=page.base, force=True)
+        return kept
+
+
+def workspace_json(workspace: Workspace) -> Json:
+    """A workspace for the page."""
+    return {**asdict(workspace), "settings": as_today(workspace.settings)}
+
+
+def model_facts(engine: Engine) -> ModelFacts:
+    """The loaded model in a few words."""
+    model = engine.model
+    return {
+        "about": ABOUT_DEMO if model.name == "demo" else "",
+        "name": model.name,
+        "family": model.family,
+        "device": str(model.device),
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "context_length": model.context_length,
+        "bytes_per_token": model.bytes_per_token,
+        "summary": model.probe.summary,
+    }

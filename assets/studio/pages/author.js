@@ -1,0 +1,90 @@
+// The Author page: modules, schema and prompt, the layout, a run of both sides, and what reuse changed.
+import { h, plural } from "../dom.js"
+import { Explanation } from "../fidelity.js"
+import { History } from "../history.js"
+import { Panes } from "../panes.js"
+import { Picker } from "../picker.js"
+import { RunBar } from "../runbar.js"
+import { Strip } from "../strip.js"
+
+const TITLES = { schema: "Schema", prompt: "Prompt" }
+const SIGNS = { error: "✕", warning: "!", info: "i" }
+const MOST_PROBLEMS = 100
+
+/** Elements besides its own that the page fills. */
+export const hosts = ["history"]
+
+/**
+ * @typedef {import("../workspace.js").Kind} Kind
+ * @typedef {import("../workspace.js").Workspace} Workspace
+ */
+
+/** @param {Workspace} workspace @param {Kind} kind @param {Record<string, () => unknown>} keys */
+function documentPanel(workspace, kind, keys) {
+  const status = h("span", { class: "status", role: "status" }), facts = h("span", { class: "soft" })
+  const editor = h("div", { class: "editor" })
+  const format = h("button", { type: "button", class: "quiet", title: "Format (Shift Alt F)", onclick: () => workspace.format(kind) }, "Format")
+  const problems = h("ul", { class: "problems", "aria-label": `Problems of the ${kind}`, hidden: true })
+  workspace.on("problems", one => { if (one.kind === kind) showProblems(workspace, kind, one.list, status, problems) })
+  if (kind === "schema") workspace.on("checked", ({ schema }) => { facts.textContent = plural(schema.modules, "module") })
+  else workspace.on("measured", ({ strip }) => { facts.textContent = strip ? plural(strip.total, "token") : "" })
+  const panel = h("section", { class: `panel ${kind}`, "aria-label": TITLES[kind] },
+    h("header", { class: "bar" }, h("h2", {}, TITLES[kind]), status, h("span", { class: "grow" }), facts, format), editor, problems)
+  workspace.mount(kind, editor, { ...keys, "Shift-Alt-f": () => workspace.format(kind) })
+  return panel
+}
+
+/** @param {Workspace} workspace @param {Kind} kind @param {Api.Mark[]} list @param {HTMLElement} status @param {HTMLElement} problems */
+function showProblems(workspace, kind, list, status, problems) {
+  const errors = list.filter(({ severity }) => severity === "error").length
+  const warnings = list.filter(({ severity }) => severity === "warning").length
+  status.textContent = [errors && plural(errors, "error"), warnings && plural(warnings, "warning")].filter(Boolean).join(", ") || "no problems"
+  status.dataset.mood = errors ? "bad" : warnings ? "warn" : "good"
+  problems.hidden = list.length === 0
+  problems.replaceChildren(...list.slice(0, MOST_PROBLEMS).map(({ severity, code, message, line, column, from }) => h("li", { class: severity },
+    h("button", { type: "button", onclick: () => workspace.editors[kind].reveal(from) },
+      h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
+      h("span", {}, `${code}: ${message}`)))))
+}
+
+/** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
+export function mount(studio) {
+  const { server, workspace, shell, gradio } = studio
+  const runHost = h("div", { class: "run-host" })
+  const runBar = new RunBar(runHost, workspace, server, gradio.trigger)
+  const keys = { "Mod-Enter": () => runBar.start(), "Mod-s": () => shell.save() }
+
+  const picker = h("section", { class: "panel picker", "aria-label": "Modules" })
+  const strip = h("section", { class: "strip", "aria-label": "Layout" })
+  const panes = h("div", { class: "panes" }), about = h("p", { class: "soft about-model", hidden: true })
+  const explained = h("section", { class: "explanation", "aria-label": "What reuse changed" })
+  const explanation = new Explanation(explained, workspace, server)
+  explanation.on("repair", setting => runBar.set("repair", setting))
+  explanation.on("scaffold", async modules => explanation.say(await workspace.addScaffold(modules)))
+  new Strip(strip, workspace)
+  studio.hosts.author.append(
+    h("div", { class: "desk" }, picker, documentPanel(workspace, "schema", keys), documentPanel(workspace, "prompt", keys)),
+    strip, runHost, panes, about, explained)
+  runBar.on("frame", ({ state }) => { if (state !== "working") studio.emit("stored") })
+  gradio.watch("value", () => { if (gradio.props.value) runBar.take(JSON.parse(gradio.props.value)) })
+
+  return {
+    begin(start) {
+      new Picker(picker, workspace, server, start.tiers)
+      runBar.offer(start.settings)
+      about.textContent = start.model.about
+      about.hidden = !start.model.about
+
+      const shown = new Panes(panes, start.timeline_parts)
+      const history = new History(studio.hosts.history, async number => {
+        const { run, error } = await server.ask("show_run", { number })
+        if (error) return shell.notice(error)
+        if (run && !runBar.running) { shown.show(run); history.note(run) }
+      })
+      runBar.on("frame", run => { shown.show(run); history.note(run) })
+      for (const run of start.runs) history.note(run)
+      const last = start.runs.at(-1)
+      if (last) shown.show(last)
+    },
+  }
+}

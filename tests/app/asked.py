@@ -1,0 +1,45 @@
+"""A studio without a server, asked as its page asks."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any, cast
+
+from app.studio.drafts import Drafts
+from app.studio.endpoints import by_name
+from app.studio.folder import Folder
+from app.studio.pages import PAGES
+from app.studio.parts import Parts
+from app.studio.samples import Library
+from app.studio.workspaces import Workspaces
+from engine import Engine
+
+
+class Asked:
+    """A studio over one data folder.
+
+    Args:
+        folder: holds its drafts.
+        documents: the user's folder of documents.
+        engine: left out where no model is asked.
+    """
+
+    def __init__(self, folder: Path, documents: Path | None = None, engine: Engine | None = None) -> None:
+        library = Library(Folder(documents))
+        self.parts = Parts.of(cast(Engine, engine), Drafts(folder / "data"), library)
+        self._endpoints = by_name([Workspaces(self.parts), *(page(self.parts) for page in PAGES)])
+
+    def ask(self, question: str, request: Any = None) -> Any:
+        """The answer to a question of the page."""
+        body = self._endpoints[question].function()({} if request is None else request).body
+        return json.loads(bytes(body))
+
+    def ended(self, key: str) -> dict[str, Any]:
+        """The last state of a piece of long work."""
+        until = time.monotonic() + 60
+        while not (state := self.ask("job_state", {"key": key}))["over"]:
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        return cast(dict[str, Any], state)

@@ -1,0 +1,63 @@
+"""How the page runs a prompt: the settings of its drawer, and those of earlier drafts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.studio.settings import PageSettings, as_today, described
+from engine.errors import PromptCacheError
+
+
+def test_settings_of_the_page() -> None:
+    sent = {
+        "stop": ["END\n"],
+        "top_p": 0.5,
+        "top_k": 4,
+        "repair": "link:2",
+        "placement": "schema",
+        "scope": "isolated",
+        "repeats": 3,
+    }
+    found = PageSettings.read(sent)
+    assert found.stop == ("END\n",)
+    assert (found.top_p, found.top_k, found.repair, found.placement) == (0.5, 4, "link:2", "schema")
+    assert found.repeats == 3
+    assert PageSettings.read({}) == PageSettings()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"repair": "x"}, {"scope": "x"}, {"placement": "x"}, {"top_p": "x"}),
+        *({"repeats": 26}, {"repeats": 0}, {"max_new_tokens": 0}, {"temperature": 11}),
+    ],
+)
+def test_nothing_is_brought_into_its_range(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(PromptCacheError, match=f"^{name} is .*; it must be "):
+        PageSettings.read(wrong)
+
+
+def test_the_form_has_every_setting_with_its_range() -> None:
+    form = {one["name"]: one for one in described()}
+    assert set(form) == set(PageSettings.__dataclass_fields__)
+    assert (form["repeats"]["least"], form["repeats"]["most"]) == (1, 25)
+
+
+def test_what_is_measured_depends_on_no_other_setting() -> None:
+    found = PageSettings.sight({"scope": "isolated", "temperature": "x", "gone": 1})
+    assert found == PageSettings(scope="isolated")
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"), [({}, False), ({"conversation": "memory"}, False), ({"conversation": "disk"}, True)]
+)
+def test_earlier_turns_are_stored_only_where_a_draft_says_so(sent: dict[str, Any], stored: bool) -> None:
+    assert PageSettings.read(as_today(sent)).store_conversation is stored
+
+
+def test_the_stop_text_of_an_earlier_draft() -> None:
+    assert PageSettings.read(as_today({"stop": "END\\n", "gone": 1})).stop == ("END\n",)
+    assert PageSettings.read(as_today({"stop": ""})).stop == ()
