@@ -38,24 +38,27 @@ def answering(
     clock.restart()
     if side == "uncached":
         return (yield from _respond(Sequence(cache.model, whole(planned.plan), settings, clock), side))
+    return (yield from _from_segments(cache, prompt, planned, settings, clock))
+
+
+def _from_segments(
+    cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned, settings: RunSettings, clock: Stopwatch
+) -> Generator[Event, None, Answer]:
+    """The cached side: what is missing is encoded, what is read is held to the end of the answer."""
+    name, slices = prompt.schema.tree.name, planned.slices
     fetched = yield from cache.segments(
-        wanted(planned.slices),
-        prompt.schema.tree.name,
-        settings.scope,
-        clock,
-        store_turns=settings.store_conversation,
+        wanted(slices), name, settings.scope, clock, store_turns=settings.store_conversation
     )
     try:
         with fetched:
-            placements = fetched.place(planned.slices)
             clock.restart()
-            new = prefill(cache.model, planned.plan, planned.slices, placements, settings.repair)
-            if settings.repair != "none":
-                clock.lap("repair")
+            placements = fetched.place(slices)
+            new = prefill(cache.model, planned.plan, slices, placements, settings.repair)
+            clock.lap("load" if settings.repair == "none" else "repair")
             new = replace(new, encoded=fetched.encoded_of(new.placements))
             warnings = [f"The answer is complete, but {warning}" for warning in fetched.warnings]
             sequence = Sequence(cache.model, new, settings, clock)
-            return (yield from _respond(sequence, side, fetched.uses, warnings))
+            return (yield from _respond(sequence, "cached", fetched.uses, warnings))
     finally:
         cache.store.record(fetched.served)
         _look_ahead(cache, prompt, planned)

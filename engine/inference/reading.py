@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.events import Side, Working
-from engine.inference.params import RunSettings
+from engine.inference.params import ReuseParams
 from engine.inference.prefill import Prefill, prefill, whole
 from engine.model.model import Model
 from engine.prompt.tokenized import TokenizedPrompt
@@ -68,7 +68,7 @@ def read(model: Model, prefill: Prefill, answer: Sequence[int]) -> Reading:
 
 
 def reading(
-    cache: SegmentCache, prompt: TokenizedPrompt, answer: Sequence[int], settings: RunSettings, side: Side
+    cache: SegmentCache, prompt: TokenizedPrompt, answer: Sequence[int], settings: ReuseParams, side: Side
 ) -> Generator[Working, None, Reading]:
     """Has one side read an answer that is given, so that all of it can be compared with another reading.
 
