@@ -33,8 +33,8 @@ class Request:
     """What segments are wanted for.
 
     Attributes:
-        schema: its name, for the list of the store.
-        scope: likewise.
+        schema: name of the schema, which the list of the store shows.
+        scope: what modules saw while they were encoded, which that list shows too.
         trial: what is encoded is for this one use, and neither stored nor held in memory.
         store_turns: earlier turns of the conversation are stored too; else they are held in memory only.
         hold: every segment is wanted at the end; else each only until those that see it are made.
@@ -152,12 +152,12 @@ class SegmentCache:
 
         Args:
             recipes: of what is wanted; one that comes twice counts once.
-            schema: see `Request`, as for the others.
-            scope: likewise.
+            schema: as in `Request`.
+            scope: as in `Request`.
             clock: counts "load" and "encode".
-            trial: likewise.
-            store_turns: likewise.
-            hold: likewise.
+            trial: as in `Request`.
+            store_turns: as in `Request`.
+            hold: as in `Request`.
 
         Yields:
             Working, before each one that must be encoded.

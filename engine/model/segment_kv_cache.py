@@ -165,7 +165,7 @@ class SegmentKVCache:
         Args:
             layer: index of the attention layer.
             query: [heads, rows, head_dim], rotated for the prompt's positions.
-            key: [kv_heads, rows, head_dim], likewise.
+            key: [kv_heads, rows, head_dim], rotated for the prompt's positions.
             value: [kv_heads, rows, head_dim].
             rules: of the layer.
 
