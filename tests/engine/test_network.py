@@ -70,7 +70,16 @@ def test_a_pass_that_ends_at_a_layer_gives_that_layers_keys(family: str, layer: 
     network = model_of(family).network
     whole = network.kv_cache((), len(TOKENS))
     logits(network, whole)
+    entered = set[int]()
+    hooks = [
+        module.register_forward_pre_hook(lambda one, _: entered.add(one.layer_idx))
+        for module in network.module.modules()
+        if hasattr(module, "layer_idx")
+    ]
     keys, values = network.first_keys(TOKENS, range(len(TOKENS)), layer)
+    for hook in hooks:
+        hook.remove()
+    assert max(entered) == layer
     assert torch.equal(keys, whole.tail[0][layer])
     assert torch.equal(values, whole.tail[1][layer])
     assert torch.equal(whole.layer_tail(layer)[0], keys)
