@@ -80,13 +80,18 @@ class _Stepwise:
         self._ids: list[int] = []
         self._open = 0  # of the last ones, whose meaning is open
         self._given = 0
+        self._lost = False
 
     def add(self, token: int) -> str:
         self._ids.append(token)
         self._open += 1
-        if self._bytes and self._is_open(token):
+        if self._lost or (self._bytes and self._is_open(token)):
             return ""
-        piece: str = self._stream.step(self._backend, self._ids[-self._open :]) or ""
+        try:
+            piece: str = self._stream.step(self._backend, self._ids[-self._open :]) or ""
+        except Exception:  # the decoder has changed what was given: it is followed again at the end
+            self._lost = True
+            return ""
         self._open = 0
         self._given += len(piece)
         return piece

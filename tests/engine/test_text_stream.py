@@ -164,6 +164,14 @@ def test_bytes_of_a_vocabulary_wait_for_what_they_spell() -> None:
     )
 
 
+def test_a_decoder_that_changes_what_was_given_ends_no_answer() -> None:
+    changing = decoders.Sequence([decoders.Fuse(), decoders.Replace("ab", "X")])
+    tokenizer = fast(models.WordLevel(words("abc"), unk_token="<unk>"), changing)
+    stream = TextStream(tokenizer)
+    given = [stream.add(tokenizer.convert_tokens_to_ids(token)) for token in "abcc"]
+    assert (given, stream.rest()) == (["a", "", "", ""], "cc"), "what was given stays, and the end is told"
+
+
 def test_a_token_is_decoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else an answer of n tokens decodes n² / 2 of them."""
     tokenizer = tokenizer_of("byte-level")
