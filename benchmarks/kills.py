@@ -10,7 +10,6 @@ import ctypes
 import multiprocessing
 import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -138,6 +137,8 @@ def right(store: Store) -> bool:
 
 def context() -> Any:
     """Processes that begin with torch loaded and no thread of it running."""
+    if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
+        return multiprocessing.get_context("spawn")
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(["benchmarks.kills"])
     return found
@@ -157,8 +158,7 @@ def kills(folder: Path, count: int, seed: int = 1) -> dict[str, Any]:
         worker = processes.Process(target=work, args=(str(folder), number, 300.0, phase, 0.3))
         worker.start()
         _wait(worker, phase, draw.choice(_AIMS), draw)
-        assert worker.pid is not None
-        os.kill(worker.pid, signal.SIGKILL)
+        worker.kill()
         worker.join()
         died[Phase(phase.value)] += 1
         half += any(TEMPORARY.fullmatch(path.name) for path in (folder / "files").glob(".*"))

@@ -132,7 +132,8 @@ def free_port(port: int) -> int:
         PromptCacheError: the port is in use or not allowed.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if os.name == "posix":  # elsewhere it would take a port that somebody listens on
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
         except (OSError, OverflowError) as error:

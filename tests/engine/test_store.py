@@ -20,14 +20,7 @@ from engine.inference.params import RunSettings
 from engine.segment import Segment
 from engine.tiers import Outcome, Reason, Tier
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
-
-ORIGIN = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
-
-
-def segment(key: str = "k", tokens: int = 5, seed: int = 0) -> Segment:
-    generator = torch.Generator().manual_seed(seed)
-    keys, values = torch.randn(2, 3, 2, tokens, 8, generator=generator)
-    return Segment(key, tuple(range(tokens)), keys.contiguous(), values.contiguous())
+from tests.engine.segments import ORIGIN, segment
 
 
 def file_of(store: Store) -> Path:

@@ -142,8 +142,12 @@ def _held(folder: Directory, name: str) -> Iterator[None]:
 def _try(folder: Directory, name: str) -> Iterator[bool]:
     """Tries to take a lock, without waiting; gives whether it did."""
     with _opened(folder, name) as file:
-        # Where another file stands in its place, its last holder has removed this one.
-        file.ours = lock_descriptor(file.descriptor, blocking=False) and file.is_there()
+        try:
+            # Where another file stands in its place, its last holder has removed this one.
+            file.ours = lock_descriptor(file.descriptor, blocking=False) and file.is_there()
+        except OSError:
+            file.ours = True  # a file that nobody can lock is nobody's
+            raise
         yield file.ours
 
 
