@@ -8,7 +8,8 @@ only `cached_with_schema` begins at the text of both.
 - `cached`: segments in memory.
 - `files_later`: segments read from their files, whose digests this process has checked before.
 - `files_first`: segments read from files, their digests checked: the first load of a process.
-- `files_cold`: the same, after the operating system was asked to drop the files from its page cache.
+- `files_cold`: the same, after the operating system was asked to drop the files from its page cache; left out
+  where it takes no such wish (macOS, Windows).
 - `cached link:8` and so on: from memory with a repair, the choice of its tokens included.
 """
 
@@ -83,8 +84,9 @@ class Answers:
             Way("cached_with_schema", self._from_both_texts),
             Way("files_later", lambda: self.ask("cached").ttft_ms, self.engine_forgets),
             Way("files_first", lambda: self.ask("cached").ttft_ms, self.process_begins),
-            Way("files_cold", lambda: self.ask("cached").ttft_ms, self.machine_begins),
         ]
+        if hasattr(os, "posix_fadvise"):
+            ways.append(Way("files_cold", lambda: self.ask("cached").ttft_ms, self.machine_begins))
         for repair in REPAIRS:
             try:
                 self.ask("cached", repair)
@@ -111,8 +113,6 @@ class Answers:
     def machine_begins(self) -> None:
         """The same, with the files out of the page cache, if the operating system does as asked."""
         self.process_begins()
-        if not (hasattr(os, "sync") and hasattr(os, "posix_fadvise")):  # macOS, Windows: the files stay in it
-            return
         os.sync()
         for path in (self.folder / "files").iterdir():
             descriptor = os.open(path, os.O_RDONLY)

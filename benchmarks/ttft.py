@@ -96,7 +96,9 @@ def run(
             {"name": name, "params": params, "samples_ms": values, "median_ms": statistics.median(values)}
             for name, values in samples.items()
         ],
-        "ratios": {f"{over}/{under}": ratio(samples, over, under) for over, under in RATIOS},
+        "ratios": {
+            f"{over}/{under}": ratio(samples, over, under) for over, under in RATIOS if over in samples
+        },
         "tokens": answers.tokens,
         "agreement": forward.agreement(),
         "machine": machine(loaded),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -75,7 +76,9 @@ def test_a_report_has_every_row_and_one_value_for_each_ratio(tmp_path: Path) -> 
         ttft.run(str(folder), cached=10**6)
 
 
-def test_text_is_read_from_where_each_row_says(model: Model, tmp_path: Path) -> None:
+def test_text_is_read_from_where_each_row_says(
+    model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From memory, from files, and computed; checked digests are checked again only as in a new process."""
     answers = Answers(model, tmp_path, cached=64, modules=2, new=5, seed=1, say=lambda _: None)
     try:
@@ -92,6 +95,9 @@ def test_text_is_read_from_where_each_row_says(model: Model, tmp_path: Path) -> 
         damage.write_bytes(bytes(data))
         answers.process_begins()
         assert [use.outcome for use in answers.ask("cached").segments].count("miss") == 1
+        with monkeypatch.context() as patch:
+            patch.delattr(os, "posix_fadvise")
+            assert {way.name for way in answers.ways()} & {*TEXT} == {*TEXT} - {"files_cold"}
         answers.machine_begins()
         assert {use.tier for use in answers.ask("cached").segments} == {"disk"}
         repaired = answers.ask("cached", "blend:0.15")
