@@ -16,7 +16,6 @@ from typing import Any
 
 from engine.errors import ModelError
 
-CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TEMPLATES = "additional_chat_templates"

@@ -115,10 +115,6 @@ def set_argument(prompt_source: str, schema: Schema, path: str, name: str, value
     return result
 
 
-def _hidden(path: str) -> PromptEditError:
-    return PromptEditError(f"The prompt has a fault that hides {quote(path)}. Mend it in the editor first.")
-
-
 def _blank_prompt(schema: Schema) -> str:
     name = f' schema="{escaped_value(schema.name)}"' if schema.name else ""
     return f"<prompt{name}>\n</prompt>\n"

@@ -178,7 +178,6 @@ class Budget:
         self._left = MAX_WORK + 100 * size
         self._deadline = shared.deadline if shared else time.thread_time() + MAX_SECONDS
         self.looks = 0
-        self._made = 0
 
     def spend(self, cost: int) -> None:
         """Counts steps or characters, and looks at the clock now and then."""
@@ -198,7 +197,6 @@ class Budget:
         """Counts a text that was made."""
         self.fits(len(text))
         self.spend(len(text))
-        self._made += len(text)
         return text
 
     def weigh(self, value: Any) -> Any:
