@@ -12,16 +12,21 @@ import os
 import random
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from engine.cache.store import Origin, Store
+from engine.cache.store import Origin, Store, Verify
 from engine.cache.store.claim import TEMPORARY
+from engine.cache.store.codec import Scheme
 from engine.cache.store.eviction import Removed
+from engine.cache.store.files import Entry
+from engine.cache.store.folder import Folder
+from engine.cache.store.index import Index
+from engine.cache.store.local import LocalBlobs
 from engine.segment import Segment
 
 ORIGIN = Origin("benchmark", "m", "isolated", "benchmark", "benchmark")
@@ -54,32 +59,46 @@ WORDS = {
 _AIMS = (Phase.FILE, Phase.FILE, Phase.ROW, Phase.ROW, Phase.REMOVING, None)
 
 
+class _Files(LocalBlobs):
+    """Files of a store that says what it is about."""
+
+    def __init__(self, folder: Folder, store: Told) -> None:
+        super().__init__(folder)
+        self._store = store
+
+    def write(self, segment: Segment, scheme: Scheme, notes: Mapping[str, str]) -> Entry:
+        """Does as files do; the row is next."""
+        entry = super().write(segment, scheme, notes)
+        self._store.phase.value = Phase.ROW
+        return entry
+
+    def remove(self, names: Iterable[str]) -> int:
+        """Does as files do, and says so."""
+        return self._store.telling(Phase.REMOVING, super().remove, names)
+
+
 class Told(Store):
     """A store that says what it is about."""
 
     phase: Any = ctypes.c_byte()
 
+    def __init__(self, disk: Folder, index: Index, verify: Verify = "first") -> None:
+        super().__init__(disk, index, verify, _Files(disk, self))
+
     def load(self, key: str, token_ids: Sequence[int], *others: Any) -> Segment | None:
         """Does as a store does, and says so."""
-        return self._telling(Phase.READING, super().load, key, token_ids, *others)
+        return self.telling(Phase.READING, super().load, key, token_ids, *others)
 
     def save(self, segment: Segment, origin: Origin, **others: Any) -> None:
         """Does as a store does, and says so."""
-        self._telling(Phase.FILE, super().save, segment, origin, **others)
-
-    def enter(self, *given: Any) -> list[str]:
-        """Does as a store does, and says so."""
-        return self._telling(Phase.ROW, super().enter, *given)
-
-    def discard(self, names: Iterable[str]) -> int:
-        """Does as a store does, and says so."""
-        return self._telling(Phase.REMOVING, super().discard, names)
+        self.telling(Phase.FILE, super().save, segment, origin, **others)
 
     def prune(self, **given: Any) -> Removed:
         """Does as a store does, and says so."""
-        return self._telling(Phase.REMOVING, super().prune, **given)
+        return self.telling(Phase.REMOVING, super().prune, **given)
 
-    def _telling(self, phase: Phase, work: Any, *given: Any, **named: Any) -> Any:
+    def telling(self, phase: Phase, work: Any, *given: Any, **named: Any) -> Any:
+        """Does some work and says so meanwhile."""
         before, self.phase.value = self.phase.value, phase
         try:
             return work(*given, **named)

@@ -228,7 +228,7 @@ def compression(model: Model, place: Path, scheme: Scheme, tasks: Sequence[Task]
     """
     plain = Store.open(place / "plain")
     packed = Store.open(place / f"{scheme}-packed")
-    packed.set_scheme(scheme)
+    packed.settings.set_scheme(scheme)
     sides = [Engine(model, plain), Engine(model, packed)]
     tokens = total = worst = agree = same = 0.0
     loads, sizes = [], []

@@ -34,8 +34,8 @@ def cache() -> None:
 def stats(cache_dir: Path | None, as_json: bool) -> None:
     """Show how much is stored, how often it was used, and why something was not there."""
     with _open(cache_dir) as store:
-        found, pins, gone = store.stats(), store.pins(), store.evictions(20)
-        warnings = store.warnings
+        found, pins, gone = store.stats(), store.settings.pins(), store.evictions(20)
+        warnings = store.settings.warnings
     for warning in warnings:
         say(f"pml: {warning}", err=True)
     if as_json:
@@ -185,8 +185,8 @@ def budget(
         if max_age is not None:
             store.set_max_age(max_age if max_age < math.inf else None)
         if most is not None or policy is not None:
-            store.set_budget(store.budget if most is None else most, policy)
-        after, warnings = store.stats(), store.warnings
+            store.set_budget(store.settings.budget if most is None else most, policy)
+        after, warnings = store.stats(), store.settings.warnings
     found: dict[str, Any] = {"budget": after.budget, "policy": after.policy, "max_age": after.max_age}
     age = "" if after.max_age is None else f"; what was not used for {days(after.max_age)} goes"
     words = f"The store may take {size(after.budget)}, {after.policy}{age}."
@@ -206,8 +206,8 @@ def scheme(scheme: Any, cache_dir: Path | None, as_json: bool) -> None:
     """Show or set how keys and values of new segments are stored: plain, or in 8 or 4 bits."""
     with _open(cache_dir) as store:
         if scheme is not None:
-            store.set_scheme(scheme)
-        found = store.scheme
+            store.settings.set_scheme(scheme)
+        found = store.settings.scheme
     _say({"scheme": found}, f"New segments are stored {'in ' if found != 'plain' else ''}{found}.", as_json)
 
 
@@ -219,8 +219,8 @@ def scheme(scheme: Any, cache_dir: Path | None, as_json: bool) -> None:
 def pin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
     """Keep all segments of the schema with this name from being evicted."""
     with _open(cache_dir) as store:
-        store.pin(schema)
-        pins, warnings = store.pins(), store.warnings
+        store.settings.pin(schema)
+        pins, warnings = store.settings.pins(), store.settings.warnings
     found = {"pins": pins, "warnings": list(warnings)}
     _say(found, f"Pinned: {inline(', '.join(pins))}.", as_json, warnings)
 
@@ -233,9 +233,9 @@ def pin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
 def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
     """Take a pin away."""
     with _open(cache_dir) as store:
-        if not store.unpin(schema):
+        if not store.settings.unpin(schema):
             raise StoreError(f"schema {schema!r} is not pinned. pml cache stats shows what is.")
-        pins = store.pins()
+        pins = store.settings.pins()
     _say({"pins": pins}, f"Unpinned {inline(schema)}.", as_json)
 
 

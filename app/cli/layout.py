@@ -80,7 +80,7 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
         say(f"pml: {warning}", err=True)
     status = 0 if report.kept == report.total else 1
     if status:
-        budget, needed = engine.store.budget, report.budget
+        budget, needed = engine.store.settings.budget, report.budget
         advice = (
             f"the budget of {size(budget)} is too small for this schema; pml cache budget "
             f"{math.ceil(needed / 1e6)}MB has room for it"

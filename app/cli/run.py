@@ -114,7 +114,7 @@ def run(
             }
         )
     else:
-        say(_summary(outcome, keeps=engine.store.budget > 0))
+        say(_summary(outcome, keeps=engine.store.settings.budget > 0))
     if engine.placement(settings.placement) != settings.placement:
         say(f"pml: {KEPT_PLACES}", err=True)
     for warning in outcome.warnings():

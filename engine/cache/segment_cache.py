@@ -121,7 +121,7 @@ class SegmentCache:
 
     def __init__(self, model: Model, store: Store, memory_tier: MemoryTier) -> None:
         self.model, self.store, self.memory_tier = model, store, memory_tier
-        self.scheme = store.scheme
+        self.scheme = store.settings.scheme
         dtype = model.dtype if self.scheme == "plain" else f"{model.dtype} {self.scheme}"
         self.identity = Identity(model.fingerprint, dtype, model.relocatable)
         self._form = model.form
@@ -301,7 +301,7 @@ class SegmentCache:
 
     def budget_for(self, recipes: Iterable[Recipe]) -> int:
         """Bytes of a budget under which the store holds the segments of all these, beside what is pinned."""
-        form, total = self._form, self.store.pinned_bytes
+        form, total = self._form, self.store.settings.pinned_bytes
         dtype = str(form.dtype).removeprefix("torch.")
         for recipe in recipes:
             shape = (form.layers, form.heads, recipe.tokens, form.size)

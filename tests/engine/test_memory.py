@@ -199,7 +199,7 @@ def test_an_answer_that_is_abandoned_lets_go_of_its_segments(engine: Engine, kin
     prompt = engine.schema(schema_of(SCHEMA)).prompt(prompt_of(PROMPT))
     events = prompt.stream(RunSettings(max_new_tokens=3), mode="cached")
     until(events, kind)
-    assert engine.store._holds.keys()
+    assert engine.store.holds.keys()
     assert kind is Working or engine.memory_tier.bytes > 0
     if end == "close":
         events.close()  # type: ignore[attr-defined]
@@ -210,7 +210,7 @@ def test_an_answer_that_is_abandoned_lets_go_of_its_segments(engine: Engine, kin
         del events
         gc.collect()
     assert engine.memory_tier.bytes == 0
-    assert engine.store._holds.keys() == set()
+    assert engine.store.holds.keys() == set()
     engine.close()
 
 
@@ -227,7 +227,7 @@ def test_whatever_reads_segments_lets_go_of_them_at_its_end(engine: Engine, what
     for _ in range(2):  # what is computed, and what is read
         actions[what]()
         assert engine.memory_tier.bytes == 0
-        assert engine.store._holds.keys() == set()
+        assert engine.store.holds.keys() == set()
     engine.close()
 
 

@@ -110,7 +110,7 @@ def test_a_module_cannot_be_called_like_a_turn() -> None:
 
 def test_what_is_deleted_leaves_no_tokens_in_the_index(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
-    with store._index.reading() as connection:
+    with store.index.reading() as connection:
         assert connection.execute("pragma secure_delete").fetchone()[0] == 1
     for number in range(20):
         store.save(segment(f"{number:040x}", 300, number), ORIGIN)

@@ -230,7 +230,7 @@ def test_a_segment_of_another_form_is_set_aside_and_the_answer_comes(
     tmp_path: Path, change, words: str, scheme: Scheme, caplog
 ) -> None:
     store = Store.open(tmp_path)
-    store.set_scheme(scheme)
+    store.settings.set_scheme(scheme)
     engine = Engine(model_of("llama-gqa", chat=False), store)
     schema, prompt = schema_of('<schema name="s">Read this. </schema>'), prompt_of("<prompt>so?</prompt>")
     settings = RunSettings(max_new_tokens=2)

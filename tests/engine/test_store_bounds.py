@@ -14,7 +14,7 @@ import torch
 
 from engine.cache import segment_cache as supply
 from engine.cache.store import INDEX, Origin, Sought, Store, pack_ids
-from engine.cache.store.ledger import DEFAULT_BUDGET
+from engine.cache.store.settings import DEFAULT_BUDGET
 from engine.engine import Engine
 from engine.errors import StoreError
 from engine.events import Finished
@@ -49,7 +49,7 @@ def test_the_budget_holds_and_survives_a_restart(tmp_path: Path) -> None:
     assert keys(store) == {"k3", "k4", "k5"}
     store.close()
     again = Store.open(tmp_path)
-    assert again.budget == 3 * size
+    assert again.settings.budget == 3 * size
     again.save(segment("new", 20, 9), ORIGIN)
     assert keys(again) == {"k4", "k5", "new"}
     stats = again.stats()
@@ -76,7 +76,7 @@ def test_random_saves_never_exceed_the_budget_and_count_exactly(tmp_path: Path) 
 
 def test_pinned_schemas_stay_and_a_full_store_refuses(tmp_path: Path) -> None:
     store, size = filled(tmp_path, 3)
-    store.pin("travel")
+    store.settings.pin("travel")
     store.save(segment("other", 20, 9), Origin("other", "m", "anchored", "tiny", "f"))
     assert {row["key"] for row in store.segments() if row["pinned"]} == {"k0", "k1", "k2"}
     store.set_budget(3 * size)
@@ -86,8 +86,8 @@ def test_pinned_schemas_stay_and_a_full_store_refuses(tmp_path: Path) -> None:
     assert keys(store) == {"k0", "k1", "k2"}
     audit(store)
     assert store.prune(older_than=0).segments == 0
-    assert store.unpin("travel")
-    assert not store.unpin("travel")
+    assert store.settings.unpin("travel")
+    assert not store.settings.unpin("travel")
     store.save(segment("k7", 20, 8), ORIGIN)
     assert keys(store) == {"k1", "k2", "k7"}
 
@@ -128,7 +128,7 @@ def test_cost_keeps_what_took_long_to_compute(tmp_path: Path) -> None:
     size = store.stats().bytes // 4
     store.set_budget(2 * size, "cost")
     assert keys(store) == {"k0", "k2"}
-    assert Store.open(tmp_path).policy == "cost"
+    assert Store.open(tmp_path).settings.policy == "cost"
 
 
 @pytest.mark.parametrize(("size", "policy"), [(-1, None), (5, "luck")])
@@ -169,7 +169,7 @@ def test_a_miss_says_how_a_segment_went(tmp_path: Path) -> None:
     store, size = filled(tmp_path, 4)
     store.prune(max_bytes=3 * size)
     store.remove(["k1"])
-    (row,) = store.query("select file from segments where key = 'k2'")
+    (row,) = store.index.query("select file from segments where key = 'k2'")
     overwrite(store.files / row["file"], b"")
     assert store.load("k2", range(20)) is None
     assert store.reason(sought("k3")) == "unreadable", "it is listed, and yet it was not found"
@@ -190,11 +190,11 @@ def test_a_miss_after_the_budget_refused_a_segment_says_so(tmp_path: Path) -> No
 
 def test_pins_that_do_not_fit_the_budget_are_said(tmp_path: Path) -> None:
     store, size = filled(tmp_path, 3)
-    store.pin("travel")
-    assert store.warnings == ()
+    store.settings.pin("travel")
+    assert store.settings.warnings == ()
     store.set_budget(2 * size)
     assert store.stats().segments == 3
-    (said,) = store.warnings
+    (said,) = store.settings.warnings
     assert f"Pinned segments take {3 * size:,} bytes and the store may take {2 * size:,}" in said
     assert store.stats().pinned == 3 * size
 
@@ -202,8 +202,8 @@ def test_pins_that_do_not_fit_the_budget_are_said(tmp_path: Path) -> None:
 def test_pinning_what_is_not_there_is_an_error(tmp_path: Path) -> None:
     store, _ = filled(tmp_path, 1)
     with pytest.raises(StoreError, match="no stored segment is of a schema 'travle'"):
-        store.pin("travle")
-    assert store.pins() == []
+        store.settings.pin("travle")
+    assert store.settings.pins() == []
 
 
 def test_a_pin_keeps_what_another_schema_has_stored(tmp_path: Path) -> None:
@@ -211,24 +211,24 @@ def test_a_pin_keeps_what_another_schema_has_stored(tmp_path: Path) -> None:
     answered(engine, SCHEMA)
     other = SCHEMA.replace('name="s"', 'name="t"')
     assert {use.outcome for use in answered(engine, other).segments} == {"hit"}
-    engine.store.pin("t")
-    engine.store.unpin("s")
+    engine.store.settings.pin("t")
+    engine.store.settings.unpin("s")
     engine.store.prune(max_bytes=0)
     assert engine.store.stats().segments == 3
     engine.schema(schema_of(other.replace('name="t"', 'name="u"'))).encode()
-    engine.store.pin("u")
+    engine.store.settings.pin("u")
     engine.close()
 
 
 def test_clearing_leaves_pinned_segments_unless_asked(tmp_path: Path) -> None:
     store, _ = filled(tmp_path, 2)
     store.save(segment("other", 20, 9), Origin("other", "m", "anchored", "tiny", "f"))
-    store.pin("travel")
+    store.settings.pin("travel")
     assert store.clear() == 1
     assert keys(store) == {"k0", "k1"}
     assert store.clear("travel") == 0
     assert store.clear(pinned=True) == 2
-    assert store.pins() == ["travel"]
+    assert store.settings.pins() == ["travel"]
 
 
 def test_under_a_budget_of_nothing_nothing_is_stored_and_nothing_is_wrong(tmp_path: Path) -> None:
@@ -239,14 +239,14 @@ def test_under_a_budget_of_nothing_nothing_is_stored_and_nothing_is_wrong(tmp_pa
     engine.memory_tier.clear()
     found = answered(engine, SCHEMA)
     assert (found.token_ids, found.warnings) == (want.token_ids, ())
-    assert engine.store.budget == engine.store.stats().segments == 0
-    assert "nothing new is stored" in engine.store.warnings[0]
+    assert engine.store.settings.budget == engine.store.stats().segments == 0
+    assert "nothing new is stored" in engine.store.settings.warnings[0]
     engine.close()
 
 
 def test_an_age_limit_holds_at_writes_and_at_openings(tmp_path: Path) -> None:
     store, _ = filled(tmp_path, 3)
-    assert store.max_age is None
+    assert store.settings.max_age is None
     assert store.set_max_age(999.5).segments == 1
     assert keys(store) == {"k1", "k2"}
     _age(store, "k1", 2000)
@@ -256,7 +256,7 @@ def test_an_age_limit_holds_at_writes_and_at_openings(tmp_path: Path) -> None:
     store.close()
     again = Store.open(tmp_path)
     assert keys(again) == {"new"}
-    assert again.max_age == again.stats().max_age == 999.5
+    assert again.settings.max_age == again.stats().max_age == 999.5
     assert {again.reason(sought(key)) for key in ("k0", "k1", "k2")} == {"evicted: age"}
     again.set_max_age(None)
     _age(again, "new", 2000)
@@ -362,7 +362,7 @@ def test_runs_say_what_has_changed(tmp_path: Path) -> None:
         "a": "other scope",
         "b": "other scope",
     }
-    store.set_scheme("int8")
+    store.settings.set_scheme("int8")
     packed = Engine(model, store)
     assert {use.reason for use in answered(packed, SCHEMA).segments} == {"other compression"}
     packed.close()
@@ -423,7 +423,7 @@ def test_after_a_prompt_memory_is_within_its_budget(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["much", "-5", "nan", "inf", ""])
 def test_a_setting_that_is_no_number_counts_as_none(tmp_path: Path, value: str) -> None:
     store = Store.open(tmp_path)
-    store._index.set("budget", value)
-    store._index.set("max_age", value)
-    assert (store.budget, store.max_age) == (DEFAULT_BUDGET, None)
+    store.index.set("budget", value)
+    store.index.set("max_age", value)
+    assert (store.settings.budget, store.settings.max_age) == (DEFAULT_BUDGET, None)
     assert store.stats().budget == DEFAULT_BUDGET

@@ -121,7 +121,7 @@ def test_a_file_that_only_has_a_segments_name_is_never_moved_or_deleted(tmp_path
 def test_a_segment_without_a_row_is_still_removed(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     store.save(segment(), ORIGIN)
-    with store._index.writing() as connection:
+    with store.index.writing() as connection:
         connection.execute("delete from segments")
     assert len(store.verify().orphans) == 1
     store.close()

@@ -86,10 +86,10 @@ def test_the_scheme_is_part_of_the_name_and_hits_equal_misses(scheme, tmp_path: 
     folder = save_tiny(tmp_path / "m", chat=False)
     plain = Engine.open(str(folder), cache_dir=tmp_path / "c")
     reference = Case(plain, schema_of(SCHEMA), prompt_of(PROMPT)).logits()
-    plain.store.set_scheme(scheme)
+    plain.store.settings.set_scheme(scheme)
     plain.close()
     engine = Engine.open(str(folder), cache_dir=tmp_path / "c")
-    assert engine.store.scheme == scheme
+    assert engine.store.settings.scheme == scheme
     first = Case(engine, schema_of(SCHEMA), prompt_of(PROMPT))
     assert len(first.supplied.encoded) == 3
     miss = first.logits()
@@ -106,12 +106,12 @@ def test_the_scheme_is_part_of_the_name_and_hits_equal_misses(scheme, tmp_path: 
 
 def test_a_scheme_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="scheme is 'int2'"):
-        Store.open(tmp_path).set_scheme("int2")  # type: ignore[arg-type]
+        Store.open(tmp_path).settings.set_scheme("int2")  # type: ignore[arg-type]
 
 
 def test_repair_reads_compressed_segments_too(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
-    store.set_scheme("int8")
+    store.settings.set_scheme("int8")
     engine = Engine(model_of("llama-gqa", chat=False), store)
     case = Case(engine, schema_of(SCHEMA), prompt_of(PROMPT))
     assert case.logits("blend:0.5").shape[0] > case.logits().shape[0]

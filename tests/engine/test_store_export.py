@@ -141,7 +141,7 @@ def test_a_segment_that_cannot_travel_keeps_no_other_back(
     store: Store, tmp_path: Path, change: str, values: list[str], run_pml
 ) -> None:
     store.save(segment(B, 20, 1), ORIGIN)
-    with store._index.writing() as connection:
+    with store.index.writing() as connection:
         connection.execute(change, values)
     found = store.export(tmp_path / "all.tar")
     assert found.segments == 1

@@ -232,7 +232,11 @@ def test_a_disk_that_may_only_be_read_is_read(disk: Path, clean: bool) -> None:
         assert again.read_only
         assert loaded(again) == [True] * 6
         assert again.verify().clean
-        for refused in (again.clear, lambda: again.pin("travel"), lambda: again.save(segment(), ORIGIN)):
+        for refused in (
+            again.clear,
+            lambda: again.settings.pin("travel"),
+            lambda: again.save(segment(), ORIGIN),
+        ):
             with pytest.raises(StoreError, match=r"read-?only|Read-only"):
                 refused()
         again.record([])

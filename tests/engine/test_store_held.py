@@ -77,10 +77,10 @@ def test_an_index_that_is_held_while_answering_is_waited_for_once(tmp_path: Path
     with index_held(tmp_path):
         (warning,) = answered(engine).warnings
         assert "held by another program" in warning
-        with engine.store._index.reading() as connection:
+        with engine.store.index.reading() as connection:
             assert connection.execute("pragma busy_timeout").fetchone()[0] == 0
     engine.store.save(segment("new"), ORIGIN)
-    with engine.store._index.reading() as connection:
+    with engine.store.index.reading() as connection:
         engine.store.set_budget(1 << 30)
         assert connection.execute("pragma busy_timeout").fetchone()[0] > 0
     engine.close()
@@ -126,7 +126,7 @@ def test_an_import_without_room_for_all_says_how_many_are_kept_and_what_would_do
 
 def test_a_budget_without_room_names_what_would_help(tmp_path: Path) -> None:
     store = filled(tmp_path)
-    store.pin("travel")
+    store.settings.pin("travel")
     store.set_budget(store.stats().bytes)
     with pytest.raises(StoreError, match=r"pml cache budget SIZE.*pml cache unpin") as said:
         store.save(segment("new"), ORIGIN)

@@ -100,22 +100,23 @@ def test_what_can_be_read_of_a_damaged_index_is_kept(tmp_path: Path) -> None:
     store = filled(tmp_path)
     store.set_budget(123_456_789, "lru")
     store.set_max_age(86400)
-    store.pin("travel")
+    store.settings.pin("travel")
     store.close()
     without_a_column(tmp_path / INDEX)
     again = Store.open(tmp_path)
-    assert (again.budget, again.policy, again.pins()) == (123_456_789, "lru", ["travel"])
-    assert again.max_age == 86400
+    kept = again.settings
+    assert (kept.budget, kept.policy, kept.pins()) == (123_456_789, "lru", ["travel"])
+    assert kept.max_age == 86400
 
 
 def of_an_earlier_version(store: Store, key: str) -> None:
     """Rewrites a segment's file as earlier versions wrote it: it does not say what its tokens are."""
-    (row,) = store.query("select * from segments where key = ?", [key])
+    (row,) = store.index.query("select * from segments where key = ?", [key])
     path = store.files / row["file"]
     tensors = safetensors.torch.load(path.read_bytes())
     overwrite(path, safetensors.torch.save(tensors, {"key": key, "scheme": "plain"}))
     digest = xxhash.xxh3_128_hexdigest(path.read_bytes())
-    with store._index.writing() as connection:
+    with store.index.writing() as connection:
         connection.execute(
             "update segments set bytes = ?, digest = ? where key = ?", [path.stat().st_size, digest, key]
         )
@@ -161,7 +162,7 @@ def test_a_damaged_file_is_not_made_whole_by_building_the_index_again(tmp_path: 
 
 def spoil_in_use(store: Store) -> None:
     """Damages the database under an open store."""
-    with store._index.reading() as connection:
+    with store.index.reading() as connection:
         connection.execute("pragma wal_checkpoint(truncate)")
         connection.execute("pragma cache_size = 0")
     path = store.folder / INDEX

@@ -224,7 +224,7 @@ def test_on_a_network_folder_the_index_is_used_more_carefully_and_says_so(
     with caplog.at_level(logging.WARNING):
         store = Store.open(tmp_path)
     assert "lies on a network (nfs4)" in caplog.text
-    with store._index.reading() as connection:
+    with store.index.reading() as connection:
         assert connection.execute("pragma journal_mode").fetchone()[0] == "delete"
     store.save(segment(), ORIGIN)
     assert store.load("k", range(5)) is not None

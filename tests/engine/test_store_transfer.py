@@ -373,7 +373,7 @@ def test_a_large_segment_is_never_held_in_memory(tmp_path: Path) -> None:
     ("prepare", "words"),
     [
         (lambda store: store.set_budget(1_000_000), "may take 1,000,000.*pml cache budget"),
-        (lambda store: store.pin("travel"), "of them pinned"),
+        (lambda store: store.settings.pin("travel"), "of them pinned"),
         (None, "has 5,000 left. Free some space"),
     ],
 )
@@ -416,7 +416,7 @@ def index_of_version(folder: Path, version: int) -> None:
 def test_an_index_of_every_earlier_version_is_brought_up_to_date(version: int, tmp_path: Path) -> None:
     index_of_version(tmp_path, version)
     store = Store.open(tmp_path)
-    with store._index.reading() as connection:
+    with store.index.reading() as connection:
         assert connection.execute("pragma user_version").fetchone()[0] == VERSION
     assert store.stats().hits == (7 if version else 0)
     assert store.stats().segments == 0, "names of version 1 are never asked for again"

@@ -39,7 +39,7 @@ class CachePage(Page):
             "left_out": max(0, len(rows) - SHOWN),
             "stats": store.stats().to_json(),
             "memory": {"bytes": memory_tier.bytes, "budget": memory_tier.budget},
-            "pins": store.pins(),
+            "pins": store.settings.pins(),
             "evictions": store.evictions(EVICTIONS_SHOWN),
             "folder": str(store.folder),
         }
@@ -58,10 +58,10 @@ class CachePage(Page):
         if not request.schema:
             raise PromptCacheError("Name the schema whose segments should stay.")
         if request.pinned:
-            store.pin(request.schema)
+            store.settings.pin(request.schema)
         else:
-            store.unpin(request.schema)
-        return {"pins": store.pins()}
+            store.settings.unpin(request.schema)
+        return {"pins": store.settings.pins()}
 
     @endpoint
     def cache_prune(self, request: StoreSize) -> Gone:

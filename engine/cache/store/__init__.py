@@ -1,12 +1,13 @@
 """The segment store: a SQLite index and one safetensors file per segment; bounded, verified, shared.
 
-`Store` is all that the rest of the engine uses. Below it: `index` and `migrations` (the database), `books`
-(what it says), `files` (writing, reading, digests), `codec` (compressed keys and values), `eviction` (what
-goes when it is full), `audit` (recovery and verification), `moving`, `transfer`, `manifest` and `contents`
-(one file for another machine), `locks` (between processes).
+`Store` is all that the rest of the engine uses. It composes an index (`index`, `migrations`; what it says:
+`settings`, `catalog`, `ledger`, `reasons`), the files (`blobs` says what is asked of them; `local`,
+`folder`, `files`, `contents` and `codec` are those of a folder), and what needs both: `reading`, `writing`,
+`removal` with `eviction`, `audit` with `rebuild`, and `moving`, with `transfer` and `manifest`.
 """
 
-from engine.cache.store.audit import Fault, Verified
+from engine.cache.store.audit import Verified
+from engine.cache.store.catalog import Fault
 from engine.cache.store.claim import INDEX
 from engine.cache.store.codec import SCHEMES, Scheme
 from engine.cache.store.eviction import Policy, Removed

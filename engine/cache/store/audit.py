@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from engine.cache.store.claim import TEMPORARY
-from engine.cache.store.files import Entry, Opened, says_it_is
-from engine.cache.store.folder import Folder, NotPlainError
+from engine.cache.store import rebuild
+from engine.cache.store.blobs import Blobs
+from engine.cache.store.catalog import Catalog, Fault
+from engine.cache.store.claim import FILES, TEMPORARY
+from engine.cache.store.files import DamagedError, Entry
+from engine.cache.store.folder import Folder
 from engine.cache.store.index import FailedIndexError, Index
+from engine.cache.store.reading import Reader
 
 log = logging.getLogger(__name__)
 
 Progress = Callable[[int, int, str], None]
 _SETTLE_SECONDS = 0.3
-
-
-@dataclass(frozen=True)
-class Fault:
-    """A segment whose file is not what the index says."""
-
-    key: str
-    file: str
-    what: str
 
 
 @dataclass(frozen=True)
@@ -66,90 +61,148 @@ class Verified:
         return {**asdict(self), "clean": self.clean}
 
 
-def check(
-    folder: Folder, entries: Iterable[tuple[str, Entry]], progress: Progress | None
-) -> tuple[list[Fault], list[Fault], int, float]:
-    """Reads every file.
-
-    Returns:
-        The faults, those that could not be read, the bytes that were read, and the seconds that it took.
-    """
-    started, read = time.perf_counter(), 0
-    faults: list[Fault] = []
-    unread: list[Fault] = []
-    listed = list(entries)
-    for done, (key, entry) in enumerate(listed):
-        if progress is not None:
-            progress(done, len(listed), entry.file)
-        wrong = None
-        try:
-            with folder.opened(entry.file) as descriptor:
-                wrong = Opened(descriptor, entry).fault(content=True)
-                read += entry.bytes
-        except FileNotFoundError:
-            wrong = "there is no such file"
-        except NotPlainError as error:
-            wrong = str(error)
-        except (OSError, MemoryError) as error:
-            unread.append(Fault(key, entry.file, f"it could not be read: {error}"))
-        if wrong is not None:
-            faults.append(Fault(key, entry.file, wrong))
-    if progress is not None:
-        progress(len(listed), len(listed), "")
-    return faults, unread, read, time.perf_counter() - started
-
-
-def sweep(folder: Folder, index: Index, *, remove: bool) -> tuple[list[str], str]:
-    """Finds the files of the store that no row lists, those half written included.
-
-    By nothing but the index on the disk, inside a transaction, while nobody else writes: an old copy, or
-    one that was not read whole, would call good files orphans.
+class Auditor:
+    """Compares the index of a store with its files.
 
     Args:
-        folder: of the store.
-        index: the index that lists its files.
-        remove: delete what is found.
-
-    Returns:
-        The names, and why there was no looking, "" where there was.
+        disk: the folder of the store.
+        index: the open index.
+        blobs: the files.
+        catalog: the rows.
+        reader: that sets aside what is damaged.
     """
-    try:
-        with folder.alone() as alone:
-            if not alone:
-                return [], "another process is writing just now"
-            found = _orphans(folder, index)
-            if found and not remove:
-                time.sleep(_SETTLE_SECONDS)  # rows go first, and their files a moment later
-                found = sorted({*found} & {*_orphans(folder, index)})
-            if found and remove:
-                folder.remove(found)
-                half = sum(TEMPORARY.fullmatch(name) is not None for name in found)
-                log.info("removed %d files without a row, %d of them half written", len(found), half)
-    except (OSError, FailedIndexError) as error:
-        return [], str(error)
-    return found, ""
 
+    def __init__(self, disk: Folder, index: Index, blobs: Blobs, catalog: Catalog, reader: Reader) -> None:
+        self._disk, self._index = disk, index
+        self._blobs, self._catalog, self._reader = blobs, catalog, reader
 
-def _orphans(folder: Folder, index: Index) -> list[str]:
-    with index.writing() as connection:
-        listed = {row[0] for row in connection.execute("select file from segments").fetchall()}
-        if index.unfilled:
-            raise FailedIndexError("the index was made anew, and not every file could be entered into it yet")
-        rest = [name for name in folder.ours() if name not in listed]
-    return [name for name in rest if _is_own(folder, name)]
+    def verify(self, *, repair: bool, progress: Progress | None) -> Verified:
+        """Reads the index and every file, and compares them.
 
+        Args:
+            repair: build a damaged index again, set faulty segments aside, remove files that belong to none.
+            progress: called with (done, total, file).
 
-def strangers(folder: Folder, listed: set[str]) -> list[str]:
-    """Files without a row that have a segment's name and do not say that they are one; they stay."""
-    return [name for name in folder.ours() if name not in listed and not _is_own(folder, name)]
+        Raises:
+            FailedIndexError: the index cannot be read, or not be set aside where it is to be repaired.
+        """
+        rebuild.refresh(self._disk, self._index)
+        index = self._index.fault() or ""
+        if index and (not repair or self._index.unread):
+            return Verified(0, 0, 0.0, (), (), False, foreign=tuple(self._blobs.foreign()), index=index)
+        if index:
+            rebuild.renew(self._disk, self._index)
+        entries, faults = self._catalog.entries()
+        found, unread, read, seconds = self._check(entries, progress)
+        still = self._catalog.contains(fault.key for fault in found)  # another process may have evicted some
+        faults += [fault for fault in found if fault.key in still]
+        left, unsure = self._sweep(remove=False)
+        strange = self._strangers()
+        repaired = repair and not self._index.read_only
+        if repaired:
+            self._set_aside(faults)
+            self.recover()
+        return Verified(
+            len(entries),
+            read,
+            seconds,
+            tuple(faults),
+            tuple(left),
+            repaired,
+            tuple(unread),
+            tuple(sorted([*self._blobs.foreign(), *(f"{FILES}/{name}" for name in strange)])),
+            index,
+            unsure,
+        )
 
+    def recover(self) -> None:
+        """Drops rows that name no file of the store, and files without a row: what a crash has left."""
+        try:
+            odd = self._catalog.drop_odd()
+            if odd:
+                log.warning("%d rows of the index were none of a store's, and are dropped", odd)
+            listed, (entries, faults) = self._blobs.names(), self._catalog.entries()
+            for key, entry in entries:
+                if entry.file not in listed and self._blobs.is_gone(entry.file):
+                    faults.append(Fault(key, entry.file, "its file is gone"))
+            self._set_aside(faults)
+            self._sweep(remove=True)
+            self._blobs.tidy()
+        except (OSError, FailedIndexError) as error:
+            log.warning(
+                "what an earlier crash may have left in %s was not cleared up: %s", self._disk.path, error
+            )
 
-def _is_own(folder: Folder, name: str) -> bool:
-    """Whether a file is half written or a segment by its own header; what cannot be read is left alone."""
-    if TEMPORARY.fullmatch(name):
-        return True
-    try:
-        with folder.opened(name) as descriptor:
-            return says_it_is(descriptor, name)
-    except (OSError, NotPlainError):
-        return False
+    def _set_aside(self, faults: Iterable[Fault]) -> None:
+        for fault in faults:
+            self._reader.set_aside(fault.key, fault.file, fault.what)
+
+    def _check(
+        self, entries: Sequence[tuple[str, Entry]], progress: Progress | None
+    ) -> tuple[list[Fault], list[Fault], int, float]:
+        """Reads every file.
+
+        Returns:
+            The faults, those that could not be read, the bytes that were read, and the seconds that it took.
+        """
+        started, read = time.perf_counter(), 0
+        faults: list[Fault] = []
+        unread: list[Fault] = []
+        for done, (key, entry) in enumerate(entries):
+            if progress is not None:
+                progress(done, len(entries), entry.file)
+            wrong = None
+            try:
+                with self._blobs.opened(entry) as opened:
+                    wrong = opened.fault(content=True)
+                    read += entry.bytes
+            except FileNotFoundError:
+                wrong = "there is no such file"
+            except DamagedError as error:
+                wrong = str(error)
+            except (OSError, MemoryError) as error:
+                unread.append(Fault(key, entry.file, f"it could not be read: {error}"))
+            if wrong is not None:
+                faults.append(Fault(key, entry.file, wrong))
+        if progress is not None:
+            progress(len(entries), len(entries), "")
+        return faults, unread, read, time.perf_counter() - started
+
+    def _sweep(self, *, remove: bool) -> tuple[list[str], str]:
+        """Finds the files of the store that no row lists, those half written included.
+
+        By nothing but the index on the disk, inside a transaction, while nobody else writes: an old copy, or
+        one that was not read whole, would call good files orphans.
+
+        Returns:
+            The names, and why there was no looking, "" where there was.
+        """
+        try:
+            with self._disk.alone() as alone:
+                if not alone:
+                    return [], "another process is writing just now"
+                found = self._orphans()
+                if found and not remove:
+                    time.sleep(_SETTLE_SECONDS)  # rows go first, and their files a moment later
+                    found = sorted({*found} & {*self._orphans()})
+                if found and remove:
+                    self._blobs.remove(found)
+                    half = sum(TEMPORARY.fullmatch(name) is not None for name in found)
+                    log.info("removed %d files without a row, %d of them half written", len(found), half)
+        except (OSError, FailedIndexError) as error:
+            return [], str(error)
+        return found, ""
+
+    def _orphans(self) -> list[str]:
+        with self._index.writing():
+            listed = self._catalog.listed()
+            if self._index.unfilled:
+                words = "the index was made anew, and not every file could be entered into it yet"
+                raise FailedIndexError(words)
+            rest = sorted(self._blobs.names() - listed)
+        return [name for name in rest if self._blobs.is_own(name)]
+
+    def _strangers(self) -> list[str]:
+        """Files without a row that have a segment's name and do not say that they are one; they stay."""
+        rest = sorted(self._blobs.names() - self._catalog.listed())
+        return [name for name in rest if not self._blobs.is_own(name)]

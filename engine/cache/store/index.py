@@ -13,8 +13,9 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
+from typing import Any
 
 import sqlite_utils
 
@@ -125,7 +126,7 @@ class Index:
 
     def _use(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self.database = sqlite_utils.Database(connection)
+        self._database = sqlite_utils.Database(connection)
 
     def close(self) -> None:
         """Closes the database."""
@@ -346,6 +347,15 @@ class Index:
                 self.read_only = self.unread = ""
             except FailedIndexError as error:
                 self._use(self._copy(error))
+
+    def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Returns the rows of a query by the names of their columns.
+
+        Raises:
+            FailedIndexError: the index cannot be read.
+        """
+        with self.reading():
+            return list(self._database.query(sql, list(values)))
 
     def setting(self, name: str) -> str | None:
         """A setting of the store."""

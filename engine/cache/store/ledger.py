@@ -1,27 +1,21 @@
-"""The books of a store: what there is, what was asked for, why something is missing, and the settings."""
+"""The books of a store: what was asked for and found, why something is missing, and what went."""
 
 from __future__ import annotations
 
 import logging
-import math
-import shutil
 import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-from engine.cache.store.codec import SCHEMES, Scheme
-from engine.cache.store.eviction import WORTH, Policy, inflation, pinned
+from engine.cache.store.codec import Scheme
+from engine.cache.store.eviction import WORTH, Policy, inflation
 from engine.cache.store.index import FailedIndexError, Index
 from engine.cache.store.reasons import Sought, reason
-from engine.errors import StoreError
 from engine.tiers import Outcome, Reason, Tier
 
 log = logging.getLogger(__name__)
-
-DEFAULT_BUDGET = 20 << 30  # bytes
 
 
 @dataclass(frozen=True)
@@ -108,47 +102,31 @@ class Lookup:
 
 
 class Ledger:
-    """What a store's index says besides where its files are.
+    """What was asked for and found, and what went.
 
     Args:
-        folder: of the store.
-        index: the open index.
+        index: that holds it.
     """
 
-    def __init__(self, folder: Path, index: Index) -> None:
-        self.folder = folder
+    def __init__(self, index: Index) -> None:
         self._index = index
 
-    def close(self) -> None:
-        """Closes the index. The store must not be used afterwards."""
-        self._index.close()
-
-    def stats(self) -> StoreStats:
-        """Returns the totals."""
+    def totals(self) -> tuple[int, int, dict[str, int]]:
+        """Returns how many segments there are, the bytes of their files, and the counters by name."""
         with self._index.reading() as connection:
-            count, size = connection.execute(
+            number, size = connection.execute(
                 "select count(*), coalesce(sum(bytes), 0) from segments"
             ).fetchone()
             counted = dict(connection.execute("select name, value from counters").fetchall())
-        return StoreStats(
-            segments=count,
-            bytes=size,
-            hits=counted.get("hits", 0),
-            misses=counted.get("misses", 0),
-            corrupt=counted.get("corrupt", 0),
-            evicted=counted.get("evicted", 0),
-            budget=self.budget,
-            pinned=self.pinned_bytes,
-            max_age=self.max_age,
-            policy=self.policy,
-            scheme=self.scheme,
-            disk_free=shutil.disk_usage(self.folder).free,
-            served=tuple(self.query("select * from served order by tier, outcome, reason")),
-        )
+        return number, size, counted
+
+    def served(self) -> tuple[dict[str, Any], ...]:
+        """Returns rows of tier, outcome, reason, count, bytes and ms."""
+        return tuple(self._index.query("select * from served order by tier, outcome, reason"))
 
     def segments(self) -> list[dict[str, Any]]:
         """Returns one row per segment, the last used first."""
-        rows = self.query(
+        rows = self._index.query(
             "select s.key, group_concat(distinct l.schema) as schema, group_concat(distinct l.path) as path,"
             " s.tokens, s.bytes, s.scope, s.model, s.dtype, s.scheme, s.seconds, s.hits, s.created,"
             " s.last_used, max(p.schema is not null) as pinned"
@@ -159,18 +137,9 @@ class Ledger:
 
     def evictions(self, limit: int = 100) -> list[dict[str, Any]]:
         """Returns what went and why, the latest first."""
-        return self.query(
+        return self._index.query(
             "select at, key, schema, path, bytes, reason from evictions order by id desc limit ?", [limit]
         )
-
-    def pins(self) -> list[str]:
-        """Returns the schemas whose segments are not evicted."""
-        return [row["schema"] for row in self.query("select schema from pins order by schema")]
-
-    def query(self, sql: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Returns the rows of a query by the names of their columns."""
-        with self._index.reading():
-            return list(self._index.database.query(sql, list(values)))
 
     def record(self, served: Sequence[Lookup]) -> None:
         """Writes an answer into the books. What cannot be written is left out, with a log line."""
@@ -184,8 +153,8 @@ class Ledger:
                     [(now, worth, key) for key in hits],
                 )
                 self._label(connection, served)
-                self.count(connection, "hits", len(hits))
-                self.count(connection, "misses", len(served) - len(hits))
+                count(connection, "hits", len(hits))
+                count(connection, "misses", len(served) - len(hits))
                 connection.executemany(
                     "insert into served (tier, outcome, reason, count, bytes, ms) values (?, ?, ?, 1, ?, ?)"
                     " on conflict (tier, outcome, reason) do update set count = count + 1,"
@@ -221,92 +190,11 @@ class Ledger:
             log.warning("%s", error)
             return Reason.UNREADABLE
 
-    @property
-    def budget(self) -> int:
-        """The most bytes of all files together."""
-        found = self._number("budget")
-        return DEFAULT_BUDGET if found is None else int(found)
 
-    @property
-    def pinned_bytes(self) -> int:
-        """The bytes of all files that pins keep."""
-        with self._index.reading() as connection:
-            return pinned(connection)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What of the settings does not go together, in sentences."""
-        kept, budget = self.pinned_bytes, self.budget
-        if budget == 0:
-            return ("The budget is 0 bytes: nothing new is stored, and runs compute what they need.",)
-        if kept > budget:
-            return (
-                f"Pinned segments take {kept:,} bytes and the store may take {budget:,}: they stay, and "
-                "nothing else is stored. Raise the budget (pml cache budget) or unpin a schema.",
-            )
-        return ()
-
-    @property
-    def max_age(self) -> float | None:
-        """Seconds after which a segment that was not used goes; None for never."""
-        return self._number("max_age")
-
-    def _number(self, name: str) -> float | None:
-        """A setting that is a number, None where it is none."""
-        try:
-            found = float(self._index.setting(name) or "none")
-        except ValueError:
-            return None
-        return found if 0 <= found < math.inf else None
-
-    @property
-    def policy(self) -> Policy:
-        """What goes first: what is cheapest to compute again for its bytes, or the least recently used."""
-        return "lru" if self._index.setting("policy") == "lru" else "cost"
-
-    @property
-    def scheme(self) -> Scheme:
-        """How keys and values of new segments are stored."""
-        found = self._index.setting("scheme")
-        return next((scheme for scheme in SCHEMES if scheme == found), "plain")
-
-    def set_scheme(self, scheme: Scheme) -> None:
-        """Sets how new segments are stored; those that are there stay, under other names.
-
-        Raises:
-            StoreError: it is none.
-        """
-        if scheme not in SCHEMES:
-            raise StoreError(f"scheme is {scheme!r}; it must be one of {', '.join(SCHEMES)}.")
-        self._index.set("scheme", scheme)
-
-    def pin(self, schema: str) -> None:
-        """Keeps all segments of a schema from being evicted.
-
-        Raises:
-            StoreError: there are none.
-        """
-        with self._index.writing() as connection:
-            there = connection.execute("select 1 from labels where schema = ? limit 1", [schema]).fetchone()
-            if there is None:
-                raise StoreError(
-                    f"no stored segment is of a schema {schema!r}, so there is nothing to pin. Encode it "
-                    "first (pml encode); pml cache list shows the names of what is there."
-                )
-            connection.execute(
-                "insert or ignore into pins (schema, since) values (?, ?)", [schema, time.time()]
-            )
-
-    def unpin(self, schema: str) -> bool:
-        """Takes a pin away; returns whether there was one."""
-        with self._index.writing() as connection:
-            return connection.execute("delete from pins where schema = ?", [schema]).rowcount > 0
-
-    @staticmethod
-    def count(connection: sqlite3.Connection, name: str, by: int) -> None:
-        """Adds to a counter, inside a transaction."""
-        connection.execute(
-            "insert into counters (name, value) values (?, ?)"
-            " on conflict (name) do update set value = value + excluded.value",
-            [name, by],
-        )
+def count(connection: sqlite3.Connection, name: str, by: int) -> None:
+    """Adds to a counter, inside a transaction."""
+    connection.execute(
+        "insert into counters (name, value) values (?, ?)"
+        " on conflict (name) do update set value = value + excluded.value",
+        [name, by],
+    )

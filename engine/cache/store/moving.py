@@ -4,29 +4,35 @@ from __future__ import annotations
 
 import base64
 import json
-import shutil
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from engine.cache.store import contents, files, manifest, transfer
+from engine.cache.store import files, manifest, transfer
 from engine.cache.store.audit import Progress
+from engine.cache.store.blobs import Blobs
+from engine.cache.store.catalog import Catalog
 from engine.cache.store.eviction import NoRoomError
-from engine.cache.store.folder import NotPlainError, new_file
-from engine.cache.store.index import FailedIndexError
+from engine.cache.store.files import COLUMNS, DamagedError, Entry
+from engine.cache.store.folder import Folder, NotPlainError, new_file
+from engine.cache.store.holds import Holds
+from engine.cache.store.index import FailedIndexError, Index
 from engine.cache.store.manifest import Row
+from engine.cache.store.settings import Settings
 from engine.cache.store.transfer import Moved
+from engine.cache.store.writing import Writer
 from engine.errors import StoreError
 from engine.prompt.recipe import TURN
 
-if TYPE_CHECKING:
-    from engine.cache.store.store import Store
+_ENTERED = {*Row.__dataclass_fields__} - {*COLUMNS, "labels"}
 
 
 def export(
-    store: Store,
+    index: Index,
+    disk: Folder,
+    blobs: Blobs,
     target: Path,
     schema: str | None,
     progress: Progress | None,
@@ -36,21 +42,31 @@ def export(
 ) -> Moved:
     """Writes the segments of a schema, or all of them, into one file; earlier turns only where asked.
 
+    Args:
+        index: of the store.
+        disk: its folder, which the file must not lie in.
+        blobs: the files.
+        target: the file.
+        schema: None for all.
+        progress: called with (done, total, key).
+        conversation: earlier turns of conversations too.
+        replace: a plain file that is there is replaced.
+
     Raises:
         StoreError: there are none, or one cannot be read, or the file is there already or cannot be written.
     """
-    listed, left_out, unfit = _listed(store, schema, conversation)
+    listed, left_out, unfit = _listed(index, schema, conversation)
     if not listed:
         raise StoreError(_nothing(schema, left_out, unfit))
     names = {row.key: file for row, file in listed}
     rows = [row for row, _ in listed]
     try:
-        if store.disk.holds(target.parent):
+        if disk.holds(target.parent):
             raise StoreError(
                 f"{str(target)!r} lies in the cache folder itself. Write the export somewhere else."
             )
         with new_file(target, replace=replace) as file:
-            for done in transfer.write(file, rows, lambda row: store.disk.file(names[row.key])):
+            for done in transfer.write(file, rows, lambda row: blobs.content(names[row.key])):
                 if progress is not None:
                     progress(done, len(rows), rows[done - 1].key)
     except FileExistsError as error:
@@ -81,7 +97,7 @@ def _nothing(schema: str | None, left_out: int, unfit: Sequence[str]) -> str:
 
 
 def _listed(
-    store: Store, schema: str | None, conversation: bool
+    index: Index, schema: str | None, conversation: bool
 ) -> tuple[list[tuple[Row, str]], int, list[str]]:
     """What is to be exported, the oldest first, with the names of its files.
 
@@ -89,11 +105,11 @@ def _listed(
         It; how much of conversations is left out; and what cannot travel, with the reason.
     """
     labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for label in store.query("select key, schema, path from labels"):
+    for label in index.query("select key, schema, path from labels"):
         labels[label["key"]].append((label["schema"], label["path"]))
     found: list[tuple[Row, str]] = []
     left_out, unfit = 0, []
-    for given in store.query("select * from segments order by created"):
+    for given in index.query("select * from segments order by created"):
         key = given["key"]
         if schema is not None:  # what another schema calls it is nobody's business
             labels[key] = [label for label in labels[key] if label[0] == schema]
@@ -118,53 +134,100 @@ def _row_of(given: dict[str, Any], labels: Sequence[tuple[str, str]]) -> Row:
     return manifest.row_of({**taken, "token_ids": ids, "shape": shape, "labels": labels})
 
 
-def take_in(store: Store, source: Path, progress: Progress | None) -> Moved:
-    """Takes the segments of an exported file in, each verified before it is entered.
+class Importer:
+    """Takes segments of other stores in.
 
-    Raises:
-        StoreError: the file is none of ours or damaged, or there is no room; what was taken in stays whole.
+    Args:
+        disk: the folder of the store.
+        blobs: where files go.
+        catalog: the rows.
+        settings: of the store.
+        holds: what nothing evicts.
+        writer: that enters what comes.
     """
-    segments = size = known = 0
-    with transfer.opened(source) as archive, store.using([row.key for row in archive.rows]):
-        _require_room(store, archive)
-        for row, pieces in archive.contents():
-            if progress is not None:
-                progress(segments + known, len(archive.rows), row.key)
-            if store.contains([row.key]):
-                known += 1
-                continue
-            try:
-                _enter(store, source, row, pieces)
-            except NoRoomError as error:
-                kept = len(store.contains(row.key for row in archive.rows))
-                would_do = store.pinned_bytes + sum(row.bytes for row in archive.rows)
-                raise StoreError(
-                    f"{archive.name!r}: {kept} of its {len(archive.rows)} segments are kept, "
-                    f"and {error}. A budget of {would_do:,} bytes would do for all: raise it with pml cache "
-                    "budget SIZE, and import the file again."
-                ) from error
-            segments, size = segments + 1, size + row.bytes
-    return Moved(segments, size, known)
 
+    def __init__(
+        self,
+        disk: Folder,
+        blobs: Blobs,
+        catalog: Catalog,
+        settings: Settings,
+        holds: Holds,
+        writer: Writer,
+    ) -> None:
+        self._disk, self._blobs, self._catalog = disk, blobs, catalog
+        self._settings, self._holds, self._writer = settings, holds, writer
 
-def _require_room(store: Store, archive: transfer.Archive) -> None:
-    """Raises StoreError where budget or disk cannot take what is new, before any of it is read."""
-    there = store.contains(row.key for row in archive.rows)
-    sizes = [row.bytes for row in archive.rows if row.key not in there]
-    needed, pinned, budget = sum(sizes), store.pinned_bytes, store.budget
-    if needed > budget - pinned:
-        kept = f", {pinned:,} of them pinned" if pinned else ""
-        raise StoreError(
-            f"{archive.name!r} holds {needed:,} bytes that are not here yet; the store may take {budget:,}"
-            f"{kept}. Raise it with pml cache budget, or export one schema at a time."
-        )
-    growth = min(needed, max(0, budget - store.stats().bytes) + max(sizes, default=0))
-    free = shutil.disk_usage(store.folder).free
-    if growth > free:
-        raise StoreError(
-            f"{archive.name!r} needs {growth:,} bytes on the disk of {str(store.folder)!r}, which has "
-            f"{free:,} left. Free some space, or choose another folder with --cache-dir."
-        )
+    def take_in(self, source: Path, progress: Progress | None) -> Moved:
+        """Takes the segments of an exported file in, each verified before it is entered.
+
+        Raises:
+            StoreError: the file is none of ours or damaged, or there is no room; what was taken in
+                stays whole.
+        """
+        segments = size = known = 0
+        with transfer.opened(source) as archive, self._holds.hold([row.key for row in archive.rows]):
+            self._require_room(archive)
+            for row, pieces in archive.contents():
+                if progress is not None:
+                    progress(segments + known, len(archive.rows), row.key)
+                if self._catalog.contains([row.key]):
+                    known += 1
+                    continue
+                try:
+                    self._enter(source, row, pieces)
+                except NoRoomError as error:
+                    kept = len(self._catalog.contains(row.key for row in archive.rows))
+                    would_do = self._settings.pinned_bytes + sum(row.bytes for row in archive.rows)
+                    raise StoreError(
+                        f"{archive.name!r}: {kept} of its {len(archive.rows)} segments are kept, "
+                        f"and {error}. A budget of {would_do:,} bytes would do for all: raise it with "
+                        "pml cache budget SIZE, and import the file again."
+                    ) from error
+                segments, size = segments + 1, size + row.bytes
+        return Moved(segments, size, known)
+
+    def _require_room(self, archive: transfer.Archive) -> None:
+        """Raises StoreError where budget or disk cannot take what is new, before any of it is read."""
+        there = self._catalog.contains(row.key for row in archive.rows)
+        sizes = [row.bytes for row in archive.rows if row.key not in there]
+        needed, pinned, budget = sum(sizes), self._settings.pinned_bytes, self._settings.budget
+        if needed > budget - pinned:
+            kept = f", {pinned:,} of them pinned" if pinned else ""
+            raise StoreError(
+                f"{archive.name!r} holds {needed:,} bytes that are not here yet; the store may take "
+                f"{budget:,}{kept}. Raise it with pml cache budget, or export one schema at a time."
+            )
+        growth = min(needed, max(0, budget - self._catalog.bytes) + max(sizes, default=0))
+        free = self._blobs.free
+        if growth > free:
+            raise StoreError(
+                f"{archive.name!r} needs {growth:,} bytes on the disk of {str(self._disk.path)!r}, which has "
+                f"{free:,} left. Free some space, or choose another folder with --cache-dir."
+            )
+
+    def _enter(self, source: Path, row: Row, pieces: Iterator[bytes]) -> None:
+        entered: dict[str, Any] = {name: getattr(row, name) for name in _ENTERED}
+        entered |= {"tokens": row.tokens, "last_used": time.time(), "hits": 0}
+        entry = Entry(files.new_name(row.key), row.bytes, row.digest, row.dtype, row.scheme, tuple(row.shape))
+
+        def write() -> Entry:
+            self._blobs.receive(entry, pieces, _said(row))
+            return entry
+
+        try:
+            self._writer.enter(write, entered, row.labels)
+        except NoRoomError:
+            raise
+        except DamagedError as error:
+            raise StoreError(
+                f"{source.name}: segment {row.key} cannot be used: {error}. Export it again."
+            ) from error
+        except (OSError, FailedIndexError) as error:
+            raise StoreError(
+                f"{source.name}: segment {row.key} could not be taken in: {error}. Those before it are here; "
+                "import the file again for the rest."
+            ) from error
 
 
 def _said(row: Row) -> dict[str, str]:
@@ -179,37 +242,3 @@ def _said(row: Row) -> dict[str, str]:
         "shape": json.dumps(list(row.shape)),
         "token_ids": base64.b64encode(row.token_ids).decode(),
     }
-
-
-def _enter(store: Store, source: Path, row: Row, pieces: Iterator[bytes]) -> None:
-    entered = {name: getattr(row, name) for name in Row.__dataclass_fields__ if name != "labels"}
-    entered |= {
-        "file": files.new_name(row.key),
-        "tokens": row.tokens,
-        "shape": json.dumps(row.shape),
-        "last_used": time.time(),
-        "hits": 0,
-    }
-    try:
-        with store.disk.shared():
-            with store.disk.writing(str(entered["file"])) as file:
-                file.writelines(pieces)
-                file.seek(0)
-                wrong = contents.fault(file, row.bytes, row.scheme, row.shape, row.dtype, _said(row))
-                if wrong is not None:
-                    raise StoreError(
-                        f"{source.name}: segment {row.key} cannot be used: {wrong}. Export it again."
-                    )
-            try:
-                gone = store.enter(entered, row.labels)
-            except BaseException:
-                store.discard([entered["file"]])
-                raise
-            store.discard(gone)
-    except NoRoomError:
-        raise
-    except (OSError, FailedIndexError) as error:
-        raise StoreError(
-            f"{source.name}: segment {row.key} could not be taken in: {error}. Those before it are here; "
-            "import the file again for the rest."
-        ) from error

@@ -1,0 +1,95 @@
+"""Removing segments, by size, by age, or by what they are of: rows first, and then files."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable
+
+from engine.cache.store import eviction
+from engine.cache.store.catalog import Catalog, Chosen
+from engine.cache.store.eviction import Removed, Victim
+from engine.cache.store.index import FailedIndexError, Index
+from engine.cache.store.reading import Reader
+from engine.cache.store.settings import Settings
+from engine.prompt.recipe import TURN
+from engine.tiers import Reason
+
+log = logging.getLogger(__name__)
+
+
+class Remover:
+    """Takes segments out of a store.
+
+    Args:
+        index: that says which segments are of which schemas.
+        catalog: their rows.
+        settings: of the store.
+        reader: that forgets what goes.
+    """
+
+    def __init__(self, index: Index, catalog: Catalog, settings: Settings, reader: Reader) -> None:
+        self._index, self._catalog, self._settings, self._reader = index, catalog, settings, reader
+
+    def prune(self, *, max_bytes: int | None = None, older_than: float | None = None) -> Removed:
+        """Evicts down to a size, or what was not used for some seconds; not what is pinned or in use."""
+        return self._take_out(self._catalog.too_much(max_bytes, older_than), "evicted")
+
+    def expire(self) -> None:
+        """Evicts what is older than the age limit, where there is one."""
+        if self._settings.max_age is not None:
+            self.prune(older_than=self._settings.max_age)
+
+    def remove(self, keys: Iterable[str], reason: Reason = Reason.DELETED) -> Removed:
+        """Removes segments, pinned ones too."""
+        wanted = set(keys)
+
+        def choose(connection: sqlite3.Connection) -> Chosen:
+            rows = connection.execute("select key, file, bytes from segments").fetchall()
+            return [([Victim(*row) for row in rows if row[0] in wanted], reason)]
+
+        return self._take_out(choose)
+
+    def clear(self, schema: str | None = None, *, pinned: bool = False, conversation: bool = False) -> int:
+        """Removes all segments, or those that only this schema uses; returns how many.
+
+        Args:
+            schema: None for all.
+            pinned: remove those of pinned schemas too.
+            conversation: remove earlier turns of conversations only.
+        """
+        with self._index.reading() as connection:
+            keys = {row[0] for row in connection.execute("select key from segments")}
+            labels = connection.execute("select key, schema from labels").fetchall()
+            turns = connection.execute("select key from labels where path = ?", [TURN]).fetchall()
+        if conversation:
+            keys = {row[0] for row in turns}
+        if schema is not None:
+            keys &= {key for key, name in labels if name == schema}
+            keys -= {key for key, name in labels if name != schema}
+        if not pinned:
+            pins = set(self._settings.pins())
+            keys -= {key for key, name in labels if name in pins}
+        return self.remove(keys, Reason.CLEARED).segments
+
+    def _take_out(self, choose: Callable[[sqlite3.Connection], Chosen], counter: str = "") -> Removed:
+        """Removes rows and then files; on a full disk the files first: the index needs their room."""
+        try:
+            chosen = self._catalog.strike(choose, counter)
+            victims = [victim for group, _ in chosen for victim in group]
+            self._reader.discard(eviction.files_of(victims))
+        except FailedIndexError as error:
+            if not error.refused:
+                raise
+            chosen = self._catalog.choose(choose)
+            victims = [victim for group, _ in chosen for victim in group]
+            if victims and not self._reader.discard(eviction.files_of(victims)):
+                raise
+            try:
+                self._catalog.strike(lambda _: chosen, counter)
+            except FailedIndexError as still:
+                self._catalog.owe(chosen)
+                log.warning("the files are deleted, and leave the index when there is room: %s", still)
+        for victim in victims:
+            log.info("removed segment %s (%d bytes)", victim.key, victim.bytes)
+        return Removed(len(victims), sum(victim.bytes for victim in victims))

@@ -1,0 +1,131 @@
+"""What people have set for a store, for good: how much it takes, what goes first, what stays."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from engine.cache.store.codec import SCHEMES, Scheme
+from engine.cache.store.eviction import POLICIES, Policy, pinned
+from engine.cache.store.index import Index
+from engine.errors import StoreError
+
+DEFAULT_BUDGET = 20 << 30  # bytes
+
+
+class Settings:
+    """The settings and pins of a store. One that cannot be read counts as none.
+
+    Args:
+        index: that holds them.
+    """
+
+    def __init__(self, index: Index) -> None:
+        self._index = index
+
+    @property
+    def budget(self) -> int:
+        """The most bytes of all files together."""
+        found = self._number("budget")
+        return DEFAULT_BUDGET if found is None else int(found)
+
+    @property
+    def policy(self) -> Policy:
+        """What goes first: what is cheapest to compute again for its bytes, or the least recently used."""
+        return "lru" if self._index.setting("policy") == "lru" else "cost"
+
+    @property
+    def max_age(self) -> float | None:
+        """Seconds after which a segment that was not used goes; None for never."""
+        return self._number("max_age")
+
+    @property
+    def scheme(self) -> Scheme:
+        """How keys and values of new segments are stored."""
+        found = self._index.setting("scheme")
+        return next((scheme for scheme in SCHEMES if scheme == found), "plain")
+
+    def _number(self, name: str) -> float | None:
+        """A setting that is a number, None where it is none."""
+        try:
+            found = float(self._index.setting(name) or "none")
+        except ValueError:
+            return None
+        return found if 0 <= found < math.inf else None
+
+    def set_budget(self, size: int, policy: Policy | None = None) -> None:
+        """Sets the budget, and what goes first.
+
+        Raises:
+            StoreError: it is none.
+        """
+        if size < 0 or (policy is not None and policy not in POLICIES):
+            raise StoreError(f"a budget of {size} bytes with policy {policy!r} cannot be kept.")
+        self._index.set("budget", str(size))
+        if policy is not None:
+            self._index.set("policy", policy)
+
+    def set_max_age(self, seconds: float | None) -> None:
+        """Sets after how many seconds what was not used goes; None for never.
+
+        Raises:
+            StoreError: it is none.
+        """
+        if seconds is not None and not 0 < seconds < math.inf:
+            raise StoreError(f"an age of {seconds} seconds cannot be kept; it must be above 0.")
+        self._index.set("max_age", "" if seconds is None else repr(float(seconds)))
+
+    def set_scheme(self, scheme: Scheme) -> None:
+        """Sets how new segments are stored; those that are there stay, under other names.
+
+        Raises:
+            StoreError: it is none.
+        """
+        if scheme not in SCHEMES:
+            raise StoreError(f"scheme is {scheme!r}; it must be one of {', '.join(SCHEMES)}.")
+        self._index.set("scheme", scheme)
+
+    def pins(self) -> list[str]:
+        """Returns the schemas whose segments are not evicted."""
+        return [row["schema"] for row in self._index.query("select schema from pins order by schema")]
+
+    def pin(self, schema: str) -> None:
+        """Keeps all segments of a schema from being evicted.
+
+        Raises:
+            StoreError: there are none.
+        """
+        with self._index.writing() as connection:
+            there = connection.execute("select 1 from labels where schema = ? limit 1", [schema]).fetchone()
+            if there is None:
+                raise StoreError(
+                    f"no stored segment is of a schema {schema!r}, so there is nothing to pin. Encode it "
+                    "first (pml encode); pml cache list shows the names of what is there."
+                )
+            connection.execute(
+                "insert or ignore into pins (schema, since) values (?, ?)", [schema, time.time()]
+            )
+
+    def unpin(self, schema: str) -> bool:
+        """Takes a pin away; returns whether there was one."""
+        with self._index.writing() as connection:
+            return connection.execute("delete from pins where schema = ?", [schema]).rowcount > 0
+
+    @property
+    def pinned_bytes(self) -> int:
+        """The bytes of all files that pins keep."""
+        with self._index.reading() as connection:
+            return pinned(connection)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What of the settings does not go together, in sentences."""
+        kept, budget = self.pinned_bytes, self.budget
+        if budget == 0:
+            return ("The budget is 0 bytes: nothing new is stored, and runs compute what they need.",)
+        if kept > budget:
+            return (
+                f"Pinned segments take {kept:,} bytes and the store may take {budget:,}: they stay, and "
+                "nothing else is stored. Raise the budget (pml cache budget) or unpin a schema.",
+            )
+        return ()

@@ -1,0 +1,124 @@
+"""Writing segments: the file first, and then its row, within the budget."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from engine.cache.store.blobs import Blobs
+from engine.cache.store.catalog import Catalog
+from engine.cache.store.codec import Scheme
+from engine.cache.store.eviction import NoRoomError
+from engine.cache.store.files import Entry
+from engine.cache.store.folder import Folder
+from engine.cache.store.index import FailedIndexError
+from engine.cache.store.ledger import Origin
+from engine.cache.store.reading import Reader, pack_ids
+from engine.errors import StoreError
+from engine.segment import Segment
+
+log = logging.getLogger(__name__)
+
+WAIT = "Wait for that program or end it, or choose another folder with --cache-dir."
+MAKE_ROOM = (
+    "Free some space (pml cache prune --max-bytes 5GB), make the folder writable, or choose another one with "
+    "--cache-dir."
+)
+
+
+class Writer:
+    """Puts segments into a store.
+
+    Args:
+        disk: the folder of the store, whose lock writers share.
+        blobs: where files go.
+        catalog: where rows go.
+        reader: that discards the files of what is evicted.
+    """
+
+    def __init__(self, disk: Folder, blobs: Blobs, catalog: Catalog, reader: Reader) -> None:
+        self._disk, self._blobs, self._catalog, self._reader = disk, blobs, catalog, reader
+
+    def save(self, segment: Segment, origin: Origin, scheme: Scheme, seconds: float) -> None:
+        """Writes a segment: temporary file, flush, rename, and then its row; evicts what the budget asks for.
+
+        Args:
+            segment: to keep.
+            origin: for people.
+            scheme: how keys and values are stored.
+            seconds: that computing it took.
+
+        Raises:
+            StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind.
+        """
+        now = time.time()
+        notes = {name: str(value) for name, value in asdict(origin).items()}
+        notes |= {"created": f"{now:.6f}", "seconds": f"{seconds:.6e}"}
+        row = {
+            "key": segment.key,
+            "tokens": segment.tokens,
+            "token_ids": pack_ids(segment.token_ids),
+            **{name: notes[name] for name in ("fingerprint", "model", "scope")},
+            "created": now,
+            "last_used": now,
+            "hits": 0,
+            "seconds": seconds,
+        }
+        label = (origin.schema, origin.path)
+        try:
+            self._catalog.require_writable()  # before a file is written in vain
+            entry = self.enter(lambda: self._blobs.write(segment, scheme, notes), row, [label])
+        except (OSError, FailedIndexError) as error:
+            if isinstance(error, NoRoomError):
+                with contextlib.suppress(FailedIndexError):
+                    self._catalog.refuse(segment.key, label, segment.nbytes)
+            raise StoreError(
+                f"a segment of {segment.nbytes:,} bytes could not be written to {str(self._disk.path)!r}: "
+                f"{error}. {_advice(error)}"
+            ) from error
+        what = origin.path or "text"
+        log.info("stored %s of %s: %d tokens, %d bytes", what, origin.schema, segment.tokens, entry.bytes)
+
+    def enter(
+        self, write: Callable[[], Entry], row: dict[str, Any], labels: Sequence[tuple[str, str]]
+    ) -> Entry:
+        """Writes a file and its row; what goes for it is removed.
+
+        Args:
+            write: writes the file, whole or not at all.
+            row: what the index says of the segment, but for its file.
+            labels: schemas and paths of modules that it is of.
+
+        Raises:
+            NoRoomError: the budget has no room for it; nothing is left behind.
+            OSError, FailedIndexError: it cannot be written; nothing is left behind.
+        """
+        with self._disk.shared():
+            entry = write()
+            try:
+                gone = self._catalog.enter({**_columns(entry), **row}, labels)
+            except BaseException:
+                self._reader.discard([entry.file])
+                raise
+            self._reader.discard(gone)
+        return entry
+
+
+def _columns(entry: Entry) -> dict[str, Any]:
+    return {**asdict(entry), "shape": json.dumps(list(entry.shape))}
+
+
+def _advice(error: Exception) -> str:
+    """What to do about a segment that could not be saved."""
+    if isinstance(error, NoRoomError):
+        return (
+            "Raise the budget (pml cache budget SIZE), or let go of a pinned schema (pml cache unpin NAME)."
+        )
+    if isinstance(error, TimeoutError) or (isinstance(error, FailedIndexError) and error.busy):
+        return WAIT
+    return MAKE_ROOM
