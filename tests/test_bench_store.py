@@ -42,7 +42,7 @@ def test_a_writer_tells_where_it_is(tmp_path: Path) -> None:
     log.value = Phase.BETWEEN
     made = segment(1)
     store.save(made, ORIGIN)
-    assert log.seen[2:] == [Phase.FILE, Phase.ROW, Phase.FILE, Phase.REMOVING, Phase.FILE, Phase.BETWEEN]
+    assert log.seen[2:] == [Phase.FILE, Phase.ROW, Phase.REMOVING, Phase.ROW, Phase.BETWEEN]
     log.seen = [Phase.BETWEEN]
     assert torch.equal(store.load(made.key, made.token_ids).keys, made.keys)  # type: ignore[union-attr]
     assert log.seen == [Phase.BETWEEN, Phase.READING, Phase.BETWEEN]
