@@ -69,7 +69,7 @@ class Auditor:
         index: the open index.
         blobs: the files.
         catalog: the rows.
-        reader: that sets aside what is damaged.
+        reader: the reader that sets aside what is damaged.
     """
 
     def __init__(self, disk: Folder, index: Index, blobs: Blobs, catalog: Catalog, reader: Reader) -> None:

@@ -59,7 +59,7 @@ class Blobs(Protocol):
         """Writes a segment's file, whole or not at all.
 
         Args:
-            segment: to write.
+            segment: the segment to write.
             scheme: how keys and values are stored.
             notes: what the file says besides; strings by name.
 

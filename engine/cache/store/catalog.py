@@ -40,7 +40,7 @@ class UnfitRowError(Exception):
     """A row of the index cannot be right; the message says why.
 
     Attributes:
-        file: that it names.
+        file: the name of the file in it.
     """
 
     def __init__(self, file: str, words: str) -> None:
@@ -52,7 +52,7 @@ class Catalog:
     """The rows of a store's segments.
 
     Args:
-        index: that holds them.
+        index: the index that holds them.
         settings: of the store.
         holds: what nothing evicts.
     """

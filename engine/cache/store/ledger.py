@@ -105,7 +105,7 @@ class Ledger:
     """What was asked for and found, and what went.
 
     Args:
-        index: that holds it.
+        index: the index that holds it.
     """
 
     def __init__(self, index: Index) -> None:

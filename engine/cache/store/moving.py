@@ -143,7 +143,7 @@ class Importer:
         catalog: the rows.
         settings: of the store.
         holds: what nothing evicts.
-        writer: that enters what comes.
+        writer: the writer that enters what comes.
     """
 
     def __init__(

@@ -24,7 +24,7 @@ class Reader:
     """Reads the segments that are listed, and knows which files it has checked.
 
     Args:
-        catalog: says which there are.
+        catalog: the rows, which say what there is.
         blobs: their files.
         verify: when a file's digest is checked: at every load, at the first one of this process, or never.
     """

@@ -22,10 +22,10 @@ class Remover:
     """Takes segments out of a store.
 
     Args:
-        index: that says which segments are of which schemas.
+        index: the index that says which segments are of which schemas.
         catalog: their rows.
         settings: of the store.
-        reader: that forgets what goes.
+        reader: the reader that forgets what goes.
     """
 
     def __init__(self, index: Index, catalog: Catalog, settings: Settings, reader: Reader) -> None:

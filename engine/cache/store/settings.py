@@ -17,7 +17,7 @@ class Settings:
     """The settings and pins of a store. One that cannot be read counts as none.
 
     Args:
-        index: that holds them.
+        index: the index that holds them.
     """
 
     def __init__(self, index: Index) -> None:

@@ -152,8 +152,8 @@ class Store:
 
         Args:
             key: names the segment.
-            token_ids: that it must have.
-            form: that its keys and values must have; None takes any.
+            token_ids: the tokens it must have.
+            form: the form its keys and values must have; None takes any.
         """
         return self._reader.load(key, token_ids, form)
 

@@ -38,7 +38,7 @@ class Writer:
         disk: the folder of the store, whose lock writers share.
         blobs: where files go.
         catalog: where rows go.
-        reader: that discards the files of what is evicted.
+        reader: the reader that discards the files of what is evicted.
     """
 
     def __init__(self, disk: Folder, blobs: Blobs, catalog: Catalog, reader: Reader) -> None:
@@ -48,10 +48,10 @@ class Writer:
         """Writes a segment: temporary file, flush, rename, and then its row; evicts what the budget asks for.
 
         Args:
-            segment: to keep.
-            origin: for people.
+            segment: the segment to keep.
+            origin: where it comes from, for people.
             scheme: how keys and values are stored.
-            seconds: that computing it took.
+            seconds: how long computing it took.
 
         Raises:
             StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind.
