@@ -35,20 +35,11 @@ def from_folder(folder: Path, name: str, *, refer_from: Path | None = None) -> I
     Raises:
         ExchangeError: the folder cannot be read, lies outside of `refer_from`, or holds no text.
     """
-    prefix = PurePosixPath()
-    if refer_from is not None:
-        try:
-            prefix = PurePosixPath(folder.resolve().relative_to(refer_from.resolve()).as_posix())
-        except ValueError:
-            message = (
-                f"{folder} does not lie in the folder of the schema, so it cannot refer to its files; save "
-                "the schema beside the folder, or copy the texts"
-            )
-            raise ExchangeError(message) from None
+    prefix = None if refer_from is None else _below(folder, refer_from)
     notes: list[str] = []
     taken: dict[str, int] = {}
     modules: list[Module] = []
-    total, most = 0, MAX_BYTES if refer_from is None else MAX_TOTAL
+    total, most = 0, MAX_BYTES if prefix is None else MAX_TOTAL
     for path in _files(folder, notes):
         content = _read(folder, path, notes)
         if content is None:
@@ -59,12 +50,24 @@ def from_folder(folder: Path, name: str, *, refer_from: Path | None = None) -> I
             notes.append(f"{path} and all after it are left out: a schema from a folder holds {limit}")
             break
         short = unique(legible(path.removesuffix(".txt").removesuffix(".md").replace("/", "-")), taken, 0)
-        modules.append(_module(short, content, str(prefix / path) if refer_from is not None else None))
+        modules.append(_module(short, content, str(prefix / path) if prefix is not None else None))
     if not modules:
         raise ExchangeError("; ".join([f"{folder} holds no text that could become a module", *notes[:3]]))
     schema = Schema(name, (role("user", tuple(modules)),), (), NOWHERE)
     prompt = Prompt(name, imports([one.name for one in modules]), NOWHERE)
     return Imported(schema, prompt, tuple(notes))
+
+
+def _below(folder: Path, above: Path) -> PurePosixPath:
+    """The path of a folder from the folder of the schema on."""
+    try:
+        return PurePosixPath(folder.resolve().relative_to(above.resolve()).as_posix())
+    except ValueError:
+        message = (
+            f"{folder} does not lie in the folder of the schema, so it cannot refer to its files; save "
+            "the schema beside the folder, or copy the texts"
+        )
+        raise ExchangeError(message) from None
 
 
 def _module(name: str, content: str, src: str | None) -> Module:

@@ -29,21 +29,7 @@ def bind_call(
     Raises:
         ProgramError: an argument is unknown, missing, given twice, or not what its parameter takes.
     """
-    known = {parameter.name: parameter for parameter in parameters}
-    function = ast.unparse(call.func)
-    given: dict[str, ast.expr] = {}
-    if len(call.args) - 1 > len(parameters):
-        raise fault(call, f"{function} takes {len(parameters)} arguments besides the recorder; remove some")
-    for parameter, value in zip(parameters, call.args[1:], strict=False):
-        given[parameter.name] = value
-    for keyword in call.keywords:
-        if keyword.arg is None:
-            raise fault(keyword, "** cannot be compiled; write each argument")
-        if keyword.arg not in known:
-            raise fault(keyword, f"{function} has no parameter {keyword.arg}; it has {', '.join(known)}")
-        if keyword.arg in given:
-            raise fault(keyword, f"{keyword.arg} is given twice; keep one")
-        given[keyword.arg] = keyword.value
+    given = _arguments(call, parameters, fault)
     bound: dict[str, Expr] = {}
     for parameter in parameters:
         if parameter.name in given:
@@ -52,13 +38,28 @@ def bind_call(
                 raise fault(node, "* cannot be compiled; write each argument")
             bound[parameter.name] = _given(parameter, node, reader, names, fault)
         elif parameter.required:
-            message = (
-                f"{function} needs {parameter.name}: {expected(parameter.kind)}; give {parameter.name}=…"
-            )
-            raise fault(call, message)
+            needs = f"{ast.unparse(call.func)} needs {parameter.name}: {expected(parameter.kind)}"
+            raise fault(call, f"{needs}; give {parameter.name}=…")
         else:
             bound[parameter.name] = Const(parameter.default)
     return bound
+
+
+def _arguments(call: ast.Call, parameters: tuple[Parameter, ...], fault: Fault) -> dict[str, ast.expr]:
+    """What a call gives, by the names of the parameters."""
+    function, known = ast.unparse(call.func), [parameter.name for parameter in parameters]
+    if len(call.args) - 1 > len(known):
+        raise fault(call, f"{function} takes {len(known)} arguments besides the recorder; remove some")
+    given = dict(zip(known, call.args[1:], strict=False))
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            raise fault(keyword, "** cannot be compiled; write each argument")
+        if keyword.arg not in known:
+            raise fault(keyword, f"{function} has no parameter {keyword.arg}; it has {', '.join(known)}")
+        if keyword.arg in given:
+            raise fault(keyword, f"{keyword.arg} is given twice; keep one")
+        given[keyword.arg] = keyword.value
+    return given
 
 
 def _given(
