@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import GetCoreSchemaHandler
+from pydantic_core import CoreSchema
+from typing_extensions import TypedDict
 
 from app.studio.drafts import Workspace
 from app.studio.folder import Encoding, Stamp
@@ -20,9 +24,17 @@ State = Literal["waiting", "working", "streaming", "done", "stopped", "not run",
 
 @dataclass(frozen=True)
 class JsonOf:
-    """Says of an object which type it spells in JSON."""
+    """Says of an object which type it spells in JSON, to whoever checks it.
+
+    Attributes:
+        type: the type.
+    """
 
     type: Any
+
+    def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """Has pydantic read the object as that type."""
+        return handler(self.type)
 
 
 Mark = TypedDict(

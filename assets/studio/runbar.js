@@ -112,7 +112,8 @@ export class RunBar extends Emitter {
     const { origin, settings } = this.#workspace
     job.on("state", ({ result }) => { if (result) this.#progress(/** @type {Api.RunFrame} */ (result)) })
     job.on("late", () => this.#say("Waiting for a run in another tab to end…"))
-    const end = await job.followed(() => this.#trigger("run", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+    const request = { key: job.key, origin, settings, ...this.#workspace.texts() }
+    const end = await job.followed(() => this.#trigger("run", { request }))
     if (end.away) this.#refuse("The studio's server went away during the run. What came is kept; run again when it is back.")
     else if (end.result) this.#finish(/** @type {Api.RunFrame} */ (end.result))
     else this.#refuse(end.fault ?? end.error ?? AWAY)

@@ -29,11 +29,11 @@ class Asked:
     def __init__(self, folder: Path, documents: Path | None = None, engine: Engine | None = None) -> None:
         library = Library(Folder(documents))
         self.parts = Parts.of(cast(Engine, engine), Drafts(folder / "data"), library)
-        self._endpoints = by_name([Workspaces(self.parts), *(page(self.parts) for page in PAGES)])
+        self.endpoints = by_name([Workspaces(self.parts), *(page(self.parts) for page in PAGES)])
 
     def ask(self, question: str, request: Any = None) -> Any:
         """The answer to a question of the page."""
-        body = self._endpoints[question].function()({} if request is None else request).body
+        body = self.endpoints[question].function()({} if request is None else request).body
         return json.loads(bytes(body))
 
     def ended(self, key: str) -> dict[str, Any]:

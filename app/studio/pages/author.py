@@ -68,7 +68,7 @@ class AuthorPage(Page):
             host("history")
 
         def run(event: gr.EventData) -> Iterator[tuple[str, go.Figure | dict[str, Any]]]:
-            for frame, figure in self.run(_sent_with(event)):
+            for frame, figure in self.run(getattr(event, "request", None)):
                 yield frame, gr.skip() if figure is None else figure
 
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
@@ -269,8 +269,3 @@ def _measured(
         "cached": plan.cached_tokens,
         "new": plan.new_tokens,
     }
-
-
-def _sent_with(event: gr.EventData) -> object:
-    data = getattr(event, "_data", None)
-    return json.loads(data) if isinstance(data, str) else data
