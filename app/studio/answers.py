@@ -275,6 +275,7 @@ class SettingForm(TypedDict):
     above: NotRequired[bool]
     choices: NotRequired[dict[str, str]]
     pattern: NotRequired[str]
+    examples: NotRequired[list[str]]
 
 
 class TierWords(TypedDict):

@@ -4,15 +4,14 @@ import { Emitter } from "./events.js"
 import { AWAY, Job } from "./jobs.js"
 
 const KINDS = { schema: "Schema", prompt: "Prompt" }
-const REPAIRS = ["none", "link:2", "link:8", "blend:0.15", "query:0.15"]
 const TEXTS_HINT = " (\\n is a line break)"
 
 /** @typedef {{input: HTMLInputElement | HTMLSelectElement, show: (value: any) => void, value: () => any}} Field */
 
 /** The elements of a setting in the form. @param {Api.SettingForm} setting @returns {Field} */
-function fieldOf({ kind, least, most, choices, pattern, range }) {
+function fieldOf({ name, kind, least, most, choices, pattern, range, examples }) {
   if (choices) {
-    const input = h("select", {}, ...Object.entries(choices).map(([name, words]) => h("option", { value: name }, `${name}: ${words}`)))
+    const input = h("select", {}, ...Object.entries(choices).map(([value, words]) => h("option", { value }, `${value}: ${words}`)))
     return { input, show: value => { input.value = value }, value: () => input.value }
   }
   if (kind === "flag") {
@@ -29,7 +28,7 @@ function fieldOf({ kind, least, most, choices, pattern, range }) {
     const show = (/** @type {string[]} */ texts) => { input.value = (texts[0] ?? "").replaceAll("\n", "\\n") }
     return { input, show, value: () => input.value ? [input.value.replaceAll("\\n", "\n")] : [] }
   }
-  const input = h("input", { type: "text", required: true, list: "repairs", title: range, pattern })
+  const input = h("input", { type: "text", required: true, list: examples ? `${name}-examples` : null, title: range, pattern })
   return { input, show: value => { input.value = value }, value: () => input.value }
 }
 
@@ -84,8 +83,9 @@ export class RunBar extends Emitter {
   /** Makes the form. @param {Api.SettingForm[]} settings as the engine declares them */
   offer(settings) {
     this.#settings = settings
-    const repairs = h("datalist", { id: "repairs" }, ...REPAIRS.map(value => h("option", { value })))
-    this.#drawer.replaceChildren(...settings.map(setting => this.#field(setting)), repairs)
+    const lists = settings.filter(({ examples }) => examples).map(({ name, examples = [] }) =>
+      h("datalist", { id: `${name}-examples` }, ...examples.map(value => h("option", { value }))))
+    this.#drawer.replaceChildren(...settings.map(setting => this.#field(setting)), ...lists)
     this.#showSettings()
   }
 

@@ -31,6 +31,13 @@ _REPAIR = r"none|link:[0-9]{1,9}|(blend|query):(0|1|0?[.][0-9]+|1[.]0*)"
 _REPAIR_FORM = (
     "none, link:K (the first K tokens of each module), blend:R or query:R (a share between 0 and 1)"
 )
+REPAIR_EXAMPLES: Final = (
+    "none",
+    "link:2",
+    "link:8",
+    "blend:0.15",
+    "query:0.15",
+)  # offered, and tried as remedies
 
 
 @dataclass(frozen=True)
@@ -142,7 +149,13 @@ class ReuseParams(_Checked):
     )
     repair: str = field(
         default="none",
-        metadata=declared("Repair", "Cached tokens to compute again.", pattern=_REPAIR, form=_REPAIR_FORM),
+        metadata=declared(
+            "Repair",
+            "Cached tokens to compute again.",
+            pattern=_REPAIR,
+            form=_REPAIR_FORM,
+            examples=REPAIR_EXAMPLES,
+        ),
     )
     placement: PlacementPolicy = field(
         default="compact",

@@ -11,6 +11,7 @@ from engine.choices import Scope
 from engine.errors import SettingsError
 from engine.events import Working
 from engine.inference.findings import ModuleFidelity, Remedy
+from engine.inference.params import REPAIR_EXAMPLES
 from engine.inference.repair import inexact
 from engine.inference.sides import CachedSide
 from engine.pml import Scaffold
@@ -20,7 +21,6 @@ from engine.prompt.recipe import RecipeBook, RecipeSlice
 from engine.stopwatch import Stopwatch
 
 MOST_PARTNERS = 4  # modules that a scaffold with the worst one is tried with
-REPAIRS = ("link:2", "link:8", "blend:0.15", "query:0.15")
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Remedies:
 
     def _repairs(self) -> list[Remedy]:
         found = []
-        for repair in REPAIRS:
-            if repair == self.side.repair:
+        for repair in REPAIR_EXAMPLES:
+            if repair in ("none", self.side.repair):
                 continue
             try:
                 found.append(self._tried(f"repair {repair}", self.side.repaired(repair), repair=repair))

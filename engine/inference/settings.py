@@ -30,6 +30,7 @@ class Setting:
         choices: of a text, each in words.
         pattern: a regular expression that the whole text must match; JavaScript reads it alike.
         form: what the pattern says, in words.
+        examples: texts of the form, to be offered.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Setting:
     choices: Mapping[Any, str] = field(default_factory=dict)
     pattern: str = ""
     form: str = ""
+    examples: tuple[str, ...] = ()
 
     @property
     def kind(self) -> Kind:
@@ -98,6 +100,7 @@ class Setting:
             "above": self.above or None,
             "choices": dict(self.choices) or None,
             "pattern": self.pattern or None,
+            "examples": list(self.examples) or None,
         }
         return told | {name: value for name, value in more.items() if value is not None}
 

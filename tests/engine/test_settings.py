@@ -115,6 +115,8 @@ def test_the_description_is_json_and_says_every_setting_and_choice() -> None:
     assert list(told["timeline_parts"]) == list(TIMELINE_PARTS)
     by_name = {one["name"]: one for one in told["settings"]}
     assert by_name["top_p"]["above"] is True
+    assert "none" in by_name["repair"]["examples"]
+    assert all(Repair.parse(text) for text in by_name["repair"]["examples"])
     assert re.fullmatch(by_name["repair"]["pattern"], "blend:0.15")
 
 

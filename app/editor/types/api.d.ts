@@ -494,6 +494,7 @@ declare namespace Api {
     above?: boolean
     choices?: Record<string, string>
     pattern?: string
+    examples?: string[]
   }
 
   interface Shelf {
