@@ -20,6 +20,7 @@ from benchmarks.metrics import score
 from benchmarks.shortening import fits, shortened
 from benchmarks.tasks import Task
 from engine.cache.store import Store
+from engine.choices import SCOPES
 from engine.engine import Engine
 from engine.errors import PromptCacheError
 from engine.events import Answer
@@ -30,7 +31,6 @@ from engine.model.loading import load
 from engine.pml import PromptError
 
 UNCACHED = "uncached"
-PLAIN = ("isolated", "anchored", "scaffold")
 REPAIRS = ("link:2", "link:8", "blend:0.05", "blend:0.15", "query:0.05", "query:0.15")
 
 
@@ -50,7 +50,7 @@ class Variant:
 def variants(scopes: Sequence[str] = (), repairs: Sequence[str] = ()) -> list[Variant]:
     """Every scope with every repair; by default every scope plain, and the repairs on `anchored`."""
     if not scopes and not repairs:
-        return [*(Variant(scope) for scope in PLAIN), *(Variant("anchored", r) for r in REPAIRS)]
+        return [*(Variant(scope) for scope in SCOPES), *(Variant("anchored", r) for r in REPAIRS)]
     return [Variant(s, r) for s in scopes or ("anchored",) for r in repairs or ("none",)]
 
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from engine.choices import PLACEMENTS, SCOPES, TIMELINE_PARTS, PlacementPolicy, Scope
+from engine.choices import PLACEMENTS, SCOPES, PlacementPolicy, Scope
 from engine.errors import SettingsError
 from engine.inference.settings import declared, settings_of
-from engine.tiers import TIERS
 
 RepairKind = Literal["none", "link", "blend", "query"]
 REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
@@ -207,15 +206,3 @@ class RunSettings(ReuseParams, SamplingParams):
             raise SettingsError(f"There is no setting {unknown[0]!r}; there are {', '.join(known)}.")
         given: dict[str, Any] = dict(sent)
         return cls(**given)
-
-
-def describe() -> dict[str, Any]:
-    """Returns all that can be chosen, as JSON: settings with defaults and ranges, and choices in words."""
-    return {
-        "settings": [one.describe() for one in settings_of(RunSettings).values()],
-        "scopes": dict(SCOPES),
-        "placements": dict(PLACEMENTS),
-        "repairs": dict(REPAIRS),
-        "tiers": [tier.to_json() for tier in TIERS],
-        "timeline_parts": dict(TIMELINE_PARTS),
-    }

@@ -26,7 +26,6 @@ from engine.inference.params import (
     ReuseParams,
     RunSettings,
     SamplingParams,
-    describe,
 )
 from engine.inference.settings import settings_of
 
@@ -107,17 +106,18 @@ def test_the_largest_seed_keeps_its_last_digit() -> None:
     assert RunSettings(seed=2**63 - 1).seed == 2**63 - 1
 
 
-def test_the_description_is_json_and_says_every_setting_and_choice() -> None:
-    told = json.loads(json.dumps(describe(), allow_nan=False))
-    assert [one["name"] for one in told["settings"]] == list(SETTINGS)
-    assert RunSettings.read({one["name"]: one["default"] for one in told["settings"]}) == RunSettings()
-    assert list(told["scopes"]) == list(SCOPES)
-    assert list(told["timeline_parts"]) == list(TIMELINE_PARTS)
-    by_name = {one["name"]: one for one in told["settings"]}
+def test_a_description_is_json_that_says_the_whole_declaration() -> None:
+    told = json.loads(json.dumps([one.describe() for one in SETTINGS.values()], allow_nan=False))
+    assert [one["name"] for one in told] == list(SETTINGS)
+    assert RunSettings.read({one["name"]: one["default"] for one in told}) == RunSettings()
+    by_name = {one["name"]: one for one in told}
+    assert by_name["scope"]["choices"] == dict(SCOPES)
     assert by_name["top_p"]["above"] is True
+    assert (by_name["top_p"]["least"], by_name["top_p"]["most"]) == (0, 1)
+    assert "most" not in by_name["top_k"]
+    assert re.fullmatch(by_name["repair"]["pattern"], "blend:0.15")
     assert "none" in by_name["repair"]["examples"]
     assert all(Repair.parse(text) for text in by_name["repair"]["examples"])
-    assert re.fullmatch(by_name["repair"]["pattern"], "blend:0.15")
 
 
 @pytest.mark.parametrize(
