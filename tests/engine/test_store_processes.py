@@ -95,6 +95,26 @@ def test_opening_removes_what_a_crash_has_left(tmp_path: Path) -> None:
     audit(again)
 
 
+def test_a_writer_that_died_keeps_nobody_from_clearing_up(tmp_path: Path) -> None:
+    store = Store.open(tmp_path)
+    with store.disk.shared():
+        (held,) = (tmp_path / "locks").iterdir()
+        assert store.verify().unsure == "another process is writing just now"
+        assert held.exists()
+    assert not held.exists()
+    held.touch()  # as who was killed leaves it
+    assert store.verify().unsure == ""
+    assert not held.exists()
+
+
+def test_writers_keep_no_writer_out(tmp_path: Path) -> None:
+    store, other = Store.open(tmp_path), Store.open(tmp_path)
+    with store.disk.shared(), store.disk.shared(), other.disk.shared():
+        assert len(list((tmp_path / "locks").iterdir())) == 3
+        other.save(segment(), ORIGIN)
+    assert list((tmp_path / "locks").iterdir()) == []
+
+
 def test_verification_finds_and_mends_every_damage(tmp_path: Path) -> None:
     store = Store.open(tmp_path)
     for number in range(5):
