@@ -9,9 +9,9 @@ from unittest import mock
 
 import pytest
 
-from engine import Engine, Finished, PromptError, RunSettings, SettingsError
+from engine import Engine, Finished, PromptCacheError, PromptError, RunSettings, SettingsError
 from engine.cache.store import Store
-from engine.prompt import tokenized
+from engine.prompt import recipe, tokenized
 from tests.engine.tiny import tiny_model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -59,6 +59,26 @@ def test_a_schema_is_laid_out_once_and_a_prompt_planned_once(engine: Engine) -> 
         prompt.check()
         assert engine.schema(SCHEMA) is prompt.schema
     assert laid_out.call_count == planned.call_count == 1
+
+
+def test_the_segments_of_a_schema_are_named_once_for_all_its_prompts(engine: Engine) -> None:
+    schema = engine.schema(SCHEMA)
+    with mock.patch.object(recipe, "segment_key", wraps=recipe.segment_key) as named:
+        schema.encode()
+        once = named.call_count
+        schema.prompt(PROMPT).plan()
+        schema.prompt('<prompt schema="s"><b/></prompt>').plan()
+        schema.layout()
+    assert once == named.call_count == len([run for run in schema.tokenized.layout.runs if run.cacheable])
+    assert schema.tokenized.recipes("isolated") is not schema.tokenized.recipes("anchored")
+
+
+def test_a_file_that_cannot_be_read_is_said_in_words(engine: Engine, tmp_path: Path) -> None:
+    (tmp_path / "latin.pml").write_bytes(b"<prompt>caf\xe9</prompt>")
+    with pytest.raises(PromptCacheError, match=r"none\.pml does not exist"):
+        engine.schema(tmp_path / "none.pml")
+    with pytest.raises(PromptCacheError, match=r"latin\.pml is not UTF-8: byte 0xE9 in line 1"):
+        engine.schema(SCHEMA).prompt(tmp_path / "latin.pml")
 
 
 def test_reading_and_planning_count_in_every_answer_of_either_side(engine: Engine) -> None:
