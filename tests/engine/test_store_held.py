@@ -48,12 +48,12 @@ def test_a_lock_that_is_never_let_go_costs_the_saving_and_not_the_answer(tmp_pat
         (warning,) = found.warnings
         assert "another program holds the lock writing.lock" in warning
         assert "prune" not in warning
-        assert engine.store.disk._patience == 0, "only the first wait is paid"
+        assert engine.store.disk.patience == 0, "only the first wait is paid"
     assert engine.store.stats().segments == 6
     engine.memory_tier.clear()
     assert answered(engine).warnings == ()
     assert engine.store.stats().segments > 6
-    assert engine.store.disk._patience > 0
+    assert engine.store.disk.patience > 0
     engine.close()
 
 

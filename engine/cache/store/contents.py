@@ -69,6 +69,8 @@ def read(file: BinaryIO) -> tuple[int, dict[str, Any]]:
     if not 0 < length <= MOST_HEADER:
         raise ValueError("it has no sensible length")
     text = file.read(length)
+    if len(text) != length:
+        raise ValueError("it is cut short")
     if sum(text.count(mark) for mark in (b",", b"[", b"{")) > _MOST_VALUES:
         raise ValueError("it says too much")
     try:

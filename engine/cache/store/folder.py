@@ -41,6 +41,10 @@ class Folder:
     Args:
         path: of it.
         root: it, held open.
+
+    Attributes:
+        path: of it.
+        patience: seconds that a lock of another program is waited for; 0 after a wait that was in vain.
     """
 
     def __init__(self, path: Path, root: Directory) -> None:
@@ -48,7 +52,7 @@ class Folder:
         self._parts: dict[str, Directory] = {"": root}
         self._lock = threading.Lock()
         self._left: set[str] = set()  # files to delete that somebody here or elsewhere still has open
-        self._patience = locks.PATIENCE_SECONDS
+        self.patience = locks.PATIENCE_SECONDS
         self._closed = weakref.finalize(self, _close, self._parts)
 
     @classmethod
@@ -319,11 +323,11 @@ class Folder:
         with contextlib.ExitStack() as stack:
             try:
                 gate = (self.root, WRITING)
-                stack.enter_context(locks.writer(gate, self._part(LOCKS), self._patience))
+                stack.enter_context(locks.writer(gate, self._part(LOCKS), self.patience))
             except TimeoutError:
-                self._patience = 0.0
+                self.patience = 0.0
                 raise
-            self._patience = locks.PATIENCE_SECONDS
+            self.patience = locks.PATIENCE_SECONDS
             yield
 
     def alone(self) -> contextlib.AbstractContextManager[bool]:
