@@ -43,7 +43,7 @@ class Answers:
         cached: about how many tokens all modules have together.
         modules: how many there are.
         new: about how many tokens the text behind them has.
-        seed: of the texts.
+        seed: the seed of the texts.
         say: is told what goes on.
     """
 

@@ -26,7 +26,7 @@ def figures(samples: Sequence[Sample], plain: Sequence[Sample]) -> dict[str, Any
     """Sums samples up.
 
     Args:
-        samples: of one way to answer, at least one.
+        samples: the samples of one way to answer, at least one.
         plain: the uncached ones of the same prompts in the same order.
 
     Returns:

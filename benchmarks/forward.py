@@ -36,7 +36,7 @@ class Forward:
         cached: tokens in all modules together.
         modules: how many there are.
         new: tokens behind them.
-        seed: of the tokens.
+        seed: the seed of the tokens.
         say: is told what goes on.
     """
 

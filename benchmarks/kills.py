@@ -118,7 +118,7 @@ def work(folder: str, seed: int, seconds: float, phase: Any = None, pruned: floa
     """Writes, reads, prunes; ends with status 1 where something wrong is served.
 
     Args:
-        folder: of the store.
+        folder: the folder of the store.
         seed: of what is drawn.
         seconds: after which it ends.
         phase: a byte that it tells what it is about; None for nobody.

@@ -90,10 +90,10 @@ def score(
 
     Args:
         metric: a name of `METRICS`.
-        answer: of the model.
+        answer: the answer of the model.
         references: right answers; at least one.
         classes: for accuracy, all names that a right answer may be.
-        dataset: of LongBench, where it is one.
+        dataset: the data set of LongBench, where it is one.
     """
     if dataset in FIRST_LINE:
         answer = answer.lstrip("\n").split("\n")[0]

@@ -27,10 +27,10 @@ class Paired:
         wins: prompts on which the side scores higher than the other.
         losses: how many are scored lower.
         ties: how many are scored the same.
-        difference: of the mean scores, in points (hundredths).
+        difference: the difference of the mean scores, in points (hundredths).
         difference_low: lower end of its 95% interval, by bootstrap over the prompts.
         difference_high: upper end of that interval.
-        ratio: of the mean scores; None where the other side scores nothing.
+        ratio: the ratio of the mean scores; None where the other side scores nothing.
         ratio_low: lower end of its 95% interval, by the same draws; None where there is no ratio.
         ratio_high: upper end of that interval; None where there is no ratio.
         p: of the exact two-sided sign test over wins and losses (McNemar's, where scores are 0 or 1).
@@ -58,8 +58,8 @@ def paired(side: Sequence[float], other: Sequence[float], seed: int = SEED) -> P
 
     Args:
         side: one score per prompt, 0 to 1; at least one.
-        other: of the same prompts in the same order.
-        seed: of the draws.
+        other: the scores of the other side, of the same prompts in the same order.
+        seed: the seed of the draws.
 
     Raises:
         PromptCacheError: the sides have not the same prompts, or none.

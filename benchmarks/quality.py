@@ -73,7 +73,7 @@ def run(
         wanted: the variants.
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
-        placement: of the prompts.
+        placement: the placement of the prompts.
         progress: called with (done, total, what).
 
     Returns:

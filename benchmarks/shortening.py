@@ -20,7 +20,7 @@ def shortened(engine: Engine, task: Task, settings: RunSettings) -> Task | None:
     Args:
         engine: its model has to read the prompt, and answer within its window.
         task: with a question.
-        settings: of the run.
+        settings: the settings of the run.
 
     Returns:
         The longest that was found to fit, or None where not even the question fits.

@@ -73,7 +73,7 @@ class Task:
         metric: a name of `METRICS`; "" without references.
         answers: references.
         classes: all names that a right answer may be, for accuracy.
-        dataset: of LongBench, where it is one.
+        dataset: the data set of LongBench, where it is one.
         documents: how many modules the prompt imports.
         kind: what kind of question it is; "" where the file does not say.
         position: of the module that holds the answer, 0 (first) to 1; None where it is not known.

@@ -55,7 +55,7 @@ def run(
         modules: how many there are.
         new: tokens that are computed after them.
         repeats: samples of each way, each after a run of the same way to warm up.
-        seed: of texts, tokens, and the orders in which the ways take turns.
+        seed: the seed of texts, tokens, and the orders in which the ways take turns.
         progress: called with a line of text now and then.
 
     Returns:

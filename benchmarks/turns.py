@@ -38,7 +38,7 @@ def orders(count: int, rounds: int, seed: int) -> list[list[int]]:
     Args:
         count: ways, at least 1.
         rounds: how many orders.
-        seed: of the sequence that the design begins with.
+        seed: the seed of the sequence that the design begins with.
     """
     first = list(range(count))
     random.Random(seed).shuffle(first)
@@ -55,7 +55,7 @@ def timed(ways: Sequence[Way], rounds: int, seed: int, say: Callable[[str], None
     Args:
         ways: with different names.
         rounds: samples of each.
-        seed: of the orders.
+        seed: the seed of the orders.
         say: is told of each round.
 
     Returns:

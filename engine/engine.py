@@ -156,7 +156,7 @@ class Engine:
             schema: as for `schema`.
             prompt: None to check the schema; else the prompt is checked, binding included.
             scope: what modules see while they are encoded.
-            placement: of the prompt.
+            placement: the placement of the prompt.
         """
         try:
             prepared = self.schema(schema)

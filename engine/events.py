@@ -20,11 +20,11 @@ class SegmentUse:
     """A segment that an answer read.
 
     Attributes:
-        path: of the module, "" for the anonymous one.
-        tokens: of the whole segment.
+        path: the path of the module, "" for the anonymous one.
+        tokens: how many tokens the whole segment has.
         tier: where it was found.
         outcome: whether it was found; else it had to be computed.
-        reason: of a miss, a `Reason` or what an earlier version has written; "" of a hit.
+        reason: the reason of a miss, a `Reason` or what an earlier version has written; "" of a hit.
     """
 
     path: str

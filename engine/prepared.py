@@ -158,7 +158,7 @@ class PreparedPrompt:
         Args:
             settings: how to run it.
             mode: one side, or "both" one after the other.
-            order: of the sides in mode "both".
+            order: the order of the sides in mode "both".
             changes: single settings by name.
 
         Yields:

@@ -44,10 +44,10 @@ class Form:
     """What keys and values of a model look like.
 
     Attributes:
-        layers: of the model.
+        layers: how many layers the model has.
         heads: KV heads of each.
-        size: of a head.
-        dtype: of keys and values.
+        size: the size of a head.
+        dtype: the number format of keys and values.
     """
 
     layers: int

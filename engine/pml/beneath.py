@@ -32,7 +32,7 @@ def open_beneath(base: Path, path: str) -> int:
 
     Args:
         base: the folder; it may be reached over links itself.
-        path: of the file in it, with / between the parts.
+        path: the path of the file in the folder, with / between the parts.
 
     Returns:
         A descriptor, which the caller closes. It may be of something other than a regular file.

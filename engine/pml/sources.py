@@ -20,7 +20,7 @@ class SourceError(PromptCacheError):
     """A `src` file cannot be read.
 
     Attributes:
-        code: of the catalogue of diagnostics.
+        code: a code of the catalogue of diagnostics.
     """
 
     def __init__(self, code: str, message: str) -> None:

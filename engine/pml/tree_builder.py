@@ -41,7 +41,7 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
     """Builds a tree from elements, however deep they nest, and reports what is wrong with them.
 
     Args:
-        text: of the document.
+        text: the text of the document.
         report: takes the faults.
     """
 

@@ -66,11 +66,11 @@ class ChatFormat:
     """The chat template of one tokenizer.
 
     Args:
-        tokenizer: of transformers.
+        tokenizer: a tokenizer of transformers.
         date: the date that the template may write; None for the day on which it is asked.
 
     Attributes:
-        tokens: of texts by authors and by the template.
+        tokens: tokenizes texts by authors and by the template.
         has_template: False where turns get plain headings.
         bos: the token that begins a text without turns.
         date: as given; may be set to another.
@@ -103,7 +103,7 @@ class ChatFormat:
         """Returns the text around the turns of a whole conversation.
 
         Args:
-            roles: of its turns.
+            roles: the roles of its turns.
             today: the date in force, where it was asked before.
 
         Raises:
@@ -116,7 +116,7 @@ class ChatFormat:
         """Returns the text around turns that others may follow; how the last one ends is not known yet.
 
         Args:
-            roles: of the turns.
+            roles: the roles of the turns.
             today: the date in force, where it was asked before.
 
         Raises:
@@ -139,7 +139,7 @@ class ChatFormat:
         """Returns what the template makes of a conversation.
 
         Args:
-            roles: of its turns.
+            roles: the roles of its turns.
             contents: of each.
             today: the date in force, where it was asked before.
 
@@ -165,7 +165,7 @@ class ChatFormat:
         That is white space, and what the assistant thought in earlier turns.
 
         Args:
-            roles: of the turns.
+            roles: the roles of the turns.
             contents: of each.
             today: the date in force, where it was asked before.
 

@@ -25,7 +25,7 @@ class TextRun:
 
     Attributes:
         index: its place among the schema's runs, in document order.
-        path: of the module, "" for the anonymous one.
+        path: the path of the module, "" for the anonymous one.
         token_ids: with a parameter's slot filled by its stand-in tokens.
         cacheable: False for `cache="false"` and for what the end of the conversation decides.
         start: position of the first token under the schema's own positions.
@@ -58,7 +58,7 @@ class ModuleExtent:
 
     Attributes:
         start: its first position; members of a union start at the same one.
-        tokens: of its own text, slots included.
+        tokens: how many tokens its own text has, slots included.
         total_tokens: with nested modules, and the longest member of each union.
         params: length of each parameter, in tokens.
     """
@@ -78,8 +78,8 @@ class SchemaLayout:
         schema: the tree that the layout was made from; `where` is keyed by its very nodes.
         runs: in document order.
         modules: in document order.
-        total_positions: of the whole schema.
-        roles: of the schema's turns, in order.
+        total_positions: how many positions the whole schema takes.
+        roles: the roles of the schema's turns, in order.
         day: the date that the chat template may write.
         where: place of every node, by its identity; what begins the text stands at the schema's own place.
     """

@@ -41,7 +41,7 @@ class Piece:
 
     Attributes:
         kind: anonymous or module text of the schema, an argument, or new text of the prompt.
-        path: of the module; for an argument "module:parameter"; "" else.
+        path: the path of the module; for an argument "module:parameter"; "" else.
         start: position of the first token.
         token_ids: the tokens.
         run: the schema's run that they belong to, where they may be read from its segment.
@@ -131,11 +131,11 @@ def make_plan(
     """Lays a bound prompt out along the positions.
 
     Args:
-        layout: of the schema that the prompt is bound to.
+        layout: the layout of the schema that the prompt is bound to.
         bound: without errors.
         chat: what stands around turns, and the tokenizer.
         prompt: what was bound, for the places of diagnostics.
-        placement: of the pieces.
+        placement: the placement of the pieces.
         turns_held: earlier turns of the conversation become segments; else they are new text like any other.
 
     Raises:

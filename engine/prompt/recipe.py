@@ -43,7 +43,7 @@ class Recipe:
     Attributes:
         key: names the segment.
         token_ids: its tokens.
-        path: of the module, "" for anonymous text or an argument, `TURN` for an earlier turn.
+        path: the path of the module, "" for anonymous text or an argument, `TURN` for an earlier turn.
         context: what stands before it while it is encoded.
         start: position of its first token then; 0 unless the model cannot relocate.
         kept: False for what is needed in passing only: arguments, new text, uncached modules.
@@ -86,7 +86,7 @@ class Identity:
 
     Attributes:
         fingerprint: digest of weights, configuration and tokenizer.
-        dtype: of keys and values.
+        dtype: the number format of keys and values.
         relocatable: False where a segment is bound to its place.
     """
 
@@ -99,9 +99,9 @@ class RecipeBook:
     """The recipes of one schema.
 
     Args:
-        layout: of the schema.
-        identity: of the model.
-        scope: of the segments.
+        layout: the layout of the schema.
+        identity: the identity of the model.
+        scope: the scope of the segments.
         spread: contexts stand at the schema's own distances (schema placement) and not one right behind the
             other (compact).
     """
@@ -237,8 +237,8 @@ def segment_key(
     """Returns the content address of a segment.
 
     Args:
-        fingerprint: of the model (weights, config, rotary parameters, tokenizer).
-        dtype: of the stored keys and values.
+        fingerprint: the fingerprint of the model (weights, config, rotary parameters, tokenizer).
+        dtype: the number format of the stored keys and values.
         token_ids: the tokens of the segment.
         context: what was visible before it while it was encoded: keys of segments, which of their tokens, and
             where the first of those stood.

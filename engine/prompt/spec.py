@@ -16,8 +16,8 @@ class ModelSpec:
     """What documents are laid out for.
 
     Attributes:
-        name: of the model, as the user wrote it.
-        tokenizer: of transformers.
+        name: the name of the model, as the user wrote it.
+        tokenizer: a tokenizer of transformers.
         chat: what stands around turns, and the tokenizer's own copies.
         stand_in: the token that fills a parameter's slot.
         context_length: how many tokens a prompt and its answer may have together.

@@ -17,9 +17,9 @@ class ModuleLayout:
 
     Attributes:
         start: first position under the schema's own positions.
-        tokens: of its own text, slots included.
+        tokens: how many tokens its own text has, slots included.
         total_tokens: with nested modules; of a union, the longest member.
-        bytes: of its own keys and values.
+        bytes: size of its own keys and values.
         cached: the farthest tier that any of its own text is in.
         params: length of each parameter, in tokens.
     """

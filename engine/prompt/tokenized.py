@@ -25,7 +25,7 @@ class TokenizedSchema:
 
     Args:
         tree: without errors.
-        spec: of the model.
+        spec: what of the model decides the tokens.
 
     Raises:
         PromptError: the model's chat template refuses the schema's roles.
@@ -77,10 +77,10 @@ class Planned:
     """A prompt along its positions, and what its cached pieces read.
 
     Attributes:
-        layout: of the schema.
+        layout: the layout of the schema.
         plan: pieces by position.
         slices: for each piece what it reads, or None where it is computed; empty for a side without segments.
-        scope: of the segments.
+        scope: the scope of the segments.
         plan_ms: what binding and planning took, in milliseconds.
         recipes_ms: what naming the segments took, in milliseconds.
     """

@@ -39,7 +39,7 @@ class Tokenizer:
     """The tokens of texts that stand next to one another in a prompt.
 
     Args:
-        tokenizer: of transformers; copied, and not looked at again where it can be copied.
+        tokenizer: a tokenizer of transformers; copied, and not looked at again where it can be copied.
     """
 
     def __init__(self, tokenizer: Any) -> None:

@@ -32,7 +32,7 @@ def cuts_of(parts: Sequence[Part], strips: Sequence[Cut]) -> dict[int, Cut]:
     """Returns which parts lose characters, by their place.
 
     Args:
-        parts: of a bound prompt.
+        parts: the parts of a bound prompt, in order.
         strips: what each turn loses.
     """
     cuts: dict[int, Cut] = {}
