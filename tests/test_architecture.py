@@ -175,6 +175,21 @@ def test_the_language_knows_no_tensors() -> None:
     assert {path: names & forbidden for path, names in found.items() if names & forbidden} == {}
 
 
+def test_nothing_asks_which_kv_cache_it_has() -> None:
+    """One protocol stands before both; who makes them, or is handed one by transformers, names them."""
+    caches = {"SegmentKVCache", "DenseKVCache"}
+    found = set()
+    for path in sources("engine", "app", "benchmarks"):
+        nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+        if caches & {node.id for node in nodes if isinstance(node, ast.Name)}:
+            found.add(path.relative_to(ROOT).as_posix())
+        for node in nodes:
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "isinstance":
+                named = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+                assert not named & {*caches, "KVCache"}, f"{path}:{node.lineno}"
+    assert found == {"engine/model/attention_path.py", "engine/model/network.py"}
+
+
 def test_few_files_know_transformers() -> None:
     knowing = {str(path.relative_to(ROOT)) for path in sources("engine") if "transformers" in imported(path)}
     model = ("attention_path", "configuration", "loading", "synthetic")

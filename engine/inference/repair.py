@@ -25,8 +25,6 @@ from engine.inference.params import Repair
 from engine.segment import Placement
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from engine.model.model import Model
     from engine.prompt.plan import PromptPlan
     from engine.prompt.recipe import RecipeSlice
@@ -127,13 +125,11 @@ def _deviation(model: Model, plan: PromptPlan, placements: Sequence[Placement]) 
     positions = plan.positions
     fresh, _ = model.network.first_keys(plan.token_ids, positions, layer)
     place = {position: index for index, position in enumerate(positions)}
-    rotary = model.rotaries[layer]
     found: dict[int, float] = {}
     for placement in placements:
-        stored: Tensor = placement.segment.keys[layer, :, placement.lo : placement.hi]
-        moved = rotary.shift(stored, placement.shift) if rotary else stored
         at = place[placement.start]
-        apart = (fresh[:, at : at + placement.tokens] - moved).float().pow(2).sum((0, 2))
+        stored = model.network.placed_keys(placement, layer)
+        apart = (fresh[:, at : at + placement.tokens] - stored).float().pow(2).sum((0, 2))
         found.update(
             zip(range(placement.start, placement.start + placement.tokens), apart.tolist(), strict=True)
         )

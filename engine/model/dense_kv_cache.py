@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.model.kv_cache import StopForward, UnfitError, check_states
+from engine.model.kv_cache import StopForward, UnfitError, check_states, placed_keys
 from engine.model.rope import Rotaries
 from engine.segment import Placement
 
@@ -129,11 +129,8 @@ class DenseKVCache:
         """A layer's buffers with the segments at their places."""
         keys = key.new_zeros((1, key.shape[1], self._room, key.shape[3]))
         values = value.new_zeros((1, value.shape[1], self._room, value.shape[3]))
-        rotary = self.rotaries[layer]
         for placement in self.placements:
-            segment, lo, hi = placement.segment, placement.lo, placement.hi
             at = slice(placement.start - self._origin, placement.start - self._origin + placement.tokens)
-            stored = segment.keys[layer, :, lo:hi]
-            keys[0, :, at] = rotary.shift(stored, placement.shift) if rotary else stored
-            values[0, :, at] = segment.values[layer, :, lo:hi]
+            keys[0, :, at] = placed_keys(placement, layer, self.rotaries[layer])
+            values[0, :, at] = placement.segment.values[layer, :, placement.lo : placement.hi]
         return keys, values

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from torch import Tensor
 
+from engine.model.rope import Rotary
 from engine.segment import Placement
 
 
@@ -67,6 +68,21 @@ class KVCache(Protocol):
 
     def fold(self) -> None:
         """Makes one run of keys of many, where decoding over that is faster."""
+
+
+def placed_keys(placement: Placement, layer: int, rotary: Rotary | None) -> Tensor:
+    """Returns a layer's keys of a placement as they would be where it stands.
+
+    Args:
+        placement: hidden tokens included.
+        layer: its index.
+        rotary: of the layer.
+
+    Returns:
+        [kv_heads, tokens, head_dim].
+    """
+    stored = placement.segment.keys[layer, :, placement.lo : placement.hi]
+    return rotary.shift(stored, placement.shift) if rotary else stored
 
 
 def check_states(layer: int, layers: int, rows: int, key: Tensor, value: Tensor) -> None:

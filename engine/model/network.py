@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.model.attention import Scratch
 from engine.model.attention_path import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
 from engine.model.dense_kv_cache import DenseKVCache
-from engine.model.kv_cache import KVCache, StopForward, UnfitError
+from engine.model.kv_cache import KVCache, StopForward, UnfitError, placed_keys
 from engine.model.segment_kv_cache import SegmentKVCache
 from engine.segment import Placement
 
@@ -110,6 +110,10 @@ class Network:
         logits = self._run(token_ids, positions, kv, keep)
         kv.commit()
         return logits
+
+    def placed_keys(self, placement: Placement, layer: int) -> Tensor:
+        """Returns a layer's keys of a placement, [kv_heads, tokens, head_dim], as computed at its place."""
+        return placed_keys(placement, layer, self.setup.rotaries[layer])
 
     @torch.inference_mode()
     def first_keys(

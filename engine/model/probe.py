@@ -167,15 +167,9 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
         check("moved segment", *_moved(network, tokens, own))
     positions = _in_words(network.setup.rotaries) if relocatable else _unmoved_in_words(network)
     length, limit = _bound(network, tokens, whole)
-    ruler = _ruler(network, tokens, spread, whole, relocatable=relocatable)
-    reach = ruler.reach(length)
-    if reach < min(length, MOVABLE) and relocatable and ruler.apart:
-        unmoved = replace(network.setup, rotaries=(None,) * network.layers)
-        kept = replace(ruler, network=network.under(unmoved), relocatable=False)
-        farther = kept.reach(length)
-        if farther > reach:
-            ruler, reach, relocatable = kept, farther, False
-            positions += ", and the attention of a token depends on where it stands"
+    ruler, reach = _farthest(_ruler(network, tokens, spread, whole, relocatable=relocatable), length)
+    if relocatable and not ruler.relocatable:
+        positions += ", and the attention of a token depends on where it stands"
     if reach < min(length, SHORTEST):
         raise UnfitError(f"segments are exact for fewer than {SHORTEST} tokens")
     if reach < length:
@@ -183,7 +177,7 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     checks["at the end of the context"] = ruler.miss(reach)
     bound = reach if reach < declared_length(network.config) else None
     setup = ruler.network.setup
-    return Probe(setup, form, relocatable, positions, checks, bound, limit if bound else "")
+    return Probe(setup, form, ruler.relocatable, positions, checks, bound, limit if bound else "")
 
 
 def _ruler(network: Network, tokens: list[int], spread: float, kv: KVCache, *, relocatable: bool) -> Ruler:
@@ -193,6 +187,18 @@ def _ruler(network: Network, tokens: list[int], spread: float, kv: KVCache, *, r
     named = {name: value for name, value in numbers if type(value) is int and value in seen}
     apart = network.setup.path == "segments" and set(named.values()) == seen
     return Ruler(network, tuple(tokens), spread, apart, tuple(named), relocatable)
+
+
+def _farthest(ruler: Ruler, length: int) -> tuple[Ruler, int]:
+    """How far segments are exact: those that move, or those that keep their places where that is farther."""
+    reach = ruler.reach(length)
+    if reach < min(length, MOVABLE) and ruler.relocatable and ruler.apart:
+        setup = replace(ruler.network.setup, rotaries=(None,) * ruler.network.layers)
+        kept = replace(ruler, network=ruler.network.under(setup), relocatable=False)
+        farther = kept.reach(length)
+        if farther > reach:
+            return kept, farther
+    return ruler, reach
 
 
 def _bound(network: Network, tokens: list[int], kv: KVCache) -> tuple[int, str]:
