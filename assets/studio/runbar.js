@@ -4,7 +4,7 @@ import { Emitter } from "./events.js"
 import { AWAY, Job } from "./jobs.js"
 
 const KINDS = { schema: "Schema", prompt: "Prompt" }
-const TEXTS_HINT = " (\\n is a line break)"
+const TEXTS_HINT = " (\\n: new line)"
 
 /** @typedef {{input: HTMLInputElement | HTMLSelectElement, show: (value: any) => void, value: () => any}} Field */
 
