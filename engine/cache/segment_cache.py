@@ -64,7 +64,7 @@ class Fetched:
         hold: keeps those that were asked for on disk.
         handles: of the segments, by key; each keeps its own in memory.
         uses: where each was found, in the order of asking.
-        served: the same for the books of the store.
+        served: the same for the ledger of the store.
         encoded: those that were computed, contexts included, by key.
         warnings: what could not be stored, in words.
     """

@@ -1,4 +1,4 @@
-"""The books of a store: what was asked for and found, why something is missing, and what went."""
+"""The ledger of a store: what was asked for and found, why something is missing, and what went."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Origin:
 
 @dataclass(frozen=True)
 class Lookup:
-    """One segment that was asked for, for the books.
+    """One segment that was asked for, as the ledger counts it.
 
     Attributes:
         key: of it.
@@ -142,7 +142,7 @@ class Ledger:
         )
 
     def record(self, served: Sequence[Lookup]) -> None:
-        """Writes an answer into the books. What cannot be written is left out, with a log line."""
+        """Writes an answer into the ledger. What cannot be written is left out, with a log line."""
         now = time.time()
         hits = [one.key for one in served if one.outcome == Outcome.HIT]
         try:

@@ -206,7 +206,7 @@ class Store:
         return self._ledger.evictions(limit)
 
     def record(self, served: Sequence[Lookup]) -> None:
-        """Writes an answer into the books. What cannot be written is left out, with a log line."""
+        """Writes an answer into the ledger. What cannot be written is left out, with a log line."""
         self._ledger.record(served)
 
     def label(self, served: Sequence[Lookup]) -> None:
