@@ -75,6 +75,8 @@ def read_file(path: Path | str, name: str | None = None, *, limit: int = MAX_BYT
     except FileNotFoundError:
         raise MissingFileError(name, "does not exist: there is no such file", "check the path") from None
     except PermissionError:
+        if Path(path).is_dir():  # Windows opens no folder
+            raise _folder_error(name) from None
         raise TextFileError(name, "may not be read", "check its permissions") from None
     except (OSError, ValueError) as error:
         reason = str(getattr(error, "strerror", None) or error)
@@ -123,5 +125,9 @@ def _opened(path: str, name: str) -> int:
         return descriptor
     os.close(descriptor)
     if stat.S_ISDIR(mode):
-        raise TextFileError(name, "is a folder", "name a file in it")
+        raise _folder_error(name)
     raise TextFileError(name, "is no plain file (a pipe, a device or a socket)", "name a file")
+
+
+def _folder_error(name: str) -> TextFileError:
+    return TextFileError(name, "is a folder", "name a file in it")

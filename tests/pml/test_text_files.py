@@ -59,6 +59,19 @@ def test_what_is_no_plain_file_is_not_waited_for(tmp_path: Path) -> None:
         read_text_file(tmp_path / "none", "it")
 
 
+def test_a_folder_is_said_to_be_one_where_the_system_opens_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)
+    with pytest.raises(TextFileError, match="is a folder"):
+        read_text_file(tmp_path)
+    with pytest.raises(TextFileError, match="may not be read"):
+        read_text_file(tmp_path / "a")
+
+
 def test_every_reader_has_the_same_limit(tmp_path: Path) -> None:
     most = b'<schema name="a">' + b"x" * (MAX_BYTES - 26) + b"</schema>"
     assert len(most) == MAX_BYTES
