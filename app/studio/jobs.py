@@ -140,13 +140,14 @@ class Jobs:
         self._lock = threading.Lock()
 
     def start(self, job: Job) -> Job:
-        """Begins a piece of work; the oldest is stopped and forgotten."""
+        """Begins a piece of work; the oldest that is over is forgotten, or the oldest, which is stopped."""
         with self._lock:
             if job.key in self._stopped_early:
                 job.stop()
             self._jobs[job.key] = job
             while len(self._jobs) > KEPT:
-                self._jobs.pop(next(iter(self._jobs))).stop()
+                over = (key for key, one in self._jobs.items() if one.over)
+                self._jobs.pop(next(over, next(iter(self._jobs)))).stop()
         job.start()
         return job
 

@@ -6,8 +6,10 @@ import threading
 import time
 from collections.abc import Callable
 
+import pytest
+
 from app.studio.answers import JobState
-from app.studio.jobs import Job, Jobs, Result
+from app.studio.jobs import KEPT, Job, Jobs, Result
 from engine.errors import PromptCacheError
 
 
@@ -88,3 +90,24 @@ def test_work_that_nobody_follows_any_more_is_stopped() -> None:
     states.close()  # type: ignore[attr-defined]
     go.set()
     assert ended(job)["fault"] == "Stopped."
+
+
+def test_work_that_goes_on_outlives_later_work_that_is_over() -> None:
+    go, jobs = threading.Event(), Jobs()
+
+    def wait(job: Job) -> Result:
+        assert go.wait(30)
+        job.progress(1, 1, "a step")
+        raise PromptCacheError("The end.")
+
+    def refuse(_: Job) -> Result:
+        raise PromptCacheError("At once.")
+
+    long = jobs.start(Job("long", wait, "test"))
+    for number in range(KEPT + 1):
+        ended(jobs.start(Job(str(number), refuse, "test")))
+    assert not jobs.state("long")["over"]
+    with pytest.raises(PromptCacheError, match="not kept any more"):
+        jobs.state("0")
+    go.set()
+    assert ended(long)["fault"] == "The end."
