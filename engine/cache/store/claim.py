@@ -6,7 +6,6 @@ import os
 import re
 import sqlite3
 import stat
-import struct
 from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO, Literal
@@ -119,29 +118,27 @@ def _tagged(path: Path) -> bool:
 
 
 def _index(path: Path) -> _Index:
-    """What an index is, by its header and its tables; nothing is locked, created or changed."""
+    """What an index is, by its application's number and its tables; nothing is locked, created or changed.
+
+    SQLite alone opens it: a descriptor of our own would, when it is closed, let go of every lock that this
+    process holds on the file.
+    """
     try:
-        with _plain(path) as file:
-            head = file.read(100)
+        status = path.lstat()
     except FileNotFoundError:
         return "none"
     except OSError:
-        return "foreign" if _lies_elsewhere(path) else "broken"
-    if not head:
-        return "empty"
-    if len(head) < 100 or not head.startswith(b"SQLite format 3\0"):
         return "broken"
-    (application,) = struct.unpack_from(">I", head, 68)
-    if application:
-        return "ours" if application == APPLICATION_ID else "foreign"
-    return _by_tables(path)
-
-
-def _by_tables(path: Path) -> _Index:
-    """An index of an earlier version says whose it is by its tables."""
+    if not stat.S_ISREG(status.st_mode):
+        return "foreign"
+    if not status.st_size:
+        return "empty"
     try:
         uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         with closing(sqlite3.connect(uri, uri=True)) as connection:
+            (application,) = connection.execute("pragma application_id").fetchone()
+            if application:
+                return "ours" if application == APPLICATION_ID else "foreign"
             tables = {row[0] for row in connection.execute("select name from sqlite_master")}
             columns = {row[1] for row in connection.execute("pragma table_info(segments)")}
     except sqlite3.Error:
@@ -149,13 +146,6 @@ def _by_tables(path: Path) -> _Index:
     if not tables:
         return "empty"
     return "ours" if columns >= _COLUMNS and {"labels", "counters"} <= tables else "foreign"
-
-
-def _lies_elsewhere(path: Path) -> bool:
-    try:
-        return not stat.S_ISREG(path.lstat().st_mode)
-    except OSError:
-        return False
 
 
 def _plain(path: Path) -> BinaryIO:

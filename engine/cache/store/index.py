@@ -23,7 +23,7 @@ from engine.cache.store import locks
 from engine.cache.store.claim import APPLICATION_ID, INDEX, SEGMENT
 from engine.cache.store.folder import Folder
 from engine.cache.store.migrations import UNFILLED, VERSION, migrate
-from engine.directory import PRIVATE_FILE, is_loose, set_mode
+from engine.directory import is_loose
 from engine.errors import StoreError
 
 log = logging.getLogger(__name__)
@@ -173,22 +173,25 @@ class Index:
         self._patience = _BUSY_SECONDS
 
     def _make(self) -> None:
-        """Makes the file, for its owner alone, and follows no link to it."""
+        """Makes the file, for its owner alone, and follows no link to it.
+
+        One that is there is only looked at: whoever closes a descriptor of it lets go of SQLite's locks.
+        """
+        root = self._folder.root
         try:
-            descriptor = self._folder.root.open(INDEX, os.O_RDWR | os.O_CREAT)
+            try:
+                os.close(root.open(INDEX, os.O_RDWR | os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                status = root.stat(INDEX)
+                if stat.S_ISREG(status.st_mode) and is_loose(status):
+                    root.tighten(INDEX)
+                if not os.access(self._path, os.W_OK):  # SQLite would say so at the first write only
+                    raise PermissionError(errno.EACCES, "it is read-only", INDEX) from None
         except OSError as error:
             code = sqlite3.SQLITE_CANTOPEN if error.errno in _NO_WAY else sqlite3.SQLITE_ERROR
             raise FailedIndexError(_sentence(self._path, error, code), code) from error
-        try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise StoreError(
-                    f"{str(self._path)!r} is no plain file. Choose another folder with --cache-dir."
-                )
-            if is_loose(status):
-                set_mode(descriptor, PRIVATE_FILE)
-        finally:
-            os.close(descriptor)
+        if not stat.S_ISREG(root.stat(INDEX).st_mode):
+            raise StoreError(f"{str(self._path)!r} is no plain file. Choose another folder with --cache-dir.")
 
     def _require_whole(self, connection: sqlite3.Connection) -> None:
         """Raises where the database is damaged; one beyond some size is only looked at."""
