@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 
 from app.studio.drafts import Workspace
 from app.studio.folder import Encoding, Stamp
-from engine.cache.store import Removed, StoreStats, Verified
+from engine.cache.store import Verified
 from engine.choices import TimelinePart
 from engine.inference.findings import Fidelity
 from engine.inference.settings import Kind
@@ -238,28 +238,6 @@ class SampleTitle(TypedDict):
     title: str
 
 
-class SamplePrompt(TypedDict):
-    """A prompt of a sample in a few words: the modules that it picks, and its text without markup."""
-
-    picked: list[str]
-    words: str
-
-
-class Sample(TypedDict):
-    """A sample as the Gallery shows it."""
-
-    name: str
-    title: str
-    description: str
-    prompts: list[SamplePrompt]
-
-
-class Gallery(TypedDict):
-    """The samples."""
-
-    samples: list[Sample]
-
-
 class SettingForm(TypedDict):
     """A setting as `engine.inference.settings.Setting.describe` tells it."""
 
@@ -436,61 +414,3 @@ class JobState(TypedDict):
 
 class Done(TypedDict):
     """It was done."""
-
-
-class SegmentRow(TypedDict):
-    """A segment of the store. Times in seconds since 1970."""
-
-    key: str
-    schema: str | None
-    path: str | None
-    tokens: int
-    bytes: int
-    scope: str
-    model: str
-    hits: int
-    last_used: float
-    pinned: bool
-    tier: Literal["disk", "memory"]
-
-
-class MemoryUse(TypedDict):
-    """Bytes in memory, and the most of them."""
-
-    bytes: int
-    budget: int
-
-
-class Eviction(TypedDict):
-    """A segment that went, and why."""
-
-    at: float
-    key: str
-    schema: str | None
-    path: str | None
-    bytes: int
-    reason: str
-
-
-class StoreState(TypedDict):
-    """The store as it is."""
-
-    segments: Annotated[list[Json], JsonOf(list[SegmentRow])]
-    left_out: int
-    stats: Annotated[Json, JsonOf(StoreStats)]
-    memory: MemoryUse
-    pins: list[str]
-    evictions: Annotated[list[Json], JsonOf(list[Eviction])]
-    folder: str
-
-
-class Gone(TypedDict):
-    """What was removed."""
-
-    removed: Annotated[Json, JsonOf(Removed)]
-
-
-class Pins(TypedDict):
-    """The schemas whose segments stay."""
-
-    pins: list[str]

@@ -266,37 +266,3 @@ class OneRun:
     """A run of this session."""
 
     number: Count
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeleteSegments:
-    """Segments by their keys."""
-
-    keys: tuple[Words, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PinSchema:
-    """A schema whose segments stay, or need not stay any more."""
-
-    schema: Words
-    pinned: Flag
-
-
-@dataclass(frozen=True, kw_only=True)
-class StoreSize:
-    """A size in bytes."""
-
-    bytes: Size
-
-
-@dataclass(frozen=True, kw_only=True)
-class VerifyStore:
-    """Whether what is damaged is set right.
-
-    Attributes:
-        key: of the work that begins, unless some goes on.
-    """
-
-    key: Words
-    repair: Flag = False

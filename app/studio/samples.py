@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from typing_extensions import TypedDict
+
 import sample_schemas
-from app.studio.answers import Sample, SamplePrompt, SampleTitle
+from app.studio.answers import SampleTitle
 from app.studio.drafts import Workspace
 from app.studio.folder import Folder
 from engine.errors import PromptCacheError
@@ -14,6 +16,22 @@ from engine.pml import Import, Role, Text, parse_prompt
 
 FIRST_SAMPLE = "travel"
 GIST_LENGTH = 150
+
+
+class SamplePrompt(TypedDict):
+    """A prompt of a sample in a few words: the modules that it picks, and its text without markup."""
+
+    picked: list[str]
+    words: str
+
+
+class Sample(TypedDict):
+    """A sample as the Gallery shows it."""
+
+    name: str
+    title: str
+    description: str
+    prompts: list[SamplePrompt]
 
 
 @dataclass(frozen=True)

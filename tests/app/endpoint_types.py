@@ -32,11 +32,18 @@ PLAIN: dict[Any, str] = {
 
 
 class Writer:
-    """Writes types as TypeScript; what has a name becomes an interface of its own."""
+    """Writes types as TypeScript; what has a name becomes an interface of its own.
 
-    def __init__(self) -> None:
+    Requests come first: what a request has a default for need not be sent.
+    """
+
+    def __init__(self, requests: Sequence[Any]) -> None:
         self.interfaces: dict[str, str] = {}
         self._written: dict[str, Any] = {}
+        self._sending = True
+        for request in requests:
+            self.spell(request)
+        self._sending = False
 
     def spell(self, kind: Any) -> str:
         """Returns a type as TypeScript."""
@@ -72,8 +79,7 @@ class Writer:
         hints = get_type_hints(kind, include_extras=True)
         if dataclasses.is_dataclass(kind):
             fields = dataclasses.fields(kind)
-            sent = kind.__module__ in ("app.studio.requests", "app.studio.folder")
-            defaults = {f.name for f in fields if sent and not _is_required(f)}
+            defaults = {f.name for f in fields if self._sending and not _is_required(f)}
             hints = {f.name: hints[f.name] for f in fields}
         else:
             defaults = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
@@ -98,7 +104,7 @@ def endpoints() -> list[Endpoint]:
 
 def written() -> str:
     """Returns the whole file."""
-    writer = Writer()
+    writer = Writer([one.request for one in endpoints()])
     lines = [
         f"    {one.name}: [{writer.spell(one.request)}, {writer.spell(one.answer)}]" for one in endpoints()
     ]

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 from app.studio.answers import Done
 from app.studio.endpoints import Endpoints, by_name, endpoint
 from app.studio.requests import Nothing
+from app.studio.samples import gist
 from engine.cache.store import Store
 from engine.engine import Engine
 from tests.app.asked import Asked
@@ -79,6 +80,16 @@ def test_answers_are_what_their_types_say(asked: Asked, question: str, request_:
     answer = asked.ask(question, request_)
     assert "error" not in answer, answer
     TypeAdapter(asked.endpoints[question].answer).validate_python(answer)
+
+
+def test_a_sample_prompt_is_told_in_a_few_words(asked: Asked) -> None:
+    travel = next(one for one in asked.ask("list_samples")["samples"] if one["name"] == "travel")
+    assert travel["prompts"][0] == {
+        "picked": ["trip-plan", "overseas", "tokyo"],
+        "words": "Highlight the surf spots.",
+    }
+    assert gist("<prompt><a/> one <b>two</b><user>three") == {"picked": ["a", "b"], "words": "one two three"}
+    assert len(gist(f"<prompt>{'word ' * 99}</prompt>")["words"]) == 150
 
 
 def test_a_quick_fix_is_asked_for_by_the_place_of_its_mark(asked: Asked) -> None:

@@ -3,18 +3,114 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from app.studio.answers import Gone, JobState, Pins, StoreState
+from typing_extensions import TypedDict
+
+from app.studio.answers import JobState, Json, JsonOf
 from app.studio.endpoints import endpoint
 from app.studio.jobs import Job
 from app.studio.pages.page import Page
 from app.studio.parts import Parts
-from app.studio.requests import DeleteSegments, Nothing, PinSchema, StoreSize, VerifyStore
-from engine.cache.store import Removed, Verified
+from app.studio.requests import Flag, Nothing, Size, Words
+from engine.cache.store import Removed, StoreStats, Verified
 from engine.errors import PromptCacheError
 
 SHOWN = 2000  # segments that the page lists
 EVICTIONS_SHOWN = 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeleteSegments:
+    """Segments by their keys."""
+
+    keys: tuple[Words, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PinSchema:
+    """A schema whose segments stay, or need not stay any more."""
+
+    schema: Words
+    pinned: Flag
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreSize:
+    """A size in bytes."""
+
+    bytes: Size
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyStore:
+    """Whether what is damaged is set right.
+
+    Attributes:
+        key: of the work that begins, unless some goes on.
+    """
+
+    key: Words
+    repair: Flag = False
+
+
+class SegmentRow(TypedDict):
+    """A segment of the store. Times in seconds since 1970."""
+
+    key: str
+    schema: str | None
+    path: str | None
+    tokens: int
+    bytes: int
+    scope: str
+    model: str
+    hits: int
+    last_used: float
+    pinned: bool
+    tier: Literal["disk", "memory"]
+
+
+class MemoryUse(TypedDict):
+    """Bytes in memory, and the most of them."""
+
+    bytes: int
+    budget: int
+
+
+class Eviction(TypedDict):
+    """A segment that went, and why."""
+
+    at: float
+    key: str
+    schema: str | None
+    path: str | None
+    bytes: int
+    reason: str
+
+
+class StoreState(TypedDict):
+    """The store as it is."""
+
+    segments: Annotated[list[Json], JsonOf(list[SegmentRow])]
+    left_out: int
+    stats: Annotated[Json, JsonOf(StoreStats)]
+    memory: MemoryUse
+    pins: list[str]
+    evictions: Annotated[list[Json], JsonOf(list[Eviction])]
+    folder: str
+
+
+class Gone(TypedDict):
+    """What was removed."""
+
+    removed: Annotated[Json, JsonOf(Removed)]
+
+
+class Pins(TypedDict):
+    """The schemas whose segments stay."""
+
+    pins: list[str]
 
 
 class CachePage(Page):

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from app.studio.answers import Gallery
+from typing_extensions import TypedDict
+
 from app.studio.endpoints import endpoint
 from app.studio.pages.page import Page
 from app.studio.parts import Parts
 from app.studio.requests import Nothing
+from app.studio.samples import Sample
+
+
+class Gallery(TypedDict):
+    """The samples."""
+
+    samples: list[Sample]
 
 
 class GalleryPage(Page):
