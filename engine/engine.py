@@ -99,7 +99,9 @@ class Engine:
             raise
 
     def close(self) -> None:
-        """Closes the store and forgets what is in memory."""
+        """Closes the store and forgets what is in memory; what was prepared computes nothing any more."""
+        self.computing.closed = True
+        self.segment_cache.count_answers()
         self.memory_tier.clear()
         self.store.close()
 

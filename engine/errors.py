@@ -15,5 +15,9 @@ class StoreError(PromptCacheError):
     """The segment store cannot be opened or written."""
 
 
+class ClosedError(PromptCacheError):
+    """Something is asked of an engine that was closed."""
+
+
 class SettingsError(PromptCacheError):
     """A setting of a run is out of its range, or does not fit the model."""

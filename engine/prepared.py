@@ -11,6 +11,7 @@ from typing import Any, Literal
 from engine.cache.schema_encoding import EncodeReport, encode_schema
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import PlacementPolicy, Scope
+from engine.errors import SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
 from engine.inference.answering import answering
 from engine.inference.comparison import compare
@@ -143,7 +144,9 @@ class PreparedPrompt:
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
             SettingsError: a setting is out of its range.
         """
-        return returned(self._steps(_settings(settings, changes), mode))
+        _require_mode(mode, SIDES)
+        given = _settings(settings, changes)
+        return returned(self._steps(given, mode, self._planned(given, mode)))
 
     def stream(
         self,
@@ -168,11 +171,13 @@ class PreparedPrompt:
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
             SettingsError: a setting is out of its range.
         """
+        _require_mode(mode, (*SIDES, "both"))
         given = _settings(settings, changes)
+        if sorted(order) != sorted(SIDES):
+            raise SettingsError(f"order is {tuple(order)!r}; it must name both sides: {', '.join(SIDES)}.")
         sides = tuple(order) if mode == "both" else (mode,)
-        for side in sides:  # a fault is told before either side computes
-            self._planned(given, side)
-        return self._stream(given, sides)
+        # A fault is told before either side computes, and both read the same prompt, also over midnight.
+        return self._stream(given, {side: self._planned(given, side) for side in sides})
 
     def plan(self, settings: RunSettings | None = None, **changes: Any) -> PlanSummary:
         """Returns what an answer would read and compute, without computing anything.
@@ -253,19 +258,27 @@ class PreparedPrompt:
         scope = settings.scope if side == "cached" else None
         return self.tokenized.planned(scope, settings.placement, turns_held=settings.turns_held)
 
-    def _stream(self, settings: RunSettings, sides: Sequence[Side]) -> Generator[Event, None, None]:
+    def _stream(self, settings: RunSettings, sides: dict[Side, Planned]) -> Generator[Event, None, None]:
         answers: dict[Side, Answer] = {}
-        for side in sides:
-            answers[side] = yield from self._steps(settings, side)
+        for side, planned in sides.items():
+            answers[side] = yield from self._steps(settings, side, planned)
         if len(answers) == len(SIDES):
             yield Compared(compare(answers["cached"], answers["uncached"]))
 
-    def _steps(self, settings: RunSettings, side: Side) -> Generator[Event, None, Answer]:
+    def _steps(self, settings: RunSettings, side: Side, planned: Planned) -> Generator[Event, None, Answer]:
         clock = Stopwatch()
         clock.parts["parse"] = self.parse_ms
-        steps = answering(self._workshop.cache, self.tokenized, settings, side, clock)
+        steps = answering(self._workshop.cache, self.tokenized, planned, settings, clock)
         return self._workshop.computing.steps(steps, side, clock)
 
 
+def _require_mode(mode: str, modes: Sequence[str]) -> None:
+    if mode not in modes:
+        raise SettingsError(f"mode is {mode!r}; it must be one of {', '.join(modes)}.")
+
+
 def _settings(given: RunSettings | None, changes: dict[str, Any]) -> RunSettings:
+    known = RunSettings.__dataclass_fields__
+    if unknown := [name for name in changes if name not in known]:
+        raise SettingsError(f"There is no setting {unknown[0]!r}; there are {', '.join(known)}.")
     return replace(given or RunSettings(), **changes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -125,6 +125,16 @@ class SegmentCache:
         dtype = model.dtype if self.scheme == "plain" else f"{model.dtype} {self.scheme}"
         self.identity = Identity(model.fingerprint, dtype, model.relocatable)
         self._form = model.form
+        self._answered: deque[Sequence[Lookup]] = deque()  # that are not counted yet
+
+    def note(self, served: Sequence[Lookup]) -> None:
+        """Keeps in mind what an answer read, taking no lock; `count_answers` writes it down."""
+        self._answered.append(served)
+
+    def count_answers(self) -> None:
+        """Writes what answers have read into the store's ledger."""
+        while self._answered:
+            self.store.record(self._answered.popleft())
 
     def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
         """Returns a function that says where the segment of each of these recipes is now."""

@@ -15,29 +15,24 @@ from engine.stopwatch import Stopwatch
 
 
 def answering(
-    cache: SegmentCache, prompt: TokenizedPrompt, settings: RunSettings, side: Side, clock: Stopwatch
+    cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned, settings: RunSettings, clock: Stopwatch
 ) -> Generator[Event, None, Answer]:
     """Answers a prompt on one side: segments, repair, prefill, first token, decoding.
 
     Args:
         cache: of the model's segments.
         prompt: the prompt to answer.
+        planned: its plan for this side; one without a scope computes every token afresh.
         settings: how to run it.
-        side: "cached", or "uncached" to compute every token afresh.
         clock: has counted what reading the prompt took; its parts become the timeline of the first token.
 
     Yields:
         Events of the side, Finished at last.
-
-    Raises:
-        PromptError: the prompt, or a segment that it reads, does not fit the context window.
     """
-    scope = settings.scope if side == "cached" else None
-    planned = prompt.planned(scope, settings.placement, turns_held=settings.turns_held)
     clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
     clock.restart()
-    if side == "uncached":
-        return (yield from _respond(Sequence(cache.model, whole(planned.plan), settings, clock), side))
+    if planned.scope is None:
+        return (yield from _respond(Sequence(cache.model, whole(planned.plan), settings, clock), "uncached"))
     return (yield from _from_segments(cache, prompt, planned, settings, clock))
 
 
@@ -58,10 +53,13 @@ def _from_segments(
             new = replace(new, encoded=fetched.encoded_of(new.placements))
             warnings = [f"The answer is complete, but {warning}" for warning in fetched.warnings]
             sequence = Sequence(cache.model, new, settings, clock)
-            return (yield from _respond(sequence, "cached", fetched.uses, warnings))
+            answer = yield from _respond(sequence, "cached", fetched.uses, warnings)
     finally:
-        cache.store.record(fetched.served)
-        _look_ahead(cache, prompt, planned)
+        # An answer that nobody reads on may be collected while any lock is held: none is taken here.
+        cache.note(fetched.served)
+    cache.count_answers()
+    _look_ahead(cache, prompt, planned)
+    return answer
 
 
 def _respond(

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator
 from typing import TypeVar
 
+from engine.errors import ClosedError
 from engine.events import Side, Working
 from engine.stopwatch import Stopwatch
 
@@ -54,6 +55,7 @@ class Computing:
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
         self.patience = patience
+        self.closed = False  # no further work is begun
         self._changed = threading.Condition()
         self._line: deque[object] = deque()  # the first one's step is running
         self._thread: int | None = None  # that runs it
@@ -82,9 +84,14 @@ class Computing:
 
         Returns:
             What `work` returns.
+
+        Raises:
+            ClosedError: the engine was closed.
         """
         done, total = 0, 1
         try:
+            if self.closed:
+                raise ClosedError("The engine is closed, so nothing is computed. Open one: Engine.open(…).")
             while True:
                 patience = self.patience
                 while not self._begin(patience, clock):

@@ -120,8 +120,7 @@ class SamplingParams(_Checked):
         metadata=declared(
             "Repetition penalty",
             "Above 1 makes tokens less likely that stand in the prompt or the answer already.",
-            least=0,
-            above=True,
+            least=0.01,
             most=10,
         ),
     )

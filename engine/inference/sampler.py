@@ -17,6 +17,8 @@ from transformers import (
 
 from engine.inference.params import SamplingParams
 
+COLDEST = 1e-4  # below it a draw is the likeliest token, and logits by temperature leave the range of numbers
+
 
 class Sampler:
     """Chooses the next token: the likeliest at temperature 0, else a draw from a seeded generator.
@@ -27,7 +29,7 @@ class Sampler:
     """
 
     def __init__(self, params: SamplingParams, prompt: Sequence[int] = ()) -> None:
-        self._draws = params.temperature > 0
+        self._draws = params.temperature >= COLDEST
         self._generator = torch.Generator().manual_seed(params.seed)
         self._ids = list(prompt)
         self._processors = LogitsProcessorList()

@@ -120,9 +120,14 @@ class Setting:
                 return tuple(value) if texts and isinstance(value, list | tuple) else None
 
     def _number(self, value: object) -> int | float | None:
-        if isinstance(value, bool) or not isinstance(value, numbers.Real) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, numbers.Real):
             return None
-        found = float(value)
+        try:
+            found = float(value)
+        except OverflowError:
+            return None
+        if not math.isfinite(found):
+            return None
         if self.kind == "integer":
             if not found.is_integer():
                 return None

@@ -17,4 +17,6 @@ class PromptError(PromptCacheError):
         self.diagnostics = tuple(sorted(diagnostics, key=lambda d: d.severity != "error"))
         first = self.diagnostics[0]
         where = f"line {first.line}, column {first.column}"
-        super().__init__(f"{first.code} at {where}: {first.message}")
+        others = sum(d.severity == "error" for d in self.diagnostics[1:])
+        more = f" ({others} more {'error' if others == 1 else 'errors'})" if others else ""
+        super().__init__(f"{first.code} at {where}: {first.message}{more}")

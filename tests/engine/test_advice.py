@@ -15,15 +15,10 @@ from engine.model.synthetic import byte_tokenizer
 from engine.pml import Diagnostic, PromptError, parse_prompt, parse_schema
 from engine.prompt.chat_template import ChatFormat
 from tests.engine.cases import plan_of
-from tests.engine.tiny import CHATML, save_tiny, tiny_network
+from tests.engine.tiny import CHATML, DATED, save_tiny, tiny_network
 
 SCHEMA = (
     '<schema name="s"><system>Be <module name="a">very</module> brief.</system><user>Look.</user></schema>'
-)
-DATED = (
-    "{% if not date_string is defined %}{% if strftime_now is defined %}"
-    "{% set date_string = strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}"
-    "{% endif %}{% endif %}{{ bos_token }}Today: {{ date_string }}\n" + CHATML.removeprefix("{{ bos_token }}")
 )
 
 

@@ -3,16 +3,31 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
+import gc
 import re
+import threading
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
 
-from engine import Engine, Finished, PromptCacheError, PromptError, RunSettings, SettingsError
+from engine import (
+    Engine,
+    Finished,
+    FirstToken,
+    Model,
+    PromptCacheError,
+    PromptError,
+    RunSettings,
+    SettingsError,
+)
 from engine.cache.store import Store
+from engine.errors import ClosedError
 from engine.prompt import recipe, tokenized
-from tests.engine.tiny import tiny_model
+from engine.prompt.chat_template import ChatFormat
+from tests.engine.tiny import DATED, tiny_model
 
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = (
@@ -113,8 +128,12 @@ def test_faults_come_all_at_once_as_one_error(engine: Engine) -> None:
 
 def test_a_setting_out_of_range_is_refused_before_anything_is_computed(engine: Engine) -> None:
     prompt = engine.schema(SCHEMA).prompt(PROMPT)
-    with mock.patch.object(engine.model, "forward", side_effect=AssertionError), pytest.raises(SettingsError):
-        prompt.answer(temperature=-1)
+    with mock.patch.object(engine.model.network, "forward", side_effect=AssertionError):
+        for wrong in ({"temperature": -1}, {"max_new_tokens": 10**400}, {"repetition_penalty": 1e-300}):
+            with pytest.raises(SettingsError, match=next(iter(wrong))):
+                prompt.answer(**wrong)
+        with pytest.raises(SettingsError, match=r"no setting 'max_tokens'; there are .*max_new_tokens"):
+            prompt.answer(max_tokens=3)
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/architecture.md"])
@@ -125,3 +144,102 @@ def test_the_programs_of_the_pages_run(page: str, capsys: pytest.CaptureFixture[
             exec(compile(program, page, "exec"), {})
             assert capsys.readouterr().out.strip()
     assert programs
+
+
+def test_a_mode_that_is_none_is_refused(engine: Engine) -> None:
+    prompt = engine.schema(SCHEMA).prompt(PROMPT)
+    with pytest.raises(SettingsError, match="it must name both sides"):
+        prompt.stream(mode="both", order=("cached", "cached"))
+    for ask in (prompt.answer, prompt.stream):
+        with pytest.raises(SettingsError, match="mode is 'uncahced'; it must be one of cached, uncached"):
+            ask(mode="uncahced")  # type: ignore[arg-type]
+
+
+def test_nothing_is_computed_after_the_engine_is_closed(tmp_path: Path) -> None:
+    with Engine(tiny_model(), Store.open(tmp_path / "store")) as engine:
+        schema = engine.schema(SCHEMA)
+        prompt = schema.prompt(PROMPT)
+        begun = prompt.stream(max_new_tokens=4)
+        next(begun)
+    for ask in (prompt.answer, schema.encode, prompt.fidelity, lambda: list(prompt.stream())):
+        with pytest.raises(ClosedError, match=r"The engine is closed.* Engine\.open"):
+            ask()
+    begun.close()
+
+
+def test_a_temperature_near_zero_is_the_likeliest_token(engine: Engine) -> None:
+    prompt = engine.schema(SCHEMA).prompt(PROMPT)
+    cold = prompt.answer(max_new_tokens=4, temperature=1e-300)
+    assert cold.token_ids == prompt.answer(max_new_tokens=4).token_ids
+
+
+def test_a_prompt_that_is_held_follows_the_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tiny_model()
+    model.tokenizer.chat_template = DATED
+    dated = Model("tiny", model.network.module, model.tokenizer, "dated")
+    with Engine(dated, Store.open(tmp_path)) as engine:
+        prompt = engine.schema(SCHEMA).prompt(PROMPT)
+        for day in (30, 31):
+            monkeypatch.setattr(ChatFormat, "today", lambda _, day=day: datetime.date(2026, 1, day))
+            for scope in ("anchored", None):
+                read = engine.model.tokenizer.decode(prompt.tokenized.planned(scope).plan.token_ids)
+                assert f"Today: {day} Jan 2026" in read
+
+
+def test_both_sides_read_the_same_prompt_over_midnight(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_model()
+    model.tokenizer.chat_template = DATED
+    dated = Model("tiny", model.network.module, model.tokenizer, "dated")
+    with Engine(dated, Store.open(tmp_path)) as engine:
+        monkeypatch.setattr(ChatFormat, "today", lambda _: datetime.date(2026, 1, 30))
+        prompt = engine.schema(SCHEMA).prompt(PROMPT)
+        logits = []
+        for event in prompt.stream(mode="both", scope="scaffold", max_new_tokens=1):
+            if isinstance(event, Finished):
+                logits.append(event.answer.first_logits)
+            monkeypatch.setattr(ChatFormat, "today", lambda _: datetime.date(2026, 1, 31))
+    assert (logits[0] - logits[1]).abs().max() < 1e-4
+
+
+def test_an_abandoned_answer_may_be_collected_anywhere(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its end takes no lock: the thread in which it is collected may hold any."""
+    prompt = engine.schema(SCHEMA).prompt(PROMPT)
+    before = engine.store.stats()
+    events = prompt.stream(max_new_tokens=4)
+    while not isinstance(next(events), FirstToken):
+        pass
+    circle: list[object] = [events]
+    circle.append(circle)
+    plain = tokenized.lay_out
+    collected: list[int] = []
+
+    def collecting(*given: Any) -> Any:
+        collected.append(gc.collect())
+        return plain(*given)
+
+    monkeypatch.setattr(tokenized, "lay_out", collecting)
+    tomorrow = datetime.date.today() + datetime.timedelta(days=1)
+    monkeypatch.setattr(ChatFormat, "today", lambda _: tomorrow)
+    del events, circle
+    planning = threading.Thread(target=prompt.plan, daemon=True)
+    planning.start()
+    planning.join(60)
+    assert not planning.is_alive()
+    assert collected[0] > 0
+    prompt.answer(max_new_tokens=1)  # with its own, what the abandoned one read is counted
+    after = engine.store.stats()
+    assert (after.hits + after.misses) - (before.hits + before.misses) == 2 * 3
+
+
+def test_what_a_reader_takes_its_time_for_is_in_no_clock(engine: Engine) -> None:
+    now = [0.0]
+    with mock.patch("time.perf_counter", side_effect=lambda: now[0]):
+        for event in engine.schema(SCHEMA).prompt(PROMPT).stream(max_new_tokens=3):
+            now[0] += 1000
+            if isinstance(event, Finished):
+                assert event.answer.ttft_ms == sum(event.answer.timeline_ms.values()) == 0
+                assert event.answer.tpot_ms == 0

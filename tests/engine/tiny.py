@@ -17,6 +17,11 @@ CHATML = (
     "{{ bos_token }}{% for m in messages %}<|{{ m.role }}|>\n{{ m.content }}</s>\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>\n{% endif %}"
 )
+DATED = (  # one that writes the day
+    "{% if not date_string is defined %}{% if strftime_now is defined %}"
+    "{% set date_string = strftime_now('%d %b %Y') %}{% else %}{% set date_string = '26 Jul 2024' %}"
+    "{% endif %}{% endif %}{{ bos_token }}Today: {{ date_string }}\n" + CHATML.removeprefix("{{ bos_token }}")
+)
 _SIZES = {
     "hidden_size": 64,
     "num_hidden_layers": 3,
