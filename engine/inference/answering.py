@@ -32,7 +32,10 @@ def answering(
     clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
     clock.restart()
     if planned.scope is None:
-        return (yield from _respond(Sequence(cache.model, whole(planned.plan), settings, clock), "uncached"))
+        sequence = Sequence(cache.model, whole(planned.plan), settings, clock)
+        answer = yield from _respond(sequence, "uncached")
+        yield Finished("uncached", answer)
+        return answer
     return (yield from _from_segments(cache, prompt, planned, settings, clock))
 
 
@@ -59,13 +62,14 @@ def _from_segments(
         cache.note(fetched.served)
     cache.count_answers()
     _look_ahead(cache, prompt, planned)
+    yield Finished("cached", answer)
     return answer
 
 
 def _respond(
     sequence: Sequence, side: Side, uses: Iterable[SegmentUse] = (), warnings: Iterable[str] = ()
 ) -> Generator[Event, None, Answer]:
-    """Steps a sequence to its end, as events. Closing the generator stops it."""
+    """Steps a sequence to its end, as events but the last. Closing the generator stops it."""
     clock = sequence.clock
     step = sequence.step()
     yield FirstToken(side, clock.total, dict(clock.parts), sequence.counts)
@@ -73,9 +77,7 @@ def _respond(
         if step.text:
             yield Delta(side, step.text)
         if step.ending is not None:
-            answer = _answer(sequence, step.ending, uses, warnings)
-            yield Finished(side, answer)
-            return answer
+            return _answer(sequence, step.ending, uses, warnings)
         step = sequence.step()
 
 
