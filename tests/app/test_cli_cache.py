@@ -16,7 +16,7 @@ from app.cli.param_types import Age, Size
 from engine.cache.store import INDEX, Origin, Store
 from engine.prompt.recipe import TURN
 from tests.app.test_cli_output import visible
-from tests.engine.test_store import ORIGIN, overwrite, segment
+from tests.engine.cache.test_store import ORIGIN, overwrite, segment
 
 Run = Callable[..., SimpleNamespace]
 

@@ -26,8 +26,8 @@ from engine.engine import Engine
 from engine.model.model import Model
 from engine.model.synthetic import byte_tokenizer
 from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
+from tests.engine.model.test_distance import FEW, plain, read
 from tests.engine.reference import Reference
-from tests.engine.test_distance import FEW, plain, read
 from tests.engine.test_exactness import FULL, SCHEMA, random_prompt
 from tests.engine.tiny import FAMILIES, FIXED, tiny_network
 

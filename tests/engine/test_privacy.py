@@ -14,8 +14,8 @@ from engine.errors import StoreError
 from engine.events import Answer, Finished
 from engine.inference.params import RunSettings
 from engine.prompt.recipe import TURN
+from tests.engine.cache.test_store import ORIGIN, segment
 from tests.engine.cases import model_of, prompt_of, schema_of
-from tests.engine.test_store import ORIGIN, segment
 
 SCHEMA = '<schema name="s"><system>Be brief. <module name="a">alpha</module></system></schema>'
 SECRET = "My account is 4711 and my name is Ada"

@@ -13,8 +13,8 @@ import pytest
 from engine.cache.store import INDEX, Origin, Store
 from engine.errors import StoreError
 from tests.app.conftest import run_pml as run_pml
-from tests.engine.test_store import ORIGIN, segment
-from tests.engine.test_store_folder import tree
+from tests.engine.cache.test_store import ORIGIN, segment
+from tests.engine.cache.test_store_folder import tree
 
 A, B = "a" * 40, "b" * 40
 

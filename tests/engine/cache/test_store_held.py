@@ -13,8 +13,8 @@ from filelock import lock_descriptor
 from engine.cache.store import INDEX, Store, index, locks
 from engine.engine import Engine
 from engine.errors import StoreError
-from tests.engine.test_store import ORIGIN, segment
-from tests.engine.test_store_failures import answered, filled, loaded
+from tests.engine.cache.test_store import ORIGIN, segment
+from tests.engine.cache.test_store_failures import answered, filled, loaded
 from tests.engine.tiny import tiny_model
 
 KEYS = [f"{number:040x}" for number in range(6)]

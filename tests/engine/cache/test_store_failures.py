@@ -22,8 +22,8 @@ from engine.engine import Engine
 from engine.errors import StoreError
 from engine.events import Answer, Finished
 from engine.inference.params import RunSettings
+from tests.engine.cache.test_store import ORIGIN, audit, overwrite, segment
 from tests.engine.cases import prompt_of, schema_of
-from tests.engine.test_store import ORIGIN, audit, overwrite, segment
 from tests.engine.tiny import tiny_model
 
 SCHEMA = '<schema name="s">Read. <module name="a">alpha</module><module name="b">beta</module></schema>'
@@ -252,7 +252,7 @@ import os, sys
 from pathlib import Path
 import torch
 from engine.cache.store import Store
-from tests.engine.test_store_failures import filled, loaded
+from tests.engine.cache.test_store_failures import filled, loaded
 os.setgid(65534); os.setuid(65534)
 place = Path(sys.argv[1])
 filled(place).close()
@@ -283,7 +283,7 @@ WITHOUT_DESCRIPTORS = """
 import json, os, resource, sys
 from pathlib import Path
 from engine.cache.store import Store
-from tests.engine.test_store_failures import filled, loaded
+from tests.engine.cache.test_store_failures import filled, loaded
 store = Store.open(Path(sys.argv[1]))
 resource.setrlimit(resource.RLIMIT_NOFILE, (3, 4096))
 without = loaded(store)

@@ -24,7 +24,7 @@ from engine.cache.store.manifest import DTYPES
 from engine.cache.store.migrations import MIGRATIONS, VERSION
 from engine.errors import StoreError
 from engine.segment import Segment
-from tests.engine.test_store import ORIGIN, audit, cut_short, file_of, flip_a_bit, segment
+from tests.engine.cache.test_store import ORIGIN, audit, cut_short, file_of, flip_a_bit, segment
 
 A, B, C = (letter * 40 for letter in "abc")
 

@@ -18,8 +18,8 @@ from engine.cache.store import Store, locks
 from engine.directory import Directory
 from engine.engine import Engine
 from engine.errors import StoreError
+from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.cases import held_in_memory, schema_of
-from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.tiny import tiny_model
 
 SPAWN = multiprocessing.get_context("spawn")

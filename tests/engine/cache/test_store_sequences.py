@@ -17,7 +17,7 @@ from engine.cache.store.holds import Hold
 from engine.errors import StoreError
 from engine.segment import Segment
 from engine.tiers import Outcome, Reason, Tier
-from tests.engine.test_store import ORIGIN, audit, segment
+from tests.engine.cache.test_store import ORIGIN, audit, segment
 
 KEYS = ("a", "b", "c", "d")
 SCHEMAS = ("s", "t")

@@ -1,6 +1,6 @@
 """Systems that lack what Linux has, played on Linux by taking it away.
 
-`python -m tests.engine.lesser_system NAME WORK FOLDER` plays one from the first import on.
+`python -m tests.engine.cache.lesser_system NAME WORK FOLDER` plays one from the first import on.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def play(folder: Path) -> None:
     import torch
 
     from engine.cache.store import Store
-    from tests.engine.segments import ORIGIN, segment
+    from tests.engine.cache.segments import ORIGIN, segment
 
     keys = [f"{number:040x}" for number in range(4)]
     store = Store.open(folder / "store")
@@ -217,7 +217,7 @@ def write_and_prune(folder: Path, number: int, rounds: int = 60) -> None:
     import torch
 
     from engine.cache.store import Store
-    from tests.engine.segments import ORIGIN, segment
+    from tests.engine.cache.segments import ORIGIN, segment
 
     store, draw = Store.open(folder), random.Random(number)
     for _ in range(rounds):

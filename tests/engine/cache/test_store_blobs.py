@@ -21,7 +21,7 @@ from engine.cache.store.folder import Folder
 from engine.errors import StoreError
 from engine.segment import Segment
 from engine.tiers import Reason
-from tests.engine.test_store import ORIGIN, segment
+from tests.engine.cache.test_store import ORIGIN, segment
 
 
 @dataclass

@@ -19,7 +19,7 @@ import torch
 from engine.cache import store as stores
 from engine.cache.store import INDEX, Store
 from engine.errors import StoreError
-from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
+from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 
 SOURCES = Path(stores.__file__).parent
 

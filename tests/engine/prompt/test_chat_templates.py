@@ -12,7 +12,7 @@ from engine.prompt import advice
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.layout import lay_out
 from engine.prompt.plan import make_plan
-from tests.engine.chat_templates import FAMILIES, tokenizer
+from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 
 SYSTEM = "You are a planner of trips. Be brief."
 MAP = "Look at the map of Rome."

@@ -13,8 +13,8 @@ import torch
 from engine.cache.store import INDEX, Store
 from engine.cache.store.claim import TAG
 from engine.errors import StoreError
-from tests.engine.test_store import ORIGIN, segment
-from tests.engine.test_store_folder import tree
+from tests.engine.cache.test_store import ORIGIN, segment
+from tests.engine.cache.test_store_folder import tree
 
 HEX = "0123456789abcdef"
 ALIKE = [

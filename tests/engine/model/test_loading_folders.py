@@ -22,7 +22,7 @@ from engine.model import fingerprint as fingerprints
 from engine.model import loading
 from engine.model.loading import load
 from engine.model.synthetic import byte_tokenizer
-from tests.engine.test_checkpoint import identity, saved
+from tests.engine.model.test_checkpoint import identity, saved
 from tests.engine.tiny import FAMILIES, tiny_network
 
 SCHEMA = '<schema name="s"><module name="a">The sky is wide and the sea is deep.</module></schema>'

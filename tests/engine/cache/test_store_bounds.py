@@ -20,8 +20,8 @@ from engine.errors import StoreError
 from engine.events import Finished
 from engine.inference.params import RunSettings
 from engine.segment import Segment
+from tests.engine.cache.test_store import ORIGIN, audit, overwrite, segment
 from tests.engine.cases import model_of, prompt_of, schema_of
-from tests.engine.test_store import ORIGIN, audit, overwrite, segment
 
 
 def filled(folder: Path, count: int = 6, **options) -> tuple[Store, int]:

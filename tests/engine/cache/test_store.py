@@ -19,8 +19,8 @@ from engine.events import Answer, Finished
 from engine.inference.params import RunSettings
 from engine.segment import Segment
 from engine.tiers import Outcome, Reason, Tier
+from tests.engine.cache.segments import ORIGIN, segment
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
-from tests.engine.segments import ORIGIN, segment
 
 
 def file_of(store: Store) -> Path:

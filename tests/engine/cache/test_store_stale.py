@@ -12,9 +12,9 @@ import pytest
 
 from engine.cache.store import INDEX, Store
 from engine.errors import StoreError
-from tests.engine.test_store import ORIGIN, audit, segment
-from tests.engine.test_store_failures import disk, fill_up, filled, loaded
-from tests.engine.test_store_index import no_database, spoil_in_use
+from tests.engine.cache.test_store import ORIGIN, audit, segment
+from tests.engine.cache.test_store_failures import disk, fill_up, filled, loaded
+from tests.engine.cache.test_store_index import no_database, spoil_in_use
 
 __all__ = ["disk"]
 

@@ -30,7 +30,7 @@ from engine.inference.params import (
 from engine.inference.settings import settings_of
 
 SETTINGS = settings_of(RunSettings)
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "settings.md"
+DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "settings.md"
 
 
 def test_every_choice_has_its_words() -> None:

@@ -17,14 +17,14 @@ from engine import directory
 from engine.cache.store import Store, files
 from engine.directory import Directory
 from engine.errors import StoreError
-from tests.engine.lesser_system import LESSER, like_windows, play, with_files_that_stay_while_open
-from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
+from tests.engine.cache.lesser_system import LESSER, like_windows, play, with_files_that_stay_while_open
+from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.test_architecture import ROOT
 
 
 def on(system: str, work: str, folder: Path) -> subprocess.Popen[str]:
     """Another process that plays a system from its first import on."""
-    command = [sys.executable, "-m", "tests.engine.lesser_system", system, work, str(folder)]
+    command = [sys.executable, "-m", "tests.engine.cache.lesser_system", system, work, str(folder)]
     return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
 
 

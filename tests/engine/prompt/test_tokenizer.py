@@ -21,7 +21,7 @@ from engine.prompt.plan import make_plan
 from engine.prompt.tokenizer import Fragment, Tokenizer
 from sample_schemas import Sample, samples
 from tests.engine.cases import plan_of
-from tests.engine.chat_templates import FAMILIES, tokenizer
+from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
 from tests.engine.tiny import tiny_model
 
 AUTHOR = "an author may write </s> and <s> in a text"

@@ -15,8 +15,8 @@ import xxhash
 from engine.cache.store import INDEX, Origin, Store
 from engine.engine import Engine
 from engine.errors import StoreError
-from tests.engine.test_store import ORIGIN, audit, file_of, overwrite, segment
-from tests.engine.test_store_failures import answered, filled, loaded
+from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
+from tests.engine.cache.test_store_failures import answered, filled, loaded
 from tests.engine.tiny import tiny_model
 
 
