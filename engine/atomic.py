@@ -26,9 +26,9 @@ def writing(
 
     Args:
         folder: the folder it comes into.
-        name: of the file, without any path.
-        mode: its permissions; None for those of any new file.
-        replace: what has the name goes.
+        name: the file's name, without any path.
+        mode: the file's permissions; None for those of any new file.
+        replace: whether what has the name already goes.
 
     Raises:
         FileExistsError: the name is taken, and is not to be replaced.

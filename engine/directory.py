@@ -25,7 +25,7 @@ class Directory(ABC):
     """A folder. Names are of what lies in it, without any path.
 
     Attributes:
-        path: of it, for messages and for who can open by path only.
+        path: the folder's path, for messages and for who can open by path only.
     """
 
     path: Path
@@ -35,7 +35,7 @@ class Directory(ABC):
         """Opens a folder; links on the way to it are followed.
 
         Raises:
-            OSError: it is none, or it cannot be opened.
+            OSError: it is no folder, or it cannot be opened.
         """
         if holds():
             with contextlib.suppress(PermissionError):  # it may be written to, and not listed

@@ -39,7 +39,7 @@ class Engine:
 
     Args:
         model: the model that answers.
-        store: where segments are kept.
+        store: the store that keeps segments.
         memory: the most bytes of segments held in memory, or on the GPU where the model runs there.
     """
 
@@ -155,7 +155,7 @@ class Engine:
         """Returns what is wrong with a document for this model, and advice; nothing is raised for its faults.
 
         Args:
-            schema: as for `schema`.
+            schema: PML text, a file with it, or a tree.
             prompt: None to check the schema; else the prompt is checked, binding included.
             scope: what modules see while they are encoded.
             placement: the placement of the prompt.

@@ -22,7 +22,7 @@ class SegmentUse:
     Attributes:
         path: the path of the module, "" for the anonymous one.
         tokens: how many tokens the whole segment has.
-        tier: where it was found.
+        tier: the tier where it was found.
         outcome: whether it was found; else it had to be computed.
         reason: the reason of a miss, a `Reason` or what an earlier version has written; "" of a hit.
     """
@@ -39,7 +39,7 @@ class Answer:
     """One side's answer with its figures.
 
     Attributes:
-        ttft_ms: from the prompt's text to the first token id, in milliseconds.
+        ttft_ms: time from the prompt's text to the first token id, in milliseconds.
         tpot_ms: mean time of each further token in milliseconds: forward pass, choice, and its text.
         timeline_ms: the parts of ttft_ms, in order.
         tokens: prompt, from_cache (read from segments), encoded (those of them whose segments this very run
@@ -78,7 +78,7 @@ class Comparison:
     Attributes:
         ttft_speedup: uncached ÷ cached time to first token.
         first_token_agrees: both sides found the same token likeliest.
-        kl_first_token: of the cached distribution from the uncached one, in nats, at temperature 1.
+        kl_first_token: KL of the cached distribution from the uncached one, in nats, at temperature 1.
         same_text: the whole answers are equal.
     """
 

@@ -136,7 +136,7 @@ class PreparedPrompt:
         """Answers on one side.
 
         Args:
-            settings: how to run it.
+            settings: the settings of the run.
             mode: "cached", or "uncached" to compute every token afresh.
             changes: single settings by name, as in `answer(max_new_tokens=20)`.
 
@@ -159,7 +159,7 @@ class PreparedPrompt:
         """Answers, as events. Closing the generator stops it.
 
         Args:
-            settings: how to run it.
+            settings: the settings of the run.
             mode: one side, or "both" one after the other.
             order: the order of the sides in mode "both".
             changes: single settings by name.
@@ -222,7 +222,7 @@ class PreparedPrompt:
         """Measures like `fidelity`, step by step; closing the generator stops it.
 
         Args:
-            settings: as for `fidelity`.
+            settings: the settings to measure under, read as by `fidelity`.
             changes: single settings by name.
 
         Yields:
@@ -244,7 +244,7 @@ class PreparedPrompt:
         """Has one side read an answer that is given, so that all of it can be compared with another reading.
 
         Args:
-            answer: its tokens, at least one.
+            answer: the answer's tokens, at least one.
             settings: scope, repair and placement.
             side: the side that reads.
 

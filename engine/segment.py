@@ -20,7 +20,7 @@ class Segment:
         key: the digest that names the segment (`engine.prompt.recipe.segment_key`).
         token_ids: the tokens, compared with the wanted ones at every hit.
         keys: [layers, kv_heads, tokens, head_dim], rotated for local positions 0..n-1.
-        values: the same shape.
+        values: [layers, kv_heads, tokens, head_dim].
     """
 
     key: str
@@ -45,7 +45,7 @@ class Form:
 
     Attributes:
         layers: how many layers the model has.
-        heads: KV heads of each.
+        heads: how many KV heads each layer has.
         size: the size of a head.
         dtype: the number format of keys and values.
     """

@@ -22,7 +22,7 @@ class FaultyDocumentError(PromptCacheError):
     """A document with errors.
 
     Attributes:
-        name: how messages call the file.
+        name: the file's name in messages.
         kind: `schema` or `prompt`.
         source: its text.
         errors: the diagnostics that stand in the way, at least one.
@@ -41,7 +41,7 @@ class Document(Generic[Tree]):
     """A parsed file.
 
     Attributes:
-        name: how messages call it.
+        name: the file's name in messages.
         source: its text.
         tree: what it says.
     """

@@ -18,9 +18,9 @@ def setting_option(name: str, *, only: Sequence[str] = (), **own: Any) -> Callab
     """Adds the option of one setting.
 
     Args:
-        name: of the setting, as in `RunSettings`.
+        name: the setting's name, a field of `RunSettings`.
         only: the choices that fit the command; all of them where it is empty.
-        own: of click's option, in place of what the declaration says; with `multiple` no default.
+        own: arguments of click's option, in place of what the declaration says; with `multiple` no default.
     """
     declared = settings_of(RunSettings)[name]
     given: dict[str, Any] = {

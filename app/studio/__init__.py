@@ -28,7 +28,7 @@ class Studio:
     """A running studio.
 
     Attributes:
-        url: where the page is.
+        url: the page's address.
     """
 
     url: str
@@ -52,13 +52,13 @@ def launch(
     """Opens the studio on this machine only.
 
     Args:
-        model: as for `Engine.open`.
+        model: the model's name; see `Engine.open`.
         port: 0 takes any free port.
         open_browser: show the page in the user's browser.
         schemas_dir: a folder of the user's documents to open from and save to.
-        data_dir: where drafts are kept; by default the user's data folder.
+        data_dir: the folder of drafts; by default the user's data folder.
         block: wait until the studio is stopped.
-        engine_options: as for `Engine.open`: device, dtype, cache_dir, verify, memory, progress.
+        engine_options: options of `Engine.open`: device, dtype, cache_dir, verify, memory, progress.
 
     Raises:
         PromptCacheError: the port is in use, or a folder cannot be used.

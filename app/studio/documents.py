@@ -128,8 +128,8 @@ class Documents:
         """Checks both documents.
 
         Args:
-            schema: its text.
-            prompt: its text.
+            schema: the schema's text.
+            prompt: the prompt's text.
             fallback: the last schema text without errors; the prompt is bound to it while `schema` has some.
             base: the folder that `src` attributes of the schema are read from.
         """
@@ -172,8 +172,8 @@ def mended_document(source: str, code: str, place: int, diagnose: Diagnose) -> s
 
     Args:
         source: the document.
-        code: of the fault.
-        place: where it begins, in UTF-16.
+        code: the fault's code.
+        place: the offset at which the fault begins, in UTF-16.
         diagnose: finds the faults of a document.
 
     Raises:

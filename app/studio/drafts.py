@@ -28,14 +28,14 @@ class Workspace:
     """One schema and one prompt, as they stand in the editors.
 
     Attributes:
-        name: what the page calls it.
-        origin: where the schema came from: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or nothing. In
-            drafts of earlier versions a file has its name only.
+        name: the workspace's name on the page.
+        origin: the schema's source: ``sample:NAME``, ``file:PATH``, ``browser:NAME``, or nothing. In drafts
+            of earlier versions a file has its name only.
         settings: the run settings as the page sent them.
-        prompt_origin: where the prompt came from.
+        prompt_origin: the prompt's source, spelled alike.
         files: the stamps of the files that ``schema`` and ``prompt`` were read from or written to.
-        revision: counts saves; a save must name the revision it started from.
-        saved: when, as ISO 8601 in UTC.
+        revision: the number of saves; a save must name the revision it started from.
+        saved: the time of the last save, as ISO 8601 in UTC.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Drafts:
         """Keeps `workspace` as the open one.
 
         Args:
-            workspace: what the page holds.
+            workspace: the texts and settings that the page holds.
             base: the revision that the edit started from.
             force: replace a newer revision all the same; that one goes to the shelf.
 

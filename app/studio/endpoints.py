@@ -32,10 +32,10 @@ class Endpoint:
     """One question that the page may ask.
 
     Args:
-        method: bound, and marked by `endpoint`.
+        method: a bound method that `endpoint` has marked.
 
     Attributes:
-        name: that the page asks by.
+        name: the name by which the page asks.
         request: the type of what the page sends.
         answer: the type of what it gets.
     """

@@ -37,9 +37,9 @@ class Stamp:
     """A file as it was last read or written.
 
     Attributes:
-        digest: of its bytes; empty where it was never read.
+        digest: digest of the file's bytes; empty where it was never read.
         bom: whether it begins with a byte order mark.
-        newline: how its lines end.
+        newline: the line end that the file uses.
     """
 
     digest: str = ""
@@ -67,7 +67,7 @@ class NotUtf8Error(PromptCacheError):
     """A file that is text in another encoding than UTF-8, as far as one can tell.
 
     Attributes:
-        encoding: the one to offer.
+        encoding: the encoding to offer.
     """
 
     def __init__(self, name: str, encoding: Encoding, why: str) -> None:
@@ -81,7 +81,7 @@ class ChangedFileError(PromptCacheError):
     """A file that another program changed or removed since it was opened, so it was not written.
 
     Attributes:
-        gone: it is not there any more.
+        gone: whether the file is not there any more.
     """
 
     def __init__(self, name: str, *, gone: bool, ours: bool = False) -> None:
@@ -95,7 +95,7 @@ class ElsewhereError(PromptCacheError):
     """A document of another folder than the studio's, or of an unknown one, so nothing was written.
 
     Attributes:
-        known: where it came from is known.
+        known: whether it is known where the document came from.
     """
 
     def __init__(self, words: str, *, known: bool) -> None:
@@ -107,7 +107,7 @@ class Folder:
     """One folder, without the folders in it. Safe to use from several threads.
 
     Args:
-        path: where it is; without one there are no documents.
+        path: the folder's path; without one there are no documents.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -139,8 +139,8 @@ class Folder:
         """The name in this folder of a document that is to be written back.
 
         Args:
-            origin: where it came from.
-            here: one whose folder is unknown is taken for one of this folder.
+            origin: the document's source, as `origin` gives it.
+            here: whether a document of an unknown folder is taken for one of this folder.
 
         Raises:
             ElsewhereError: it is not known to be one of this folder.
@@ -190,10 +190,10 @@ class Folder:
         r"""Writes a document back; one that holds this text already is left as it is.
 
         Args:
-            name: of the document.
-            text: its lines end with `\n`; in the file they end as they did.
+            name: the document's name.
+            text: the document's text, whose lines end with `\n`; in the file they end as they did.
             known: the stamp of the file that the text was opened from.
-            force: write it although it was changed or removed since.
+            force: whether to write it although the file was changed or removed since.
 
         Raises:
             ChangedFileError: it is not the file that was opened.

@@ -93,7 +93,7 @@ class Guard:
         self._folders = (*FOLDERS, assets + "/")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer what is refused in words, and add the protective headers to every other answer."""
+        """Answers what is refused in words, and adds the protective headers to every other answer."""
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
@@ -157,7 +157,7 @@ class Guard:
         return found is not None and found[1].lower() in self._hosts
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the application answer, and count the body while it is read, whatever length was announced."""
+        """Lets the application answer, and counts the body while it is read, whatever length was announced."""
         taken, started, over = 0, False, False
 
         async def counted() -> Message:

@@ -34,11 +34,12 @@ class Job:
     """One piece of work: how far it is, and what has come of it.
 
     Args:
-        key: that the page asks by.
-        work: is called with this job, tells it how far it is, and returns the result.
-        name: of the thread.
-        waiting: what to say before the first step.
-        result: what can be shown while the work goes on.
+        key: the key by which the page asks.
+        work: the function that does the work; it is given this job, tells it how far it is, and returns the
+            result.
+        name: the thread's name.
+        waiting: the words to show before the first step.
+        result: the result to show while the work goes on.
     """
 
     def __init__(

@@ -18,13 +18,13 @@ class Parts:
     """What the pages of a studio share.
 
     Attributes:
-        engine: answers prompts.
-        drafts: what the user wrote.
-        library: where documents come from.
+        engine: the engine that answers prompts.
+        drafts: the user's workspaces, kept on disk.
+        library: the samples and the user's folder.
         documents: parsed schemas.
         jobs: long work.
-        runs: those of this session.
-        tokenizing: held while texts are tokenized, so that one check does not slow another.
+        runs: the runs of this session.
+        tokenizing: a lock held while texts are tokenized, so that one check does not slow another.
     """
 
     engine: Engine

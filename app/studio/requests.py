@@ -32,7 +32,7 @@ class Texts:
     """Both documents.
 
     Attributes:
-        origin: where the schema came from.
+        origin: the schema's source, as `Workspace` spells it.
     """
 
     schema: Words = ""
@@ -58,7 +58,7 @@ class Measure(Texts):
     """Both documents, to be measured.
 
     Attributes:
-        settings: of a run; only those that say where segments stand and what they see are read.
+        settings: settings of a run; only those that say where segments stand and what they see are read.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -93,9 +93,9 @@ class FixDocument(Texts):
     """One of a document's faults.
 
     Attributes:
-        kind: of the document.
-        code: of the fault.
-        at: where it begins, in UTF-16.
+        kind: the document's kind.
+        code: the fault's code.
+        at: the offset at which the fault begins, in UTF-16.
     """
 
     kind: Kind
@@ -122,7 +122,7 @@ class AddScaffold:
     """Modules to encode together.
 
     Attributes:
-        modules: their paths.
+        modules: paths of the modules.
     """
 
     schema: Words
@@ -134,7 +134,7 @@ class Page:
     """What stands in the editors.
 
     Attributes:
-        settings: of runs.
+        settings: settings of a run.
         files: the stamps of the documents' files.
         base: the revision that the texts started from.
     """
@@ -166,7 +166,7 @@ class SaveDraft(Page):
     """What stands in the editors, to be kept.
 
     Attributes:
-        force: replace a newer revision all the same.
+        force: whether a newer revision is replaced all the same.
     """
 
     force: Flag = False
@@ -216,9 +216,9 @@ class SaveFile:
     """A document for the file that it came from.
 
     Attributes:
-        stamp: of the file when the text was opened.
-        force: write it although the file was changed or removed since.
-        here: one whose folder is unknown is taken for one of this folder.
+        stamp: stamp of the file when the text was opened.
+        force: whether to write it although the file was changed or removed since.
+        here: whether a document of an unknown folder is taken for one of this folder.
     """
 
     origin: Words
@@ -233,7 +233,7 @@ class SaveAs:
     """A document for a new file.
 
     Attributes:
-        stamp: of the file whose line ends it keeps.
+        stamp: stamp of the file whose line ends the new one gets.
     """
 
     name: Words
@@ -246,8 +246,8 @@ class Work(Texts):
     """Both documents, and how they are run.
 
     Attributes:
-        key: of the work that begins.
-        settings: as `PageSettings` declares them.
+        key: key of the work that begins.
+        settings: settings, as `PageSettings` declares them.
     """
 
     key: Words

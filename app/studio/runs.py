@@ -82,7 +82,7 @@ class Run:
     """One run of both sides.
 
     Attributes:
-        number: counts the runs of this session from 1; 0 while the run has no first token yet.
+        number: the run's number in this session, from 1; 0 while it has no first token yet.
         message: what went wrong, in words, where something did.
     """
 
@@ -98,7 +98,7 @@ class Run:
     repeat: int = 1
 
     def to_json(self) -> dict[str, Any]:
-        """Returns `frame`."""
+        """Returns the frame for the page."""
         return dict(self.frame())
 
     def frame(self) -> RunFrame:
@@ -128,7 +128,7 @@ class Runs:
 
     Args:
         engine: computes the answers, one step at a time.
-        jobs: where the runs can be asked about and stopped.
+        jobs: the register where the runs can be asked about and stopped.
     """
 
     def __init__(self, engine: Engine, jobs: Jobs) -> None:

@@ -19,8 +19,8 @@ def encode(
     Args:
         model: the model that reads the tokens.
         key: name of the segment.
-        token_ids: of the run; at least one.
-        context: what stands before it.
+        token_ids: the run's tokens; at least one.
+        context: the placements that stand before the run.
         start: position of the first token; 0 for models that can relocate.
 
     Returns:

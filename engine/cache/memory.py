@@ -23,8 +23,9 @@ class _Held:
     """A segment with handles.
 
     Attributes:
-        count: of the handles that were not released yet.
-        listed: it is found under its key; else it was dropped or replaced, and goes with its last handle.
+        count: how many handles were not released yet.
+        listed: whether it is found under its key; else it was dropped or replaced, and goes with its last
+            handle.
     """
 
     segment: Segment
@@ -64,8 +65,8 @@ class MemoryTier:
     """Segments in memory: within a budget, and beyond it only what is held. For any number of threads.
 
     Args:
-        budget: the most bytes, but for what is held.
-        device: where attention runs.
+        budget: the most bytes, beside those that are held.
+        device: the device on which attention runs.
     """
 
     def __init__(self, budget: int, device: torch.device) -> None:

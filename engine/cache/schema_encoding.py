@@ -28,8 +28,8 @@ class EncodeReport:
         total: how many segments the schema has.
         budget: bytes of a budget that has room for all of them.
         tokens: how many tokens were computed.
-        seconds: of computing and writing.
-        bytes: of the keys and values that were computed.
+        seconds: time that computing and writing took.
+        bytes: size of the keys and values that were computed.
         warnings: what could not be stored, in words.
     """
 
@@ -51,10 +51,10 @@ def encode_schema(
     """Computes and stores every segment of a schema that is not there yet.
 
     Args:
-        cache: of the model's segments.
+        cache: the segments of the model.
         schema: the schema to encode.
         scope: what modules see while they are encoded.
-        clock: knows how long the steps waited for others.
+        clock: the stopwatch that knows how long the steps waited for others.
 
     Yields:
         Working, before each segment that must be computed and at the end.

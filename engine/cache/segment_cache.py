@@ -35,9 +35,10 @@ class Request:
     Attributes:
         schema: name of the schema, which the list of the store shows.
         scope: what modules saw while they were encoded, which that list shows too.
-        trial: what is encoded is for this one use, and neither stored nor held in memory.
-        store_turns: earlier turns of the conversation are stored too; else they are held in memory only.
-        hold: every segment is wanted at the end; else each only until those that see it are made.
+        trial: whether what is encoded is for this one use, and neither stored nor held in memory.
+        store_turns: whether earlier turns of the conversation are stored too; else they are held in memory
+            only.
+        hold: whether every segment is wanted at the end; else each only until those that see it are made.
     """
 
     schema: str
@@ -60,12 +61,12 @@ class Fetched:
     """Segments of one prompt or schema, which stay in memory and on disk until they are released.
 
     Attributes:
-        request: what they are for.
-        hold: keeps those that were asked for on disk.
-        handles: of the segments, by key; each keeps its own in memory.
-        uses: where each was found, in the order of asking.
-        served: the same for the ledger of the store.
-        encoded: those that were computed, contexts included, by key.
+        request: the request that they answer.
+        hold: the hold that keeps those that were asked for on disk.
+        handles: handles of the segments, by key; each keeps its own in memory.
+        uses: the place where each was found, in the order of asking.
+        served: the same lookups, as the store's ledger counts them.
+        encoded: sizes of those that were computed, contexts included, by key.
         warnings: what could not be stored, in words.
     """
 
@@ -115,8 +116,8 @@ class SegmentCache:
 
     Args:
         model: the model that encodes missing segments.
-        store: on disk.
-        memory_tier: in memory.
+        store: the segments on disk.
+        memory_tier: the segments in memory.
     """
 
     def __init__(self, model: Model, store: Store, memory_tier: MemoryTier) -> None:

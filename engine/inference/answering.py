@@ -20,11 +20,12 @@ def answering(
     """Answers a prompt on one side: segments, repair, prefill, first token, decoding.
 
     Args:
-        cache: of the model's segments.
+        cache: the segments of the model.
         prompt: the prompt to answer.
         planned: its plan for this side; one without a scope computes every token afresh.
         settings: how to run it.
-        clock: has counted what reading the prompt took; its parts become the timeline of the first token.
+        clock: the stopwatch, which has counted reading the prompt; its parts become the first token's
+            timeline.
 
     Yields:
         Events of the side, Finished at last.

@@ -32,7 +32,7 @@ def returned(steps: Generator[E, None, R], progress: Progress | None = None) -> 
     """Runs a generator to its end and returns what it returns.
 
     Args:
-        steps: is closed where `progress` raises.
+        steps: the generator; closed where `progress` raises.
         progress: called with (done, total, what) at each Working.
     """
     with contextlib.closing(steps):
@@ -50,7 +50,7 @@ class Computing:
     """Lets one step run at a time; who asks first is first.
 
     Args:
-        patience: seconds of waiting after which a waiting generator says so.
+        patience: how many seconds a generator waits before it says so.
     """
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
@@ -75,9 +75,10 @@ class Computing:
         """Runs a generator to its end, step by step, each in its turn.
 
         Args:
-            work: is resumed only while no other step runs, and closed with this generator.
-            side: named in what is said of waiting.
-            clock: is told how long the steps waited; what `work` laps must not contain its pauses.
+            work: the generator; resumed only while no other step runs, and closed with this one.
+            side: the side that is named in what is said of waiting.
+            clock: the stopwatch that is told how long the steps waited; what `work` laps must not contain its
+                pauses.
 
         Yields:
             What `work` yields, and Working where a step waits for long.
@@ -122,9 +123,9 @@ class Computing:
         """Runs a generator to its end, each step in its turn, and returns what it returns.
 
         Args:
-            work: as for `steps`.
-            side: as for `steps`.
-            clock: as for `steps`.
+            work: the generator; resumed only while no other step runs.
+            side: the side that is named in what is said of waiting.
+            clock: the stopwatch that is told how long the steps waited.
             progress: called with (done, total, what) at each Working; what it raises ends the work.
         """
         return returned(self.steps(work, side, clock), progress)

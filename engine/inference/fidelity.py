@@ -32,7 +32,7 @@ class FidelityMeter:
     """Measures one prompt.
 
     Args:
-        cache: of the model's segments.
+        cache: the segments of the model.
         planned: the prompt, with what it reads.
         settings: scope, repair and placement that are measured; max_new_tokens bounds the answer.
     """
@@ -120,10 +120,10 @@ def _module(path: str, side: CachedSide, cached: Reading, plain: Reading) -> Mod
     """One module's part in the difference.
 
     Args:
-        path: of the module.
+        path: path of the module.
         side: the side that is measured.
-        cached: its reading.
-        plain: the same without its repair.
+        cached: the side's reading.
+        plain: the side's reading without its repair.
     """
     uncached, own = side.uncached, side.of_module(path)
     away, exact = side.without(own).read(), side.mended(own).read()

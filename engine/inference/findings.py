@@ -15,11 +15,11 @@ class Flip:
     """A token of the answer where the cached side finds another one likeliest.
 
     Attributes:
-        position: of the token in the answer, from 0.
+        position: the token's place in the answer, from 0.
         uncached: text of the token that the uncached side wrote there.
         cached: text of the one that the cached side would write.
         before: the end of the uncached answer's text up to there.
-        kl: of the token's distribution, in nats.
+        kl: KL of the token's distribution, in nats.
     """
 
     position: int
@@ -34,11 +34,11 @@ class ModuleFidelity:
     """One module of a prompt, or its anonymous text.
 
     Attributes:
-        path: of the module, "" for anonymous text.
-        tokens: of it that are read from the cache.
+        path: path of the module, "" for anonymous text.
+        tokens: how many of its tokens are read from the cache.
         dependence: KL of the answer from the answer with the module hidden, in nats per token.
         key_deviation: distance of its keys from those of a full pass ÷ their length, mean over layers.
-        value_deviation: the same of its values.
+        value_deviation: distance of its values from those of a full pass ÷ their length, mean over layers.
         harm: how much of the answer's KL vanishes when this module alone is as in a full pass, in nats per
             token. Negative where its deviation makes up for another's.
         mends: how many flipped tokens vanish then; negative where more flip.
@@ -58,12 +58,12 @@ class Remedy:
     """Something that was tried, with what it leaves of the difference.
 
     Attributes:
-        what: in words.
-        repair: the setting, for a repair; "" for a scaffold.
-        scaffold: paths of the modules, for a scaffold.
+        what: the remedy in words.
+        repair: the setting of a repair; "" for a scaffold.
+        scaffold: paths of the modules of a scaffold.
         flips: how many tokens of the answer still flip.
-        kl_worst: of the worst token, in nats.
-        kl_mean: in nats per token.
+        kl_worst: KL of the worst token, in nats.
+        kl_mean: mean KL over the tokens, in nats.
         answer_agreement: share of the answer's tokens that both sides find likeliest.
         computed: tokens that each run computes more than without it.
     """
@@ -91,13 +91,13 @@ class Fidelity:
         answer_agreement: share of the answer's tokens that the cached side finds likeliest as well.
         kl_mean: mean KL over the tokens, in nats.
         kl_worst: KL of the worst token, in nats.
-        worst_position: of that token in the answer, from 0.
-        tokens_read: of the answer.
+        worst_position: that token's place in the answer, from 0.
+        tokens_read: how many tokens of the answer were read.
         read_to_end: whether the answer ended within them.
         flips: every token where the cached side finds another one likeliest.
-        modules: in the order of the prompt.
+        modules: the prompt's modules, in its order.
         remedies: what was tried, the best first: fewest flips, then the smallest worst KL.
-        advice: in a sentence or two.
+        advice: what to do, in a sentence or two.
     """
 
     kl_first_token: float

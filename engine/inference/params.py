@@ -45,8 +45,8 @@ class Repair:
 
     Attributes:
         kind: how they are chosen.
-        tokens: of each run, for `link`.
-        share: of all cached tokens, for `blend` and `query`.
+        tokens: how many tokens of each run, for `link`.
+        share: which share of all cached tokens, for `blend` and `query`.
     """
 
     kind: RepairKind = "none"

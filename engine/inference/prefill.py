@@ -20,11 +20,11 @@ class Prefill:
     Attributes:
         placements: segments that are read; empty for a full prefill.
         token_ids: the tokens that are computed.
-        positions: of those, ascending.
+        positions: positions of those tokens, ascending.
         prompt: all tokens of the prompt.
         end: the position behind the last of them.
-        choosing: what it took to choose the repaired tokens, in tokens that pass through the whole network.
-        encoded: of the tokens that are read, how many were encoded in this run.
+        choosing: cost of choosing the repaired tokens, in tokens that pass through the whole network.
+        encoded: how many of the tokens that are read were encoded in this run.
     """
 
     placements: Sequence[Placement]
@@ -57,8 +57,8 @@ def prefill(
 
     Args:
         model: the model that computes.
-        plan: of the prompt.
-        slices: what each of its pieces reads.
+        plan: the plan of the prompt.
+        slices: the slice that each of its pieces reads.
         placements: the segments in their places.
         repair: "none", "link:K", "blend:R" or "query:R".
 

@@ -58,8 +58,8 @@ def read(model: Model, prefill: Prefill, answer: Sequence[int]) -> Reading:
 
     Args:
         model: the model that reads.
-        prefill: the prompt.
-        answer: its tokens, at least one; the last one is never an input.
+        prefill: the prompt, as it is computed and read.
+        answer: the answer's tokens, at least one; the last one is never an input.
     """
     tokens = [*prefill.token_ids, *answer[:-1]]
     positions = [*prefill.positions, *range(prefill.end, prefill.end + len(answer) - 1)]
@@ -73,9 +73,9 @@ def reading(
     """Has one side read an answer that is given, so that all of it can be compared with another reading.
 
     Args:
-        cache: of the model's segments.
+        cache: the segments of the model.
         prompt: the prompt that is answered.
-        answer: its tokens, at least one.
+        answer: the answer's tokens, at least one.
         settings: scope, repair and placement.
         side: the side that reads.
 

@@ -29,8 +29,8 @@ class Remedies:
 
     Args:
         side: the side that differs from the uncached one.
-        cache: of the model's segments.
-        layout: of the schema.
+        cache: the segments of the model.
+        layout: the layout of the schema.
         scope: what modules see while they are encoded.
     """
 
@@ -43,7 +43,7 @@ class Remedies:
         """Tries all repairs but the side's own, and scaffolds of the module that suffers most.
 
         Args:
-            modules: as they were measured.
+            modules: the modules, as they were measured.
 
         Yields:
             Working, before each segment that must be encoded for it.

@@ -42,10 +42,10 @@ def chosen(
     """Returns the positions of the cached tokens that are computed again.
 
     Args:
-        repair: how to choose.
-        model: computes what the choice needs.
-        plan: of the prompt.
-        uses: what each of its pieces reads.
+        repair: the kind and size of the repair.
+        model: the model that computes what the choice needs.
+        plan: the plan of the prompt.
+        uses: the slice that each of its pieces reads.
         placements: the segments in their places, one for each piece that reads one.
 
     Raises:
@@ -74,10 +74,10 @@ def choosing(repair: Repair, model: Model, plan: PromptPlan, uses: Sequence[Reci
     """Returns what choosing alone costs, in tokens that pass through the whole network, rounded up.
 
     Args:
-        repair: how to choose.
-        model: computes what the choice needs.
-        plan: of the prompt.
-        uses: what each of its pieces reads.
+        repair: the kind and size of the repair.
+        model: the model that computes what the choice needs.
+        plan: the plan of the prompt.
+        uses: the slice that each of its pieces reads.
     """
     if repair.kind in ("none", "link") or not repair.share or not any(inexact(plan, uses)):
         return 0

@@ -37,16 +37,16 @@ class Sequence:
 
     Args:
         model: the model that answers.
-        prefill: the prompt.
+        prefill: the prompt, as it is computed and read.
         params: how tokens are chosen, and where the answer ends.
-        clock: counts "prefill" and "sample" of the first step; its own where none is given.
+        clock: the stopwatch for "prefill" and "sample" of the first step; a new one where none is given.
 
     Attributes:
-        token_ids: of the answer, so far.
-        logits: [vocabulary] fp32, that the latest token was chosen from.
-        first_logits: those of the first token.
+        token_ids: the answer's tokens so far.
+        logits: [vocabulary] fp32, the scores from which the latest token was chosen.
+        first_logits: [vocabulary] fp32, those of the first token.
         ending: why it has ended, None while it has not.
-        step_ms: of each step after the first, from the token before to this one's text, in milliseconds.
+        step_ms: time of each step after the first, from the token before to this one's text, in milliseconds.
         room: how many tokens of the answer the context window has room for.
         kv: keys and values of the prompt and the answer; None before the first step.
     """

@@ -19,15 +19,15 @@ class Setting:
     """One setting.
 
     Attributes:
-        name: of the field that holds it.
-        default: also says what kind of value it takes.
+        name: the name of the field that holds it.
+        default: the value where none is given, which also says what kind of value it takes.
         label: a few words, for a form.
         sentence: what it does.
-        unit: of a number; "" for a bare one.
-        least: of a number; None for no bound.
-        most: of a number; None for no bound.
-        above: the least itself is out of the range.
-        choices: of a text, each in words.
+        unit: the unit of a number; "" for a bare one.
+        least: the smallest number; None for no bound.
+        most: the greatest number; None for no bound.
+        above: whether the least itself is out of the range.
+        choices: the texts to choose from, each in words.
         pattern: a regular expression that the whole text must match; JavaScript reads it alike.
         form: what the pattern says, in words.
         examples: texts of the form, to be offered.

@@ -25,10 +25,10 @@ class UncachedSide:
 
     Attributes:
         model: the model that answers.
-        plan: of the prompt.
-        answer: tokens of the greedy answer.
+        plan: the plan of the prompt.
+        answer: the tokens of the greedy answer.
         ended: whether the model ended it.
-        reading: of that answer.
+        reading: the side's reading of that answer.
         states: keys and values of the prompt in a full pass, as a segment.
     """
 
@@ -85,7 +85,7 @@ class CachedSide:
 
     Attributes:
         uncached: the side it is compared with.
-        slices: what each piece of the prompt reads.
+        slices: the slice that each piece of the prompt reads.
         placements: the segments in their places.
         repair: "none", "link:K", "blend:R" or "query:R".
     """
@@ -153,8 +153,8 @@ def cached_pieces(plan: PromptPlan, slices: Sequence[RecipeSlice | None]) -> lis
     """What a prompt reads of its schema, by path of the module, "" for anonymous text, in order.
 
     Args:
-        plan: of the prompt.
-        slices: what each of its pieces reads.
+        plan: the plan of the prompt.
+        slices: the slice that each of its pieces reads.
     """
     pairs = zip(plan.pieces, slices, strict=True)
     return [(piece.path, use) for piece, use in pairs if use is not None and not piece.turn]

@@ -19,12 +19,12 @@ class TextStream:
     All pieces together are the tokenizer's decoding of all tokens, up to a stop text.
 
     Args:
-        tokenizer: of transformers.
+        tokenizer: a tokenizer of transformers.
         stops: texts that end the answer.
 
     Attributes:
         text: all that was given out.
-        stopped: whether a stop text came; nothing is given out from there on.
+        stopped: whether a stop text came, after which nothing is given out.
     """
 
     def __init__(self, tokenizer: Any, stops: Sequence[str] = ()) -> None:

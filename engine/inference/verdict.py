@@ -11,7 +11,7 @@ def advice(found: Fidelity, *, scope: str) -> str:
     """What is wrong with an answer and what to do, in a sentence or two.
 
     Args:
-        found: without its advice.
+        found: the measurement, without its advice.
         scope: the scope that was measured.
     """
     if found.faithful:

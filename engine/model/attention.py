@@ -51,8 +51,8 @@ class Part:
     Attributes:
         query: packed, [kv_heads, rows * group, head_dim], scaled, and rotated to where these keys stand.
         keys: [kv_heads, tokens, head_dim].
-        values: the same shape.
-        hidden: what rows do not see of them.
+        values: [kv_heads, tokens, head_dim].
+        hidden: what the rows do not see of these keys.
     """
 
     query: Tensor
@@ -101,10 +101,10 @@ def attend(
     """Attention of a block of rows over several parts, with one softmax over all of them.
 
     Args:
-        parts: what the rows read; at least one.
-        rules: of the layer; the scale is in the queries already.
-        rows: of the block.
-        scratch: gives the buffers of scores and weights.
+        parts: the parts that the rows read; at least one.
+        rules: parameters of the layer; the scale is in the queries already.
+        rows: how many rows the block has.
+        scratch: the buffers for scores and weights.
 
     Returns:
         Packed, [kv_heads, rows * group, head_dim], and the weights [kv_heads, rows * group, tokens] of all

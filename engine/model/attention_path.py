@@ -37,8 +37,8 @@ class AttentionSetup:
     Attributes:
         path: "segments" where attention reads them in place; "dense" for models with attention code of their
             own, for which they are copied into one buffer.
-        rotaries: of each layer.
-        carried: keys and values are handed to the attention modules themselves, as attributes.
+        rotaries: the rotary embedding of each layer.
+        carried: whether keys and values are handed to the attention modules themselves, as attributes.
     """
 
     path: AttentionPath

@@ -38,9 +38,9 @@ def bands(positions: Sequence[int], window: int, like: Tensor) -> tuple[Band, ..
     """Cuts a pass without earlier keys into blocks of rows.
 
     Args:
-        positions: of its tokens, ascending.
+        positions: positions of the pass's tokens, ascending.
         window: a query at p sees keys at p - window + 1 and later.
-        like: gives dtype and device of the masks.
+        like: a tensor of the masks' dtype and device.
     """
     found = []
     regular: dict[tuple[int, int], Tensor] = {}  # masks of rows and keys that stand without a gap

@@ -41,7 +41,7 @@ class Signature:
     """The files of a checkpoint as they were at a moment, without their contents.
 
     Attributes:
-        stamps: of every file, by name.
+        stamps: the stamp of every file, by name.
         settled: whether any later change of a file would change its stamp.
     """
 
@@ -59,8 +59,8 @@ class Checkpoint:
     """The files of a folder that make a model what it is.
 
     Attributes:
-        folder: the one with the files.
-        texts: configuration, tokenizer, chat templates and the index of the shards: names in the folder.
+        folder: the folder with the files.
+        texts: names in the folder of configuration, tokenizer, chat templates and the index of the shards.
         weights: names of the files with weights, with / between folders.
     """
 
@@ -73,8 +73,8 @@ class Checkpoint:
         """Finds the files that the loader reads.
 
         Args:
-            name: of the model, for messages.
-            folder: the one with the file.
+            name: the model's name, for messages.
+            folder: the folder with the files.
 
         Raises:
             ModelError: there are no safetensors, a shard is missing, or its files name files elsewhere.
@@ -109,7 +109,7 @@ class Checkpoint:
         """The files as they are now.
 
         Args:
-            name: of the model, for messages.
+            name: the model's name, for messages.
 
         Raises:
             ModelError: a file is gone.
@@ -151,7 +151,7 @@ def _check_tokenizer(name: str, folder: Path) -> None:
     """Refuses a tokenizer whose configuration names files elsewhere.
 
     Raises:
-        ModelError: it does.
+        ModelError: the tokenizer's configuration names such files.
     """
     try:
         given: Any = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))

@@ -36,8 +36,8 @@ def read_configuration(name: str, folder: Path) -> Any:
     """Returns the configuration of a model whose kind can be used, cleared of what would fetch or run code.
 
     Args:
-        name: of the model, for messages.
-        folder: the one with config.json.
+        name: the model's name, for messages.
+        folder: the folder with config.json.
 
     Raises:
         ModelError: it needs code of its own, is an encoder-decoder, keeps a recurrent state, is quantized,

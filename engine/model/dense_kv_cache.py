@@ -27,9 +27,9 @@ class DenseKVCache:
     Acts as the cache object of transformers (`update` and its siblings).
 
     Args:
-        placements: where segments stand. They do not overlap, but for hidden tokens.
-        rotaries: of each layer. A layer without one takes segments in their own place only, or has no
-            positions in its keys (ALiBi).
+        placements: segments in their places, which do not overlap, but for hidden tokens.
+        rotaries: the rotary embedding of each layer. A layer without one takes segments in their own place
+            only, or has no positions in its keys (ALiBi).
         capacity: the most new tokens there will be.
     """
 

@@ -48,15 +48,15 @@ def first_that_holds(
     """Returns the model on the first device on which it runs and the probe holds.
 
     Args:
-        name: as the user wrote it.
-        module: of transformers, on the CPU.
-        tokenizer: of transformers.
+        name: the model's name, as the user wrote it.
+        module: a network of transformers, on the CPU.
+        tokenizer: a tokenizer of transformers.
         fingerprint: digest of weights, config and tokenizer.
-        devices: best first; at least one.
+        devices: the devices to try, best first; at least one.
         dtype: the number format that is wanted; None for what suits the device.
 
     Raises:
-        ModelError: there is none.
+        ModelError: it runs and holds on none of them.
     """
     for device in devices[:-1]:
         try:

@@ -37,7 +37,7 @@ def fingerprint(checkpoint: Checkpoint, memory: Path | None = None, progress: Pr
     Args:
         checkpoint: the files to read.
         memory: a file that remembers the digests of large files; None for none.
-        progress: told how far it is while large files are read.
+        progress: called with (bytes done, bytes in all, what) while large files are read.
 
     Raises:
         OSError: a file cannot be read.

@@ -31,7 +31,7 @@ class KVCache(Protocol):
         placements: segments that are read where they lie.
         length: tokens of the tail.
         capacity: the most tokens that the tail can hold.
-        windows: by layer, the sliding window that the model asked for, None for none; empty for models with
+        windows: the sliding window that the model asked for, by layer, None for none; empty for models with
             attention code of their own.
     """
 
@@ -59,7 +59,7 @@ class KVCache(Protocol):
         """Announces a forward pass.
 
         Args:
-            positions: of its tokens, ascending.
+            positions: positions of its tokens, ascending.
             until: the layer at whose keys and values the pass ends with StopForward; None for a whole pass.
         """
 
@@ -74,9 +74,9 @@ def placed_keys(placement: Placement, layer: int, rotary: Rotary | None) -> Tens
     """Returns a layer's keys of a placement as they would be where it stands.
 
     Args:
-        placement: hidden tokens included.
-        layer: its index.
-        rotary: of the layer.
+        placement: the placement, hidden tokens included.
+        layer: the layer's index.
+        rotary: the rotary embedding of the layer; None for none.
 
     Returns:
         [kv_heads, tokens, head_dim].

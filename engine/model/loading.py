@@ -47,7 +47,7 @@ def load(
             probe holds on it, else the CPU.
         dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU and for 1B parameters and
             more, else fp32, the faster one on most CPUs.
-        progress: told how far it is while large files are read for the first time.
+        progress: called with (bytes done, bytes in all, what) while large files are read for the first time.
 
     Raises:
         ModelError: there is no such model, it cannot be read, or segments do not reproduce it.

@@ -34,11 +34,11 @@ class Block:
     """Some rows of a pass.
 
     Attributes:
-        first: its first row.
-        end: the row behind its last.
-        placed: what it does not see of each placement.
+        first: the index of its first row.
+        end: the index behind its last row.
+        placed: what its rows do not see of each placement.
         tail: the keys of the tail that one of its rows may see.
-        own: what it does not see of those.
+        own: what its rows do not see of those.
     """
 
     first: int
@@ -49,7 +49,7 @@ class Block:
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """How many rows it has."""
         return self.end - self.first
 
 
@@ -58,7 +58,7 @@ class Masks:
 
     Args:
         placements: segments that its rows may see.
-        positions: int64 [tail], of the whole tail; those of this pass's rows, its last, ascend.
+        positions: int64 [tail], positions of the whole tail; those of this pass's rows, its last, ascend.
         rows: how many rows the pass has.
         ascending: whether the positions of the whole tail ascend.
     """

@@ -22,21 +22,21 @@ class Model:
     """A causal language model with its tokenizer, ready for attention over segments.
 
     Args:
-        name: as the user wrote it.
-        module: of transformers, in evaluation mode.
-        tokenizer: of transformers.
+        name: the model's name, as the user wrote it.
+        module: a network of transformers, in evaluation mode.
+        tokenizer: a tokenizer of transformers.
         fingerprint: digest of weights, config and tokenizer.
 
     Raises:
         ModelError: the probe finds that neither path reproduces the model.
 
     Attributes:
-        probe: what was measured.
+        probe: what was measured of the network.
         network: the forward pass, set up as the probe found.
-        form: of keys and values.
+        form: the form of its keys and values.
         family: name of its architecture, as transformers calls it.
         context_length: how many tokens a prompt and its answer may have together.
-        chat: what stands around turns, and the tokenizer's own copies.
+        chat: the chat format, with the tokenizer's own copies.
     """
 
     def __init__(self, name: str, module: Any, tokenizer: Any, fingerprint: str) -> None:

@@ -26,12 +26,12 @@ class Network:
     """A network of transformers that attends in one way. Others of the same module may attend in others.
 
     Args:
-        module: of transformers, in evaluation mode.
-        setup: how it attends; without one, over segments, which are read in their own places only.
-        scratch: buffers; without any, its own.
+        module: a network of transformers, in evaluation mode.
+        setup: how the network attends; without one, over segments, which are read in their own places only.
+        scratch: buffers that networks may share; without any, the network's own.
 
     Attributes:
-        config: of the module, or the part of it that is about text.
+        config: the module's configuration, or the part of it that is about text.
         layers: how many attention layers it has.
     """
 
@@ -99,8 +99,9 @@ class Network:
 
         Args:
             token_ids: the new tokens.
-            positions: ascending, one per token, none negative (some models look them up in a table).
-            kv: what they may attend to, also at negative positions; made by `kv_cache`.
+            positions: positions of the tokens, ascending, none negative (some models look them up in a
+                table).
+            kv: the keys and values that they may attend to, also at negative positions; made by `kv_cache`.
             keep: how many of the last tokens to return logits for.
 
         Returns:
@@ -123,7 +124,7 @@ class Network:
 
         Args:
             token_ids: the tokens.
-            positions: ascending, one per token.
+            positions: positions of the tokens, ascending.
             layer: the layer of the keys.
 
         Returns:
@@ -144,8 +145,8 @@ class Network:
 
         Args:
             token_ids: the new tokens.
-            positions: ascending, one per token.
-            placements: what they may attend to; on the path "segments" only.
+            positions: positions of the tokens, ascending.
+            placements: the segments that they may attend to; on the path "segments" only.
 
         Returns:
             [cached tokens] in the order of the placements, summed over layers, heads and rows.
@@ -163,7 +164,7 @@ class Network:
 
         Args:
             token_ids: the tokens.
-            positions: ascending, one per token; by default from 0 on.
+            positions: positions of the tokens, ascending; by default from 0 on.
 
         Raises:
             UnfitError: its code fails.

@@ -43,12 +43,12 @@ class Probe:
 
     Attributes:
         setup: how the network attends: the path that reproduces it, and the rotary embedding of each layer.
-        form: of its keys and values.
-        relocatable: a segment encoded at one place is read correctly at another.
+        form: the form of its keys and values.
+        relocatable: whether a segment encoded at one place is read correctly at another.
         positions: how the model knows positions, in words.
         checks: name → greatest difference to the model's own logits, in units of their spread.
         exact_up_to: how many tokens are reproduced, where that is less than the context; else None.
-        limit: what comes into effect beyond, in words.
+        limit: the rule that comes into effect beyond, in words.
     """
 
     setup: AttentionSetup
@@ -104,11 +104,11 @@ def probe(network: Network, name: str) -> Probe:
     """Finds the path that reproduces a network, its rotary embeddings and the form of its keys.
 
     Args:
-        network: of which the module is measured, whatever its own setup is.
-        name: of the model, for messages.
+        network: a network, of which the module is measured, whatever its own setup is.
+        name: the model's name, for messages.
 
     Raises:
-        ModelError: there is none; the message says what was found on each.
+        ModelError: neither path does; the message says what was found on each.
     """
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, int(network.config.vocab_size), (TOKENS,), generator=generator).tolist()
@@ -136,9 +136,9 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     """Measures one path.
 
     Args:
-        network: on the path, with no rotary embeddings yet.
-        tokens: a dozen.
-        own: its own logits for them, [tokens, vocabulary].
+        network: the network on the path, with no rotary embeddings yet.
+        tokens: a dozen tokens.
+        own: the network's own logits for them, [tokens, vocabulary].
 
     Raises:
         UnfitError: it does not reproduce the model.

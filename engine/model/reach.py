@@ -45,12 +45,12 @@ class Ruler:
     """Compares segments with the model's own pass at any distance.
 
     Attributes:
-        network: on the path and with the rotary embeddings that are in question.
-        tokens: a dozen.
-        spread: of the model's logits.
-        apart: the first tokens stand far before the others.
+        network: the network on the path and with the rotary embeddings that are in question.
+        tokens: a dozen tokens.
+        spread: the spread of the model's logits.
+        apart: whether the first tokens stand far before the others.
         windows: numbers of the configuration that are windows, and are taken away while tokens stand apart.
-        relocatable: segments are encoded at 0, and not at their place.
+        relocatable: whether segments are encoded at 0, and not at their place.
     """
 
     network: Network

@@ -36,8 +36,8 @@ class Rotary:
         Angles are taken in fp64, on the CPU: some accelerators have none.
 
         Args:
-            positions: where to, negative ones included.
-            device: of what is returned.
+            positions: the positions to rotate to, negative ones included.
+            device: the device of what is returned.
         """
         turns = torch.tensor(positions, dtype=torch.float64)[:, None] * self.inverse_frequency.double()
         doubled = turns.repeat_interleave(2, -1) if self.interleaved else torch.cat([turns, turns], -1)

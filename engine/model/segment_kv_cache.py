@@ -37,8 +37,9 @@ class SegmentKVCache:
     """Placed segments, and a tail with the new tokens at their positions in the prompt.
 
     Args:
-        placements: where segments stand. Need not be sorted.
-        rotaries: of each layer. A layer without one reads segments in their own place only.
+        placements: segments in their places, in any order.
+        rotaries: the rotary embedding of each layer. A layer without one reads segments in their own place
+            only.
         capacity: the most new tokens there will be.
         scratch: buffers, shared between prompts that run one after the other.
         watched: whether to add up in `attention` how much the rows look at each cached token.
@@ -167,7 +168,7 @@ class SegmentKVCache:
             query: [heads, rows, head_dim], rotated for the prompt's positions.
             key: [kv_heads, rows, head_dim], rotated for the prompt's positions.
             value: [kv_heads, rows, head_dim].
-            rules: of the layer.
+            rules: parameters of the layer.
 
         Returns:
             [heads, rows, head_dim].

@@ -34,9 +34,9 @@ class Turns:
 
     Attributes:
         begin: the spelling of the token that begins the text, where the template writes one.
-        opens: before each turn's content.
-        closes: after each turn's content.
-        generation: after the last close, inviting the assistant to speak.
+        opens: the text before each turn's content.
+        closes: the text after each turn's content.
+        generation: the text after the last close, inviting the assistant to speak.
         trims: for each turn, whether the template strips white space at its start, and at its end.
         system: what the template does with system text. Where it does not keep it in its place, it is the
             first paragraph of the user turn that follows.
@@ -140,7 +140,7 @@ class ChatFormat:
 
         Args:
             roles: the roles of its turns.
-            contents: of each.
+            contents: the text of each turn.
             today: the date in force, where it was asked before.
 
         Raises:
@@ -166,7 +166,7 @@ class ChatFormat:
 
         Args:
             roles: the roles of the turns.
-            contents: of each.
+            contents: the text of each turn.
             today: the date in force, where it was asked before.
 
         Raises:

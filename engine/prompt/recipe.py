@@ -41,7 +41,7 @@ class Recipe:
     """What a segment is computed from.
 
     Attributes:
-        key: names the segment.
+        key: the segment's name.
         token_ids: its tokens.
         path: the path of the module, "" for anonymous text or an argument, `TURN` for an earlier turn.
         context: what stands before it while it is encoded.

@@ -45,9 +45,9 @@ class Window:
         """Yields why a prompt, or a segment that it reads, does not fit.
 
         Args:
-            prompt: where the fault is shown.
-            plan: of it.
-            uses: what each of its pieces reads; () for a side that reads no segments.
+            prompt: the prompt, where the fault is shown.
+            plan: the plan of the prompt.
+            uses: the slice that each of its pieces reads; () for a side that reads no segments.
         """
         if plan.end > self.most:
             gaps = f" on {plan.end} positions of the schema" if plan.end > plan.total_tokens else ""

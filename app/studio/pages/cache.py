@@ -48,7 +48,7 @@ class VerifyStore:
     """Whether what is damaged is set right.
 
     Attributes:
-        key: of the work that begins, unless some goes on.
+        key: key of the work that begins, unless some goes on.
     """
 
     key: Words

@@ -15,8 +15,8 @@ class Page(Endpoints):
     """One page. Its script is `assets/studio/pages/NAME.js`, its style sheet `NAME.css` beside it.
 
     Attributes:
-        name: in the page's address, and of its files.
-        title: in the head.
+        name: the page's name in its address, and that of its files.
+        title: the title in the head.
     """
 
     name: ClassVar[str]
@@ -34,10 +34,10 @@ def host(part: str, *, events: tuple[str, ...] = (), told: str = "", **options: 
     """An element that our JavaScript fills. Its template never changes, so Gradio never renders it again.
 
     Args:
-        part: its name.
-        events: that it can tell of.
+        part: the element's name.
+        events: the events that it can tell of.
         told: further properties for the script, as JavaScript.
-        options: of the element.
+        options: properties of the element.
     """
     names = " ".join(f"'{event}'" for event in events)
     boot = f"""

@@ -28,14 +28,15 @@ class Verified:
     """What a verification found.
 
     Attributes:
-        segments: how many were checked.
-        bytes: how many were read.
-        seconds: how long it took.
-        faults: of segments.
+        segments: how many segments were checked.
+        bytes: how many bytes were read.
+        seconds: time that it took.
+        faults: segments whose files are not what the index says.
         orphans: files of the store that belong to no segment.
-        repaired: faulty segments were set aside, orphans removed, and a damaged index was built again.
+        repaired: whether faulty segments were set aside, orphans removed, and a damaged index was built
+            again.
         unread: segments whose files could not be read just now; they stay as they are.
-        foreign: what is in the folder and none of the store's; it stays as it is.
+        foreign: names in the folder that are none of the store's; they stay as they are.
         index: what is wrong with the index, "" where nothing is.
         unsure: why no file was looked at as an orphan, "" where all were.
     """

@@ -61,7 +61,7 @@ class Blobs(Protocol):
         Args:
             segment: the segment to write.
             scheme: how keys and values are stored.
-            notes: what the file says besides; strings by name.
+            notes: further strings that the file says of itself, by name.
 
         Raises:
             OSError: it cannot be written; nothing is left behind.
@@ -71,9 +71,9 @@ class Blobs(Protocol):
         """Writes a file that comes from elsewhere, whole or not at all, and looks at its header first.
 
         Args:
-            entry: what it must be.
-            pieces: its content, whose digest is checked by who gives them.
-            said: what it must not contradict where it describes itself, by name.
+            entry: the entry that the file must match.
+            pieces: the file's content, whose digest is checked by who gives it.
+            said: strings that the file must not contradict where it describes itself, by name.
 
         Raises:
             DamagedError: its header is not what is said of it; nothing is left behind.
@@ -84,8 +84,9 @@ class Blobs(Protocol):
         """Opens a file.
 
         Args:
-            entry: what the index says of it.
-            copied: read it once into memory: what was checked is what is used, whatever is done to the file.
+            entry: the index's entry of it.
+            copied: whether it is read once into memory: what was checked is what is used, whatever is done to
+                the file.
 
         Raises:
             FileNotFoundError: there is none.

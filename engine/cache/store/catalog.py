@@ -53,8 +53,8 @@ class Catalog:
 
     Args:
         index: the index that holds them.
-        settings: of the store.
-        holds: what nothing evicts.
+        settings: the settings of the store.
+        holds: the keys that nothing evicts.
     """
 
     def __init__(self, index: Index, settings: Settings, holds: Holds) -> None:
@@ -114,7 +114,7 @@ class Catalog:
 
     @property
     def bytes(self) -> int:
-        """Of all files that have a row."""
+        """The bytes of all files that have a row."""
         with self._index.reading() as connection:
             return eviction.used(connection)
 
@@ -190,8 +190,8 @@ class Catalog:
         """Takes out what is chosen, in one transaction; the files are left to the caller.
 
         Args:
-            choose: is given the connection inside the transaction.
-            counter: of the store, to which the number is added; "" for none.
+            choose: a function that is given the connection inside the transaction and returns what goes.
+            counter: the counter to which the number is added; "" for none.
 
         Raises:
             FailedIndexError: the index cannot be written.

@@ -26,9 +26,9 @@ def tensors_of(scheme: Scheme, shape: tuple[int, ...], dtype: str) -> dict[str, 
     """What `pack` makes of keys and values: type, as safetensors calls it, and shape of every tensor.
 
     Args:
-        scheme: how they are stored.
-        shape: of each, (layers, kv_heads, tokens, head_dim).
-        dtype: of each, a name of torch.
+        scheme: how keys and values are stored.
+        shape: the shape of keys and of values, (layers, kv_heads, tokens, head_dim).
+        dtype: their number format, a name of torch.
     """
     if scheme == "plain":
         return {"keys": (_TYPES[dtype], shape), "values": (_TYPES[dtype], shape)}

@@ -27,12 +27,12 @@ def fault(
     """Says what is wrong with a file's header, or None where it fits.
 
     Args:
-        file: at its first byte; no more than the header is read.
-        size: of the file, in bytes.
+        file: the file, at its first byte; no more than the header is read.
+        size: the file's size in bytes.
         scheme: how keys and values are stored.
-        shape: of each, (layers, kv_heads, tokens, head_dim).
-        dtype: of each, a name of torch.
-        said: what the file must not contradict where it describes itself, by name.
+        shape: the shape of keys and of values, (layers, kv_heads, tokens, head_dim).
+        dtype: their number format, a name of torch.
+        said: strings that the file must not contradict where it describes itself, by name.
 
     Raises:
         OSError: it cannot be read.
@@ -83,7 +83,7 @@ def read(file: BinaryIO) -> tuple[int, dict[str, Any]]:
 
 
 def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Two readers may take two different ones of two members with one name."""
+    """Refuses two members of one name, of which two readers may take different ones."""
     listed = list(pairs)
     found = dict(listed)
     if len(found) != len(listed):

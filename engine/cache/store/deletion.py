@@ -14,8 +14,8 @@ def is_ours(folder: Directory, name: str, part: str) -> bool:
 
     Args:
         folder: the folder of the file.
-        name: of the file, without any path.
-        part: which part of the store the folder is; it says which names are the store's.
+        name: the file's name, without any path.
+        part: the part of the store that the folder is; it says which names are the store's.
 
     Raises:
         FileNotFoundError: there is none.
@@ -29,8 +29,8 @@ def delete(folder: Directory, name: str, part: str) -> int:
 
     Args:
         folder: the folder of the file.
-        name: of the file, without any path.
-        part: which part of the store the folder is.
+        name: the file's name, without any path.
+        part: the part of the store that the folder is.
 
     Raises:
         PermissionError: it may not be deleted, or, on Windows, not while somebody has it open or mapped.

@@ -16,9 +16,9 @@ def read_at(descriptor: int, count: int, at: int) -> bytes:
     """Reads bytes from a place; fewer where the file ends.
 
     Args:
-        descriptor: of a file that nobody else reads through it meanwhile: without `pread` its position moves.
-        count: how many.
-        at: of the first one.
+        descriptor: a file that nobody else reads through it meanwhile: without `pread` its position moves.
+        count: how many bytes to read.
+        at: the offset of the first one.
 
     Raises:
         OSError: it cannot be read.

@@ -33,8 +33,8 @@ class Removed:
     """Segments that were removed.
 
     Attributes:
-        segments: how many.
-        bytes: of their files.
+        segments: how many segments were removed.
+        bytes: size of their files.
     """
 
     segments: int

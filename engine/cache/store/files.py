@@ -53,12 +53,12 @@ class Entry:
     """What the index says of a file.
 
     Attributes:
-        file: its name.
-        bytes: its size.
-        digest: of its content, xxh3 with 128 bits.
-        dtype: of keys and values, a name of torch.
-        scheme: how they are stored.
-        shape: of each, [layers, kv_heads, tokens, head_dim].
+        file: the file's name.
+        bytes: the file's size.
+        digest: digest of its content, xxh3 with 128 bits.
+        dtype: number format of keys and values, a name of torch.
+        scheme: how keys and values are stored.
+        shape: the shape of keys and of values, [layers, kv_heads, tokens, head_dim].
     """
 
     file: str
@@ -73,10 +73,10 @@ def write(folder: Folder, segment: Segment, scheme: Scheme, notes: Mapping[str, 
     """Writes a segment's file. It says of itself all that the index needs to know, so that it can be rebuilt.
 
     Args:
-        folder: of the store.
+        folder: the folder of the store.
         segment: the segment to write.
         scheme: how keys and values are stored.
-        notes: what the file says besides; strings by name.
+        notes: further strings that the file says of itself, by name.
 
     Raises:
         OSError: it cannot be written; nothing is left behind.
@@ -135,9 +135,10 @@ class Opened:
     """A segment's file that is open: what is checked and what is read comes through one descriptor.
 
     Args:
-        descriptor: of the file, for as long as this is used.
-        entry: what the index says of it.
-        copied: read it once into memory: what was checked is what is used, whatever is done to the file.
+        descriptor: the file's descriptor, open for as long as this is used.
+        entry: the index's entry of it.
+        copied: whether it is read once into memory: what was checked is what is used, whatever is done to the
+            file.
     """
 
     def __init__(self, descriptor: int, entry: Entry, *, copied: bool = False) -> None:
@@ -219,8 +220,8 @@ def described(descriptor: int, name: str) -> dict[str, Any]:
     """What a file says of itself: the columns of its row, and `labels`.
 
     Args:
-        descriptor: of the open file.
-        name: of the file.
+        descriptor: the open file.
+        name: the file's name.
 
     Raises:
         ValueError: it says too little (files of earlier versions do), or it is damaged.
@@ -258,8 +259,8 @@ def says_it_is(descriptor: int, name: str) -> bool:
     """Whether a file says in its header that it is the segment which its name says; a name may be anybody's.
 
     Args:
-        descriptor: of the open file.
-        name: of the file.
+        descriptor: the open file.
+        name: the file's name.
 
     Raises:
         OSError: it cannot be read.

@@ -39,12 +39,12 @@ class Folder:
     """The folder of a store.
 
     Args:
-        path: of it.
-        root: it, held open.
+        path: the folder's path.
+        root: the folder itself, held open.
 
     Attributes:
-        path: of it.
-        patience: seconds that a lock of another program is waited for; 0 after a wait that was in vain.
+        path: the folder's path.
+        patience: how many seconds a lock of another program is waited for; 0 after a wait that was in vain.
     """
 
     def __init__(self, path: Path, root: Directory) -> None:
@@ -93,7 +93,7 @@ class Folder:
         """Marks the folder as a store and opens its parts; where nothing can be written it stays as it is.
 
         Args:
-            note: what the mark says besides.
+            note: the text that the mark holds besides.
         """
         with (
             contextlib.suppress(OSError),
@@ -360,7 +360,7 @@ def new_file(target: Path, *, replace: bool = False) -> Iterator[BinaryIO]:
 
     Args:
         target: the file.
-        replace: a plain file that is there goes, when the new one is whole.
+        replace: whether a plain file that is there goes when the new one is whole.
 
     Raises:
         FileExistsError: it is there, and is not to be replaced.

@@ -58,7 +58,7 @@ class FailedIndexError(StoreError):
     """The index could not be read or written.
 
     Attributes:
-        code: of SQLite, 0 where it gave none.
+        code: SQLite's code, 0 where it gave none.
     """
 
     def __init__(self, words: str, code: int = 0) -> None:
@@ -85,8 +85,8 @@ class Index:
     """The open database of a store.
 
     Args:
-        folder: of the store.
-        without: why the file is not to be used; the index then begins empty, in memory.
+        folder: the folder of the store.
+        without: the reason why the file is not to be used; the index then begins empty, in memory.
 
     Attributes:
         read_only: why nothing can be written, "" where it can.

@@ -23,18 +23,18 @@ class StoreStats:
     """Totals of a store.
 
     Attributes:
-        segments: how many there are.
+        segments: how many segments there are.
         bytes: size of their files.
         hits: segments that were found, since the store was made.
         misses: segments that had to be computed.
         corrupt: files that were set aside.
         evicted: segments that went for the budget or for their age.
-        budget: the most bytes.
-        pinned: bytes that pins keep.
+        budget: the most bytes of all files together.
+        pinned: how many bytes pins keep.
         max_age: seconds after which a segment that was not used goes; None for never.
         policy: what goes first.
         scheme: how keys and values are stored.
-        disk_free: bytes that the disk has left.
+        disk_free: how many bytes the disk has left.
         served: rows of tier, outcome, reason, count, bytes and ms.
     """
 
@@ -63,10 +63,10 @@ class Origin:
 
     Attributes:
         schema: name of the schema.
-        path: of the module, "" for the anonymous one.
-        scope: under which it was encoded.
+        path: path of the module, "" for the anonymous one.
+        scope: the scope under which it was encoded.
         model: name of the model.
-        fingerprint: of the model.
+        fingerprint: fingerprint of the model.
     """
 
     schema: str
@@ -81,14 +81,14 @@ class Lookup:
     """One segment that was asked for, as the ledger counts it.
 
     Attributes:
-        key: of it.
-        tier: where it was found.
+        key: name of the segment.
+        tier: the tier where it was found.
         outcome: whether it was found.
-        reason: of a miss, "" of a hit.
-        bytes: of its keys and values.
+        reason: the reason of a miss, "" of a hit.
+        bytes: size of its keys and values.
         ms: milliseconds that finding or computing it took.
         schema: name of the schema it was asked for, "" for none.
-        path: of the module.
+        path: path of the module.
     """
 
     key: str

@@ -22,7 +22,7 @@ class LocalBlobs:
     """Files of segments in a folder. What each method does is said at `Blobs`.
 
     Args:
-        folder: held open.
+        folder: the folder of the store, held open.
     """
 
     def __init__(self, folder: Folder) -> None:

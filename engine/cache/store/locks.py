@@ -38,7 +38,7 @@ def writer(gate: tuple[Directory, str], writers: Directory, patience: float) -> 
     Args:
         gate: the folder and the name of the file that who is alone holds.
         writers: the folder where every writer has a file.
-        patience: seconds that it is waited for.
+        patience: how many seconds the lock is waited for.
 
     Raises:
         TimeoutError: another program holds the gate for longer.
@@ -58,8 +58,8 @@ def alone(gate: tuple[Directory, str], writers: Directory | None) -> Iterator[bo
     """Tries to keep all writers out, without waiting; gives whether it does.
 
     Args:
-        gate: as for `writer`.
-        writers: as for `writer`; None where there is no such folder, and so no writer.
+        gate: the folder and the name of the file that who is alone holds.
+        writers: the folder where every writer has a file; None where there is none, and so no writer.
 
     Raises:
         OSError: the system has no locks, or the files cannot be opened.

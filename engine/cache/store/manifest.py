@@ -42,18 +42,18 @@ class Row:
     """One segment of an export.
 
     Attributes:
-        key: its name, 40 hexadecimal digits.
+        key: the segment's name, 40 hexadecimal digits.
         bytes: size of its file.
-        digest: of its file, xxh3 with 128 bits.
-        token_ids: 4 bytes each.
-        dtype: of keys and values, a name of torch.
-        scheme: how they are stored.
-        shape: of each, (layers, kv_heads, tokens, head_dim).
-        fingerprint: of the model.
-        model: its name, for people.
-        scope: under which the segment was encoded.
-        created: when, in seconds since 1970.
-        seconds: how long computing it took.
+        digest: digest of its file, xxh3 with 128 bits.
+        token_ids: its tokens, 4 bytes each.
+        dtype: number format of keys and values, a name of torch.
+        scheme: how keys and values are stored.
+        shape: the shape of keys and of values, (layers, kv_heads, tokens, head_dim).
+        fingerprint: fingerprint of the model.
+        model: the model's name, for people.
+        scope: the scope under which the segment was encoded.
+        created: time of storing, in seconds since 1970.
+        seconds: time that computing it took.
         labels: (schema, path) of every module that it is of.
     """
 
@@ -154,8 +154,8 @@ def read(file: BinaryIO, size: int) -> list[Row]:
     """Reads a manifest, line by line.
 
     Args:
-        file: at its first byte.
-        size: of it, in bytes.
+        file: the file, at the manifest's first byte.
+        size: the manifest's size in bytes.
 
     Raises:
         StoreError: it is none of this version, or a line is not what it must be; the message says which.

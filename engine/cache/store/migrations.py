@@ -70,7 +70,7 @@ def migrate(folder: Path, connection: sqlite3.Connection, *, unfilled: bool = Fa
     """Brings an index to this version; returns the version that it had.
 
     Args:
-        folder: of the store, for messages.
+        folder: the folder of the store, for messages.
         connection: the connection to the index.
         unfilled: an index that is made now has files without a row, which it says of itself.
 

@@ -43,14 +43,14 @@ def export(
     """Writes the segments of a schema, or all of them, into one file; earlier turns only where asked.
 
     Args:
-        index: of the store.
-        disk: its folder, which the file must not lie in.
+        index: the index of the store.
+        disk: the store's folder, which the file must not lie in.
         blobs: the files.
         target: the file.
         schema: None for all.
         progress: called with (done, total, key).
-        conversation: earlier turns of conversations too.
-        replace: a plain file that is there is replaced.
+        conversation: whether earlier turns of conversations go along.
+        replace: whether a plain file that is there is replaced.
 
     Raises:
         StoreError: there are none, or one cannot be read, or the file is there already or cannot be written.
@@ -102,7 +102,7 @@ def _listed(
     """What is to be exported, the oldest first, with the names of its files.
 
     Returns:
-        It; how much of conversations is left out; and what cannot travel, with the reason.
+        The rows with their files; how much of conversations is left out; what cannot travel, with the reason.
     """
     labels: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for label in index.query("select key, schema, path from labels"):
@@ -139,10 +139,10 @@ class Importer:
 
     Args:
         disk: the folder of the store.
-        blobs: where files go.
+        blobs: the place of the files.
         catalog: the rows.
-        settings: of the store.
-        holds: what nothing evicts.
+        settings: the settings of the store.
+        holds: the keys that nothing evicts.
         writer: the writer that enters what comes.
     """
 

@@ -40,7 +40,7 @@ class Reader:
         counted as corrupt. One that cannot be read just now stays as it is.
 
         Args:
-            key: names the segment.
+            key: the segment's name.
             token_ids: the tokens it must have.
             form: the form its keys and values must have; None takes any.
         """

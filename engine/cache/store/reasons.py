@@ -14,14 +14,14 @@ class Sought:
     """A segment that was not found, as it would be stored.
 
     Attributes:
-        key: names it.
-        token_ids: 4 bytes each.
+        key: the segment's name.
+        token_ids: its tokens, 4 bytes each.
         schema: name of the schema it belongs to.
-        path: of the module.
-        scope: under which it is encoded.
-        fingerprint: of the model.
-        dtype: of keys and values, a name of torch.
-        scheme: how they are stored.
+        path: path of the module.
+        scope: the scope under which it is encoded.
+        fingerprint: fingerprint of the model.
+        dtype: number format of keys and values, a name of torch.
+        scheme: how keys and values are stored.
     """
 
     key: str

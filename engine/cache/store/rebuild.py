@@ -33,7 +33,7 @@ class Rebuilt:
     """What an index was built from.
 
     Attributes:
-        segments: how many have a row again.
+        segments: how many segments have a row again.
         left_out: files that say too little of themselves, or are damaged; they are in quarantine.
     """
 
@@ -119,9 +119,9 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
     """Enters every file that says what it is, and of a damaged index what can still be read and is right.
 
     Args:
-        folder: of the store.
+        folder: the folder of the store.
         index: an empty index.
-        old: the damaged one, where there is one.
+        old: the damaged index, where there is one.
     """
     known = _remains(old) if old is not None else {}
     rows_of = {str(row.get("file")): row for row in known.get("segments", [])}

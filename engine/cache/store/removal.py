@@ -24,7 +24,7 @@ class Remover:
     Args:
         index: the index that says which segments are of which schemas.
         catalog: their rows.
-        settings: of the store.
+        settings: the settings of the store.
         reader: the reader that forgets what goes.
     """
 

@@ -57,7 +57,7 @@ class Settings:
         """Sets the budget, and what goes first.
 
         Raises:
-            StoreError: it is none.
+            StoreError: the size is below 0, or there is no such policy.
         """
         if size < 0 or (policy is not None and policy not in POLICIES):
             raise StoreError(f"a budget of {size} bytes with policy {policy!r} cannot be kept.")
@@ -69,7 +69,7 @@ class Settings:
         """Sets after how many seconds what was not used goes; None for never.
 
         Raises:
-            StoreError: it is none.
+            StoreError: the age is not above 0.
         """
         if seconds is not None and not 0 < seconds < math.inf:
             raise StoreError(f"an age of {seconds} seconds cannot be kept; it must be above 0.")
@@ -79,7 +79,7 @@ class Settings:
         """Sets how new segments are stored; those that are there stay, under other names.
 
         Raises:
-            StoreError: it is none.
+            StoreError: there is no such scheme.
         """
         if scheme not in SCHEMES:
             raise StoreError(f"scheme is {scheme!r}; it must be one of {', '.join(SCHEMES)}.")
@@ -93,7 +93,7 @@ class Settings:
         """Keeps all segments of a schema from being evicted.
 
         Raises:
-            StoreError: there are none.
+            StoreError: the schema has no segments.
         """
         with self._index.writing() as connection:
             there = connection.execute("select 1 from labels where schema = ? limit 1", [schema]).fetchone()

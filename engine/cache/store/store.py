@@ -54,13 +54,13 @@ class Store:
         disk: the folder, held open.
         index: the open index.
         verify: when a file's digest is checked: at every load, at the first one of this process, or never.
-        blobs: where the files are; None for the folder itself.
+        blobs: the place of the files; None for the folder itself.
 
     Attributes:
-        folder: where it is.
+        folder: the store's path.
         files: the folder of its files.
-        settings: what people have set for it.
-        holds: what nothing in this process evicts.
+        settings: the settings and pins that people have given it.
+        holds: the keys that nothing in this process evicts.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Store:
         counted as corrupt. One that cannot be read just now stays as it is.
 
         Args:
-            key: names the segment.
+            key: the segment's name.
             token_ids: the tokens it must have.
             form: the form its keys and values must have; None takes any.
         """
@@ -168,7 +168,7 @@ class Store:
 
         Args:
             segment: the segment to keep.
-            origin: where it comes from, for people.
+            origin: the segment's origin, for people.
             scheme: how keys and values are stored.
             seconds: how long computing it took.
 
@@ -223,7 +223,7 @@ class Store:
         """Sets the budget, for good, and evicts what it asks for.
 
         Raises:
-            StoreError: it is none.
+            StoreError: the size is below 0, or there is no such policy.
         """
         self.settings.set_budget(size, policy)
         return self.prune(max_bytes=size)
@@ -234,7 +234,7 @@ class Store:
         It goes at every opening of the store and at every write.
 
         Raises:
-            StoreError: it is none.
+            StoreError: the age is not above 0.
         """
         self.settings.set_max_age(seconds)
         return self.prune(older_than=seconds)
@@ -283,8 +283,8 @@ class Store:
             target: the file, outside the store's own folder.
             schema: None for all.
             progress: called with (done, total, key).
-            conversation: earlier turns of conversations too.
-            replace: a plain file that is there is replaced.
+            conversation: whether earlier turns of conversations go along.
+            replace: whether a plain file that is there is replaced.
 
         Raises:
             StoreError: there are none, or the file is there already or cannot be written.

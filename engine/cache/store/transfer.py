@@ -31,11 +31,11 @@ class Moved:
     """What an export or an import moved.
 
     Attributes:
-        segments: how many.
-        bytes: of their files.
-        known: of those of an import, how many were there already.
-        left_out: earlier turns of conversations that an export left out.
-        unfit: what an export left out besides because it cannot travel, with its reason.
+        segments: how many segments were moved.
+        bytes: size of their files.
+        known: how many of an import's segments were there already.
+        left_out: how many earlier turns of conversations an export left out.
+        unfit: segments that an export left out because they cannot travel, with the reason.
     """
 
     segments: int
@@ -53,9 +53,9 @@ def write(target: BinaryIO, rows: Sequence[Row], opened: Callable[[Row], BinaryI
     """Writes rows and their files; yields after each of them.
 
     Args:
-        target: is written to from where it stands.
-        rows: of what is exported.
-        opened: opens the file of a row.
+        target: the file, which is written to from where it stands.
+        rows: the rows to export.
+        opened: a function that opens the file of a row.
 
     Raises:
         StoreError: there is too much for one file, or a segment's file is gone or damaged.
@@ -92,8 +92,8 @@ class Archive:
     """An export that is being read.
 
     Args:
-        file: at its first byte; a plain file, so that what is not wanted can be skipped.
-        name: what messages call it.
+        file: the file, at its first byte; a plain one, so that what is not wanted can be skipped.
+        name: the file's name in messages.
 
     Raises:
         StoreError: it is no export of this version, or was cut short.

@@ -36,8 +36,8 @@ class Writer:
 
     Args:
         disk: the folder of the store, whose lock writers share.
-        blobs: where files go.
-        catalog: where rows go.
+        blobs: the place of the files.
+        catalog: the place of the rows.
         reader: the reader that discards the files of what is evicted.
     """
 
@@ -49,7 +49,7 @@ class Writer:
 
         Args:
             segment: the segment to keep.
-            origin: where it comes from, for people.
+            origin: the segment's origin, for people.
             scheme: how keys and values are stored.
             seconds: how long computing it took.
 
@@ -90,8 +90,8 @@ class Writer:
         """Writes a file and its row; what goes for it is removed.
 
         Args:
-            write: writes the file, whole or not at all.
-            row: what the index says of the segment, but for its file.
+            write: a function that writes the file, whole or not at all.
+            row: the index's row of the segment, but for its file.
             labels: schemas and paths of modules that it is of.
 
         Raises:
