@@ -10,10 +10,7 @@ import uuid
 from pathlib import Path
 
 from engine import atomic
-
-
-class NotPlainError(OSError):
-    """A device, a pipe, a socket or a folder stands where a file would be written."""
+from engine.directory import NotPlainError
 
 
 class _HalfWrittenError(OSError):

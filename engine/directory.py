@@ -21,6 +21,10 @@ _NO_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EROFS}
 _JUNCTION = getattr(stat, "IO_REPARSE_TAG_MOUNT_POINT", None)  # how Windows links folders
 
 
+class NotPlainError(OSError):
+    """What stands in the place of a file is no plain one: a link, a folder, a device, a pipe or a socket."""
+
+
 class Directory(ABC):
     """A folder. Names are of what lies in it, without any path.
 

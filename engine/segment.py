@@ -60,16 +60,6 @@ class Form:
         """Bytes of keys and values that one token takes in all layers."""
         return 2 * self.layers * self.heads * self.size * self.dtype.itemsize
 
-    def misfit(self, segment: Segment) -> str | None:
-        """Says in what a segment is of another form, or None where it fits."""
-        shape = (self.layers, self.heads, segment.tokens, self.size)
-        for name, states in (("keys", segment.keys), ("values", segment.values)):
-            if tuple(states.shape) != shape:
-                return f"its {name} have the shape {list(states.shape)}; the model's have {list(shape)}"
-            if states.dtype != self.dtype:
-                return f"its {name} are {states.dtype} and the model's {self.dtype}"
-        return None
-
 
 @dataclass(frozen=True)
 class Placement:

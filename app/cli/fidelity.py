@@ -21,7 +21,7 @@ from engine.pml import bind
 
 if TYPE_CHECKING:
     from engine import Fidelity
-    from engine.inference.findings import Flip
+    from engine.inference.findings import Flip, ModuleFidelity, Remedy
 
 MOST_FLIPS = 8
 SHOWN_BEFORE = 30
@@ -92,38 +92,43 @@ def _in_words(found: Fidelity) -> str:
     ]
     if found.flips:
         lines += [_flips(found.flips), ""]
-    lines += [
-        table(
-            ["module", "tokens", "answer depends", "keys deviate", "values deviate", "harm", "flips"],
-            [
-                [
-                    m.path or "(anonymous text)",
-                    str(m.tokens),
-                    f"{m.dependence:.3f}",
-                    f"{m.key_deviation:.1%}",
-                    f"{m.value_deviation:.1%}",
-                    f"{m.harm:.2g}",
-                    str(m.mends),
-                ]
-                for m in found.modules
-            ],
-        ),
-        "",
-    ]
+    lines += [_modules(found.modules), ""]
     if found.remedies:
-        tried = [
-            [
-                r.what,
-                str(r.flips),
-                f"{r.kl_worst:.2g}",
-                f"{r.kl_mean:.2g}",
-                f"{r.answer_agreement:.0%}",
-                f"+{r.computed}",
-            ]
-            for r in found.remedies
-        ]
-        lines += [table(["tried", "flips left", "worst KL", "mean KL", "agrees", "computed"], tried), ""]
+        lines += [_remedies(found.remedies), ""]
     return "\n".join([*lines, found.advice])
+
+
+def _modules(modules: Sequence[ModuleFidelity]) -> str:
+    """Each module's part in the difference, as a table."""
+    rows = [
+        [
+            m.path or "(anonymous text)",
+            str(m.tokens),
+            f"{m.dependence:.3f}",
+            f"{m.key_deviation:.1%}",
+            f"{m.value_deviation:.1%}",
+            f"{m.harm:.2g}",
+            str(m.mends),
+        ]
+        for m in modules
+    ]
+    return table(["module", "tokens", "answer depends", "keys deviate", "values deviate", "harm", "flips"], rows)
+
+
+def _remedies(remedies: Sequence[Remedy]) -> str:
+    """What was tried against the difference, as a table."""
+    rows = [
+        [
+            r.what,
+            str(r.flips),
+            f"{r.kl_worst:.2g}",
+            f"{r.kl_mean:.2g}",
+            f"{r.answer_agreement:.0%}",
+            f"+{r.computed}",
+        ]
+        for r in remedies
+    ]
+    return table(["tried", "flips left", "worst KL", "mean KL", "agrees", "computed"], rows)
 
 
 def _flips(flips: Sequence[Flip]) -> str:

@@ -6,7 +6,8 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from app.writing import NotPlainError, require_replaceable, write_text
+from app.writing import require_replaceable, write_text
+from engine.directory import NotPlainError
 from engine.errors import PromptCacheError
 
 

@@ -38,6 +38,10 @@ class Studio:
         """Stops serving the page."""
         self._page.close(verbose=False)
 
+    def wait(self) -> None:
+        """Waits until the studio is stopped."""
+        self._page.block_thread()
+
 
 def launch(
     *,
@@ -82,11 +86,25 @@ def launch(
     drafts = Drafts(data_dir or Path(platformdirs.user_data_dir(APPLICATION)))
     engine = Engine.open(model, **engine_options)
 
+    studio = _served(pages.build(Parts.of(engine, drafts, Library(Folder(schemas_dir)))), chosen)
+    # What is loaded by now stays: without it the collector pauses for tens of milliseconds, not hundreds.
+    gc.collect()
+    gc.freeze()
+    if open_browser:
+        webbrowser.open(studio.url)
+    if block:
+        studio.wait()
+    return studio
+
+
+def _served(page: gradio.Blocks, port: int) -> Studio:
+    """Serves a page on this machine only."""
+    from app.studio import page as pages
+
     assets = pages.assets_folder()
-    page = pages.build(Parts.of(engine, drafts, Library(Folder(schemas_dir))))
     _, url, _ = page.queue(default_concurrency_limit=4).launch(
         server_name=HOST,
-        server_port=chosen,
+        server_port=port,
         share=False,
         quiet=True,
         prevent_thread_lock=True,
@@ -98,15 +116,7 @@ def launch(
         theme=pages.theme(),
         app_kwargs=options(assets),
     )
-    studio = Studio(url.rstrip("/"), page)
-    # What is loaded by now stays: without it the collector pauses for tens of milliseconds, not hundreds.
-    gc.collect()
-    gc.freeze()
-    if open_browser:
-        webbrowser.open(studio.url)
-    if block:
-        page.block_thread()
-    return studio
+    return Studio(url.rstrip("/"), page)
 
 
 def options(assets: Path) -> dict[str, Any]:

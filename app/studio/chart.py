@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
+from app.studio.answers import Side
 from app.studio.runs import SIDES, Run
 from engine.choices import TIMELINE_PARTS, TimelinePart
 from engine.stopwatch import milliseconds
@@ -44,6 +45,18 @@ def ttft_chart(runs: Sequence[Run]) -> go.Figure:
                 marker={"color": COLOURS[part], "line": {"width": 0}},
                 hovertemplate=f"%{{x}}<br>{part}: %{{y:.1f}} ms<extra></extra>",
             )
+    _add_totals(figure, bars, axis)
+    _style(figure)
+    if not bars:
+        figure.update_layout(xaxis={"visible": False}, yaxis={"visible": False})
+        figure.add_annotation(
+            text="Run the prompt: its times to first token appear here.", showarrow=False, font={"size": 14}
+        )
+    return figure
+
+
+def _add_totals(figure: go.Figure, bars: Sequence[tuple[Run, Side]], axis: list[list[str]]) -> None:
+    """Writes over each bar how long it is."""
     totals = [run.sides[side].ttft_ms or 0.0 for run, side in bars]
     figure.add_scatter(
         x=axis,
@@ -56,6 +69,10 @@ def ttft_chart(runs: Sequence[Run]) -> go.Figure:
         showlegend=False,
         cliponaxis=False,
     )
+
+
+def _style(figure: go.Figure) -> None:
+    """Fits the figure to the page: its colours are set there."""
     figure.update_layout(
         template="none",
         barmode="stack",
@@ -76,9 +93,3 @@ def ttft_chart(runs: Sequence[Run]) -> go.Figure:
         rangemode="tozero",
     )
     figure.update_xaxes(type="multicategory", showdividers=False, ticks="")
-    if not bars:
-        figure.update_layout(xaxis={"visible": False}, yaxis={"visible": False})
-        figure.add_annotation(
-            text="Run the prompt: its times to first token appear here.", showarrow=False, font={"size": 14}
-        )
-    return figure

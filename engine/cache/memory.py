@@ -11,10 +11,10 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import TracebackType
 
 import torch
 
+from engine.cache.releasable import Releasable
 from engine.segment import Segment
 
 
@@ -33,8 +33,8 @@ class _Held:
     listed: bool = True
 
 
-class Handle:
-    """A segment that stays until this is released, by `with` or by `release`.
+class Handle(Releasable):
+    """A segment that stays in memory until this is released.
 
     Attributes:
         segment: the segment held.
@@ -43,16 +43,6 @@ class Handle:
     def __init__(self, segment: Segment, tier: MemoryTier | None = None, held: _Held | None = None) -> None:
         self.segment = segment
         self._tier, self._held = tier, held
-
-    def __enter__(self) -> Handle:
-        """Returns itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Releases the segment."""
-        self.release()
 
     def release(self) -> None:
         """Lets go of the segment; a second time does nothing."""

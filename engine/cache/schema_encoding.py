@@ -6,7 +6,7 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from engine.cache.segment_cache import SegmentCache
+from engine.cache.segment_cache import Request, SegmentCache
 from engine.choices import Scope
 from engine.errors import SettingsError
 from engine.events import Working
@@ -74,7 +74,8 @@ def encode_schema(
         raise PromptError(faults)
     started = time.perf_counter()
     recipes = schema.recipes(scope).of_schema(schema.spec.context_length)
-    fetched = yield from cache.segments(recipes, schema.tree.name, scope, Stopwatch(), hold=False)
+    request = Request(schema.tree.name, scope, hold=False)
+    fetched = yield from cache.segments(recipes, request, Stopwatch())
     fetched.release()
     seconds = time.perf_counter() - started - clock.waited / 1000
     cache.store.label(fetched.served)

@@ -7,10 +7,10 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from types import TracebackType
 
 from engine.cache.encoder import encode
 from engine.cache.memory import Handle, MemoryTier
+from engine.cache.releasable import Releasable
 from engine.cache.store import Lookup, Origin, Sought, Store, pack_ids
 from engine.cache.store.codec import packed_bytes, rounded
 from engine.cache.store.holds import Hold
@@ -57,7 +57,7 @@ class Made:
 
 
 @dataclass
-class Fetched:
+class Fetched(Releasable):
     """Segments of one prompt or schema, which stay in memory and on disk until they are released.
 
     Attributes:
@@ -77,16 +77,6 @@ class Fetched:
     served: list[Lookup] = field(default_factory=list)
     encoded: dict[str, Made] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-
-    def __enter__(self) -> Fetched:
-        """Returns itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Releases the segments."""
-        self.release()
 
     def release(self) -> None:
         """Lets go of all segments; who still reads one keeps it alive, and it may be evicted."""
@@ -149,33 +139,21 @@ class SegmentCache:
         return tier
 
     def segments(
-        self,
-        recipes: Iterable[Recipe],
-        schema: str,
-        scope: str,
-        clock: Stopwatch,
-        *,
-        trial: bool = False,
-        store_turns: bool = False,
-        hold: bool = True,
+        self, recipes: Iterable[Recipe], request: Request, clock: Stopwatch
     ) -> Generator[Working, None, Fetched]:
         """Finds or encodes segments. What is returned is released by who asks.
 
         Args:
-            recipes: of what is wanted; one that comes twice counts once.
-            schema: as in `Request`.
-            scope: as in `Request`.
-            clock: counts "load" and "encode".
-            trial: as in `Request`.
-            store_turns: as in `Request`.
-            hold: as in `Request`.
+            recipes: the recipes of what is wanted; one that comes twice counts once.
+            request: the purpose they are wanted for.
+            clock: the stopwatch for "load" and "encode".
 
         Yields:
             Working, before each one that must be encoded.
         """
         recipes = list({recipe.key: recipe for recipe in recipes}.values())
         in_use = self.store.using([recipe.key for recipe in recipes])
-        fetched = Fetched(Request(schema, scope, trial, store_turns, hold), in_use)
+        fetched = Fetched(request, in_use)
         try:
             missing = self._load(recipes, fetched)
             clock.lap("load")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from dataclasses import replace
 
-from engine.cache.segment_cache import SegmentCache, wanted
+from engine.cache.segment_cache import Request, SegmentCache, wanted
 from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, SegmentUse, Side
 from engine.inference.params import RunSettings
 from engine.inference.prefill import prefill, whole
@@ -44,10 +44,9 @@ def _from_segments(
     cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned, settings: RunSettings, clock: Stopwatch
 ) -> Generator[Event, None, Answer]:
     """The cached side: what is missing is encoded, what is read is held to the end of the answer."""
-    name, slices = prompt.schema.tree.name, planned.slices
-    fetched = yield from cache.segments(
-        wanted(slices), name, settings.scope, clock, store_turns=settings.store_conversation
-    )
+    slices = planned.slices
+    request = Request(prompt.schema.tree.name, settings.scope, store_turns=settings.store_conversation)
+    fetched = yield from cache.segments(wanted(slices), request, clock)
     try:
         with fetched:
             clock.restart()

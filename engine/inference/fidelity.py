@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
-from engine.cache.segment_cache import SegmentCache, wanted
+from engine.cache.segment_cache import Request, SegmentCache, wanted
 from engine.events import Working
 from engine.inference.findings import Fidelity, Flip, ModuleFidelity
 from engine.inference.params import RunSettings
@@ -47,8 +47,9 @@ class FidelityMeter:
         Yields:
             Working, before each step.
         """
-        name, slices = self.planned.layout.schema.name, self.planned.slices
-        fetching = self.cache.segments(wanted(slices), name, self.settings.scope, Stopwatch())
+        slices = self.planned.slices
+        request = Request(self.planned.layout.schema.name, self.settings.scope)
+        fetching = self.cache.segments(wanted(slices), request, Stopwatch())
         with (yield from fetching) as fetched:
             return (yield from self._measured(fetched.place(slices)))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.cache.segment_cache import SegmentCache, wanted
+from engine.cache.segment_cache import Request, SegmentCache, wanted
 from engine.events import Side, Working
 from engine.inference.params import ReuseParams
 from engine.inference.prefill import Prefill, prefill, whole
@@ -89,8 +89,8 @@ def reading(
     planned = prompt.planned(scope, settings.placement, turns_held=settings.turns_held)
     if side == "uncached":
         return read(cache.model, whole(planned.plan), answer)
-    name = prompt.schema.tree.name
-    fetched = yield from cache.segments(wanted(planned.slices), name, settings.scope, Stopwatch())
+    request = Request(prompt.schema.tree.name, settings.scope)
+    fetched = yield from cache.segments(wanted(planned.slices), request, Stopwatch())
     with fetched:
         placements = fetched.place(planned.slices)
         new = prefill(cache.model, planned.plan, planned.slices, placements, settings.repair)

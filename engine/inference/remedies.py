@@ -6,7 +6,7 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from engine.cache.segment_cache import SegmentCache, wanted
+from engine.cache.segment_cache import Request, SegmentCache, wanted
 from engine.choices import Scope
 from engine.errors import SettingsError
 from engine.events import Working
@@ -75,8 +75,8 @@ class Remedies:
         model = self.side.uncached.model
         if any(use.recipe.reach >= model.context_length for use in slices if use is not None):
             return None
-        name = self.layout.schema.name
-        fetching = self.cache.segments(wanted(slices), name, self.scope, Stopwatch(), trial=True)
+        request = Request(self.layout.schema.name, self.scope, trial=True)
+        fetching = self.cache.segments(wanted(slices), request, Stopwatch())
         with (yield from fetching) as fetched:
             side = replace(self.side, slices=slices, placements=fetched.place(slices))
             return self._tried(f"scaffold {' '.join(scaffold)}", side, scaffold=scaffold)

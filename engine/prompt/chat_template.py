@@ -133,20 +133,17 @@ class ChatFormat:
         one, other = (self.opening(roles, day) for day in _DAYS)
         return one != other
 
-    def spelled(
-        self, roles: Sequence[str], contents: Sequence[str], today: datetime.date | None = None
-    ) -> str:
+    def spelled(self, roles: Sequence[str], contents: Sequence[str], day: datetime.date) -> str:
         """Returns what the template makes of a conversation.
 
         Args:
             roles: the roles of its turns.
             contents: the text of each turn.
-            today: the date in force, where it was asked before.
+            day: the date that it may write.
 
         Raises:
             ChatError: as for `turns`.
         """
-        day = today or self.today()
         turns = self.turns(roles, day)
         given = list(zip(roles, contents, strict=True))
         if turns.system != "kept":
@@ -158,21 +155,16 @@ class ChatFormat:
         return self._spell(given, day, invite=True)
 
     def strips(
-        self, roles: Sequence[str], contents: Sequence[str], today: datetime.date | None = None
+        self, roles: Sequence[str], contents: Sequence[str], day: datetime.date
     ) -> tuple[tuple[int, int], ...]:
         """Returns how many characters the template strips off each content, at its start and at its end.
 
-        That is white space, and what the assistant thought in earlier turns.
-
-        Args:
-            roles: the roles of the turns.
-            contents: the text of each turn.
-            today: the date in force, where it was asked before.
+        That is white space, and what the assistant thought in earlier turns. The conversation is given as to
+        `spelled`.
 
         Raises:
             ChatError: as for `turns`.
         """
-        day = today or self.today()
         turns = self.turns(roles, day)
         found = aligned(self.spelled(roles, contents, day), turns, contents)
         return found or tuple(map(_spaces, contents, turns.trims))

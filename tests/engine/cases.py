@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from engine.cache.segment_cache import wanted
+from engine.cache.segment_cache import Request, wanted
 from engine.engine import Engine
 from engine.inference.computing import returned
 from engine.inference.params import Repair
@@ -61,7 +61,7 @@ class Case:
         planned = prepared.prompt(prompt).tokenized.planned(scope, placement)
         self.layout, self.plan, self.uses = planned.layout, planned.plan, planned.slices
         self.book = prepared.tokenized.recipes(scope, placement)
-        steps = engine.segment_cache.segments(wanted(self.uses), schema.name, scope, Stopwatch())
+        steps = engine.segment_cache.segments(wanted(self.uses), Request(schema.name, scope), Stopwatch())
         self.supplied = returned(steps)
         self.placements = self.supplied.place(self.uses)
 

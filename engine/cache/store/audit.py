@@ -12,7 +12,8 @@ from engine.cache.store import rebuild
 from engine.cache.store.blobs import Blobs
 from engine.cache.store.catalog import Catalog, Fault
 from engine.cache.store.claim import FILES, TEMPORARY
-from engine.cache.store.files import DamagedError, Entry
+from engine.cache.store.contents import DamagedError
+from engine.cache.store.files import Entry
 from engine.cache.store.folder import Folder
 from engine.cache.store.index import FailedIndexError, Index
 from engine.cache.store.reading import Reader
@@ -155,12 +156,13 @@ class Auditor:
             wrong = None
             try:
                 with self._blobs.opened(entry) as opened:
-                    wrong = opened.fault(content=True)
-                    read += entry.bytes
+                    opened.check(content=True)
+                read += entry.bytes
             except FileNotFoundError:
                 wrong = "there is no such file"
             except DamagedError as error:
                 wrong = str(error)
+                read += entry.bytes
             except (OSError, MemoryError) as error:
                 unread.append(Fault(key, entry.file, f"it could not be read: {error}"))
             if wrong is not None:

@@ -32,10 +32,11 @@ class Blob(Protocol):
     def settled(self) -> bool:
         """Whether its last change is so long ago that the next one will show in `state`."""
 
-    def fault(self, *, content: bool) -> str | None:
-        """Says what is wrong with it, or None: its size, its header, and with `content` its digest.
+    def check(self, *, content: bool) -> None:
+        """Looks at its size, its header, and with `content` its digest.
 
         Raises:
+            DamagedError: it is not what the index says.
             OSError, MemoryError: it cannot be read.
         """
 

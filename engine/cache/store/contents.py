@@ -16,15 +16,19 @@ MOST_HEADER = 8 << 20  # bytes: the token ids of a segment are in it
 _MOST_VALUES = 20_000  # a list of a few bytes takes a hundred of memory
 
 
-def fault(
+class DamagedError(Exception):
+    """A file is not what the index says; the message says how."""
+
+
+def check(
     file: BinaryIO,
     size: int,
     scheme: Scheme,
     shape: tuple[int, ...],
     dtype: str,
     said: Mapping[str, str] | None = None,
-) -> str | None:
-    """Says what is wrong with a file's header, or None where it fits.
+) -> None:
+    """Compares a file's header with what is said of it.
 
     Args:
         file: the file, at its first byte; no more than the header is read.
@@ -35,27 +39,29 @@ def fault(
         said: strings that the file must not contradict where it describes itself, by name.
 
     Raises:
+        DamagedError: they differ, or there is no header that can be read.
         OSError: it cannot be read.
     """
     try:
         length, found = read(file)
     except ValueError as error:
-        return f"its header cannot be read ({error})"
+        raise DamagedError(f"its header cannot be read ({error})") from error
     notes = found.pop("__metadata__", {})
     if not isinstance(notes, dict) or not all(isinstance(note, str) for note in notes.values()):
-        return "the notes in its header are no texts"
+        raise DamagedError("the notes in its header are no texts")
     for name, value in (said or {}).items():
         if notes.get(name, value) != value:
-            return f"it describes itself with another {name}"
+            raise DamagedError(f"it describes itself with another {name}")
     wanted = tensors_of(scheme, shape, dtype)
     if set(found) != set(wanted):
-        return f"it holds {', '.join(sorted(found)) or 'nothing'} and should hold {', '.join(sorted(wanted))}"
+        held = ", ".join(sorted(found)) or "nothing"
+        raise DamagedError(f"it holds {held} and should hold {', '.join(sorted(wanted))}")
     for name, (kind, sides) in wanted.items():
         given = found[name]
-        held = (given.get("dtype"), given.get("shape")) if isinstance(given, dict) else (None, None)
-        if held != (kind, list(sides)):
-            return f"its {name} are {held[0]} {held[1]} and should be {kind} {list(sides)}"
-    return _offset_fault([found[name].get("data_offsets") for name in wanted], size - 8 - length)
+        there = (given.get("dtype"), given.get("shape")) if isinstance(given, dict) else (None, None)
+        if there != (kind, list(sides)):
+            raise DamagedError(f"its {name} are {there[0]} {there[1]} and should be {kind} {list(sides)}")
+    _check_offsets([found[name].get("data_offsets") for name in wanted], size - 8 - length)
 
 
 def read(file: BinaryIO) -> tuple[int, dict[str, Any]]:
@@ -91,14 +97,15 @@ def _once(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _offset_fault(offsets: list[Any], size: int) -> str | None:
+def _check_offsets(offsets: list[Any], size: int) -> None:
     """Tensors lie one behind the other and fill the rest of the file."""
     end = 0
     pairs = [pair for pair in offsets if isinstance(pair, list) and len(pair) == 2]
     if len(pairs) != len(offsets) or not all(type(place) is int for pair in pairs for place in pair):
-        return "its header has places that are none"
+        raise DamagedError("its header has places that are none")
     for start, stop in sorted(pairs):
         if start != end or stop < start:
-            return "its header has tensors that overlap, or leave gaps"
+            raise DamagedError("its header has tensors that overlap, or leave gaps")
         end = stop
-    return None if end == size else f"its tensors end at {end} and its data at {size}"
+    if end != size:
+        raise DamagedError(f"its tensors end at {end} and its data at {size}")

@@ -22,6 +22,7 @@ from torch import Tensor
 from engine.cache.store import contents
 from engine.cache.store.claim import SEGMENT
 from engine.cache.store.codec import SCHEMES, Scheme, pack, unpack
+from engine.cache.store.contents import DamagedError
 from engine.cache.store.descriptor import expect, in_memory, mapped, read_at, read_whole
 from engine.cache.store.eviction import is_own
 from engine.cache.store.folder import Folder
@@ -42,10 +43,6 @@ _DESCRIBED = {
     *("key", "scheme", "dtype", "shape", "token_ids", "created", "seconds", _SEAL),
     *("schema", "path", "scope", "model", "fingerprint"),
 }
-
-
-class DamagedError(Exception):
-    """A file is not what the index says; the message says how."""
 
 
 @dataclass(frozen=True)
@@ -156,21 +153,21 @@ class Opened:
         """Whether its last change is so long ago that the next one will show in `state`."""
         return time.time_ns() - os.fstat(self._descriptor).st_ctime_ns > _TICK_NS
 
-    def fault(self, *, content: bool) -> str | None:
-        """Says what is wrong with the file, or None: its size, its header, and with `content` its digest.
+    def check(self, *, content: bool) -> None:
+        """Looks at the file's size, its header, and with `content` its digest.
 
         Raises:
+            DamagedError: it is not what the index says.
             OSError, MemoryError: it cannot be read.
         """
         size = os.fstat(self._descriptor).st_size
         if size != self.entry.bytes:
-            return f"it has {size} bytes and should have {self.entry.bytes}"
+            raise DamagedError(f"it has {size} bytes and should have {self.entry.bytes}")
         if self._copied and len(self._copy) != size:
             self._copy = read_whole(self._descriptor, size)
-        wrong = self._header_fault()
-        if wrong is None and content and self._digest() != self.entry.digest:
-            return "its digest does not agree with the index"
-        return wrong
+        self._check_header()
+        if content and self._digest() != self.entry.digest:
+            raise DamagedError("its digest does not agree with the index")
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """Keys and values; unless they are copied or compressed they are mapped from the file, page by page.
@@ -179,9 +176,7 @@ class Opened:
             DamagedError: the header or the size is not what the index says.
             OSError, MemoryError: they cannot be read.
         """
-        wrong = self._header_fault()
-        if wrong is not None:
-            raise DamagedError(wrong)
+        self._check_header()
         length, found = contents.read(_head(self._bytes))
         start = 8 + length
         size = os.fstat(self._descriptor).st_size
@@ -210,10 +205,10 @@ class Opened:
     def _digest(self) -> str:
         return xxhash.xxh3_128_hexdigest(self._copy) if self._copied else digest_of(self._descriptor)
 
-    def _header_fault(self) -> str | None:
+    def _check_header(self) -> None:
         entry = self.entry
         head = _head(self._bytes)
-        return contents.fault(head, entry.bytes, entry.scheme, entry.shape, entry.dtype)
+        contents.check(head, entry.bytes, entry.scheme, entry.shape, entry.dtype)
 
 
 def described(descriptor: int, name: str) -> dict[str, Any]:
@@ -225,6 +220,7 @@ def described(descriptor: int, name: str) -> dict[str, Any]:
 
     Raises:
         ValueError: it says too little (files of earlier versions do), or it is damaged.
+        DamagedError: its header is not what it says of itself.
         OSError: it cannot be read.
     """
     head = _head(lambda at, count: read_at(descriptor, count, at))
@@ -240,9 +236,7 @@ def described(descriptor: int, name: str) -> dict[str, Any]:
     row = [name, size, digest_of(descriptor), notes["dtype"], notes["scheme"], notes["shape"]]
     entry = entry_of(notes["key"], row)
     head.seek(0)
-    wrong = contents.fault(head, size, entry.scheme, entry.shape, entry.dtype)
-    if wrong is not None:
-        raise ValueError(wrong)
+    contents.check(head, size, entry.scheme, entry.shape, entry.dtype)
     return {
         **dict(zip(COLUMNS, row, strict=True)),
         "key": notes["key"],

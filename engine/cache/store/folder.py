@@ -23,16 +23,12 @@ from engine import atomic, directory
 from engine.cache.store import claim, locks
 from engine.cache.store.claim import FILES, IN_PART, LOCKS, QUARANTINE, SEGMENT, TAG, TAG_TEXT, WRITING
 from engine.cache.store.deletion import delete, is_ours
-from engine.directory import PRIVATE_FOLDER, SEALED_FILE, Directory, is_loose
+from engine.directory import PRIVATE_FOLDER, SEALED_FILE, Directory, NotPlainError, is_loose
 from engine.errors import StoreError
 
 log = logging.getLogger(__name__)
 
 QUARANTINE_BYTES = 1 << 28  # of damaged files that are kept to be looked at, beside the last one
-
-
-class NotPlainError(Exception):
-    """Something stands where a segment's file should be that is no plain file."""
 
 
 class Folder:

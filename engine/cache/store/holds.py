@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import TracebackType
+
+from engine.cache.releasable import Releasable
 
 
 class Holds:
@@ -26,21 +27,11 @@ class Holds:
         self._live.pop(hold, None)
 
 
-class Hold:
-    """Some keys that are held, by `with` or until `release`."""
+class Hold(Releasable):
+    """Some keys that are held until this is released."""
 
     def __init__(self, holds: Holds) -> None:
         self._holds = holds
-
-    def __enter__(self) -> Hold:
-        """Returns itself."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Releases the keys."""
-        self.release()
 
     def release(self) -> None:
         """Lets go of the keys; a second time does nothing."""

@@ -11,8 +11,10 @@ from typing import BinaryIO
 from engine.cache.store import contents, files
 from engine.cache.store.claim import TEMPORARY
 from engine.cache.store.codec import Scheme
-from engine.cache.store.files import DamagedError, Entry, Opened
-from engine.cache.store.folder import Folder, NotPlainError
+from engine.cache.store.contents import DamagedError
+from engine.cache.store.files import Entry, Opened
+from engine.cache.store.folder import Folder
+from engine.directory import NotPlainError
 from engine.segment import Segment
 
 _AHEAD = 64  # files that are announced to the operating system at once, each with a descriptor
@@ -42,9 +44,7 @@ class LocalBlobs:
         with self._folder.writing(entry.file) as file:
             file.writelines(pieces)
             file.seek(0)
-            wrong = contents.fault(file, entry.bytes, entry.scheme, entry.shape, entry.dtype, said)
-            if wrong is not None:
-                raise DamagedError(wrong)
+            contents.check(file, entry.bytes, entry.scheme, entry.shape, entry.dtype, said)
 
     @contextmanager
     def opened(self, entry: Entry, *, copied: bool = False) -> Iterator[Opened]:
@@ -82,7 +82,7 @@ class LocalBlobs:
         try:
             with self._folder.opened(name) as descriptor:
                 return files.says_it_is(descriptor, name)
-        except (OSError, NotPlainError):
+        except OSError:
             return False
 
     def is_gone(self, name: str) -> bool:
@@ -92,7 +92,7 @@ class LocalBlobs:
                 return False
         except FileNotFoundError:
             return True
-        except (OSError, NotPlainError):
+        except OSError:
             return False
 
     def remove(self, names: Iterable[str]) -> int:

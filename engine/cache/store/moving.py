@@ -7,6 +7,7 @@ import json
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -14,61 +15,77 @@ from engine.cache.store import files, manifest, transfer
 from engine.cache.store.audit import Progress
 from engine.cache.store.blobs import Blobs
 from engine.cache.store.catalog import Catalog
+from engine.cache.store.contents import DamagedError
 from engine.cache.store.eviction import NoRoomError
-from engine.cache.store.files import COLUMNS, DamagedError, Entry
-from engine.cache.store.folder import Folder, NotPlainError, new_file
+from engine.cache.store.files import COLUMNS, Entry
+from engine.cache.store.folder import Folder, new_file
 from engine.cache.store.holds import Holds
 from engine.cache.store.index import FailedIndexError, Index
 from engine.cache.store.manifest import Row
 from engine.cache.store.settings import Settings
 from engine.cache.store.transfer import Moved
 from engine.cache.store.writing import Writer
+from engine.directory import NotPlainError
 from engine.errors import StoreError
 from engine.prompt.recipe import TURN
 
 _ENTERED = {*Row.__dataclass_fields__} - {*COLUMNS, "labels"}
 
 
-def export(
-    index: Index,
-    disk: Folder,
-    blobs: Blobs,
-    target: Path,
-    schema: str | None,
-    progress: Progress | None,
-    *,
-    conversation: bool = False,
-    replace: bool = False,
-) -> Moved:
-    """Writes the segments of a schema, or all of them, into one file; earlier turns only where asked.
+class Exporter:
+    """Writes segments of a store into files for other stores.
 
     Args:
         index: the index of the store.
-        disk: the store's folder, which the file must not lie in.
+        disk: the store's folder, which no such file may lie in.
         blobs: the files.
-        target: the file.
-        schema: None for all.
-        progress: called with (done, total, key).
-        conversation: whether earlier turns of conversations go along.
-        replace: whether a plain file that is there is replaced.
-
-    Raises:
-        StoreError: there are none, or one cannot be read, or the file is there already or cannot be written.
     """
-    listed, left_out, unfit = _listed(index, schema, conversation)
-    if not listed:
-        raise StoreError(_nothing(schema, left_out, unfit))
-    names = {row.key: file for row, file in listed}
-    rows = [row for row, _ in listed]
+
+    def __init__(self, index: Index, disk: Folder, blobs: Blobs) -> None:
+        self._index, self._disk, self._blobs = index, disk, blobs
+
+    def write(
+        self,
+        target: Path,
+        schema: str | None,
+        progress: Progress | None,
+        *,
+        conversation: bool = False,
+        replace: bool = False,
+    ) -> Moved:
+        """Writes the segments of a schema, or all of them, into one file; earlier turns only where asked.
+
+        Args:
+            target: the file.
+            schema: the schema's name; None for all.
+            progress: called with (done, total, key).
+            conversation: whether earlier turns of conversations go along.
+            replace: whether a plain file that is there is replaced.
+
+        Raises:
+            StoreError: there are none, one cannot be read, or the file is there already or cannot be written.
+        """
+        listed, left_out, unfit = _listed(self._index, schema, conversation)
+        if not listed:
+            raise StoreError(_nothing(schema, left_out, unfit))
+        names = {row.key: file for row, file in listed}
+        rows = [row for row, _ in listed]
+        with _in_words(target):
+            if self._disk.holds(target.parent):
+                raise StoreError(
+                    f"{str(target)!r} lies in the cache folder itself. Write the export somewhere else."
+                )
+            with new_file(target, replace=replace) as file:
+                for done in transfer.write(file, rows, lambda row: self._blobs.content(names[row.key])):
+                    if progress is not None:
+                        progress(done, len(rows), rows[done - 1].key)
+        return Moved(len(rows), sum(row.bytes for row in rows), left_out=left_out, unfit=tuple(unfit))
+
+
+@contextmanager
+def _in_words(target: Path) -> Iterator[None]:
     try:
-        if disk.holds(target.parent):
-            raise StoreError(
-                f"{str(target)!r} lies in the cache folder itself. Write the export somewhere else."
-            )
-        with new_file(target, replace=replace) as file:
-            for done in transfer.write(file, rows, lambda row: blobs.content(names[row.key])):
-                if progress is not None:
-                    progress(done, len(rows), rows[done - 1].key)
+        yield
     except FileExistsError as error:
         raise StoreError(
             f"{str(target)!r} is there already. Name another file, or give --force to replace it."
@@ -79,7 +96,6 @@ def export(
         ) from error
     except OSError as error:
         raise StoreError(f"{str(target)!r} cannot be written: {error}") from error
-    return Moved(len(rows), sum(row.bytes for row in rows), left_out=left_out, unfit=tuple(unfit))
 
 
 def _nothing(schema: str | None, left_out: int, unfit: Sequence[str]) -> str:

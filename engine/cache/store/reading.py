@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 from engine.cache.store import eviction
 from engine.cache.store.blobs import Blob, Blobs
 from engine.cache.store.catalog import Catalog, Chosen, UnfitRowError
+from engine.cache.store.contents import DamagedError
 from engine.cache.store.eviction import Victim
-from engine.cache.store.files import DamagedError, Entry, Verify
+from engine.cache.store.files import Entry, Verify
 from engine.cache.store.index import FailedIndexError
 from engine.segment import Form, Segment
 from engine.tiers import Reason
@@ -34,16 +35,7 @@ class Reader:
         self._verified: dict[str, tuple[int, ...]] = {}
 
     def load(self, key: str, token_ids: Sequence[int], form: Form | None = None) -> Segment | None:
-        """Returns a segment, or None where it must be computed.
-
-        A file that is missing, cut short, changed, of other tokens or of another form is set aside and
-        counted as corrupt. One that cannot be read just now stays as it is.
-
-        Args:
-            key: the segment's name.
-            token_ids: the tokens it must have.
-            form: the form its keys and values must have; None takes any.
-        """
+        """Returns a segment, or None where it must be computed, as `Store.load` says."""
         try:
             return self._load(key, token_ids, form)
         except (OSError, MemoryError, FailedIndexError) as error:
@@ -61,13 +53,12 @@ class Reader:
         entry, blob = found
         try:
             with self._blobs.opened(entry, copied=self._policy == "always") as opened:
-                same = blob == pack_ids(token_ids)
-                wrong = self._fault(opened) if same else "its tokens are not those of its key"
-                if wrong is None:
-                    segment = Segment(key, tuple(token_ids), *opened.tensors())
-                    wrong = form.misfit(segment) if form is not None else None
-                    if wrong is None:
-                        return segment
+                _require_tokens(blob, token_ids)
+                self._check(opened)
+                segment = Segment(key, tuple(token_ids), *opened.tensors())
+                if form is not None:
+                    _require_form(segment, form)
+                return segment
         except FileNotFoundError:
             again = self._entry(key)
             if again is None:  # another process has evicted it since
@@ -88,14 +79,13 @@ class Reader:
             self.set_aside(key, error.file, str(error))
             return None
 
-    def _fault(self, opened: Blob) -> str | None:
+    def _check(self, opened: Blob) -> None:
         """Checks a file; under `first` its digest where this process has not, or it was written to since."""
         file, state = opened.entry.file, opened.state
         content = self._policy == "always" or (self._policy == "first" and self._verified.get(file) != state)
-        wrong = opened.fault(content=content)
-        if wrong is None and content and opened.settled and opened.state == state:
+        opened.check(content=content)
+        if content and opened.settled and opened.state == state:
             self._verified[file] = state
-        return wrong
 
     def expect_soon(self, keys: Iterable[str]) -> None:
         """Has files read ahead, layer by layer, while something else goes on."""
@@ -125,6 +115,22 @@ class Reader:
         for name in gone:
             self._verified.pop(name, None)
         return self._blobs.remove(gone)
+
+
+def _require_tokens(found: bytes, token_ids: Sequence[int]) -> None:
+    if found != pack_ids(token_ids):
+        raise DamagedError("its tokens are not those of its key")
+
+
+def _require_form(segment: Segment, form: Form) -> None:
+    shape = (form.layers, form.heads, segment.tokens, form.size)
+    for name, states in (("keys", segment.keys), ("values", segment.values)):
+        if tuple(states.shape) != shape:
+            raise DamagedError(
+                f"its {name} have the shape {list(states.shape)}; the model's have {list(shape)}"
+            )
+        if states.dtype != form.dtype:
+            raise DamagedError(f"its {name} are {states.dtype} and the model's {form.dtype}")
 
 
 def _damaged(connection: sqlite3.Connection, key: str, file: str) -> Chosen:

@@ -16,8 +16,9 @@ from typing import Any
 from engine.cache.store import eviction, files
 from engine.cache.store.claim import INDEX, SEGMENT
 from engine.cache.store.codec import SCHEMES
+from engine.cache.store.contents import DamagedError
 from engine.cache.store.eviction import POLICIES
-from engine.cache.store.folder import Folder, NotPlainError
+from engine.cache.store.folder import Folder
 from engine.cache.store.index import TABLES, FailedIndexError, Index
 from engine.cache.store.migrations import UNFILLED
 
@@ -137,13 +138,13 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
             with folder.opened(name) as descriptor:
                 try:
                     rows.append(_row(descriptor, name, rows_of.get(name)))
-                except (ValueError, RecursionError) as error:
+                except (ValueError, RecursionError, DamagedError) as error:
                     if not _is_own(descriptor, name, rows_of.get(name)):
                         log.warning("%s is no segment of this store, and stays as it is", name)
                         continue
                     left_out.append(name)
                     log.warning("%s could not be entered into the index again: %s", name, error)
-        except (OSError, NotPlainError) as error:
+        except OSError as error:
             unread = True
             log.warning("%s could not be read while the index was built again: %s", name, error)
     with index.memory_or_writing() as connection:
@@ -167,18 +168,16 @@ def _row(descriptor: int, name: str, known: dict[str, Any] | None) -> dict[str, 
     """The row of a file: as the file has it, or as the old index had it and the file bears out.
 
     Raises:
-        ValueError: neither will do.
+        ValueError, DamagedError: neither will do.
     """
     try:
         return files.described(descriptor, name)
-    except ValueError:
+    except (ValueError, DamagedError):
         if known is None:
             raise
         entry = files.entry_of(known["key"], [known[column] for column in files.COLUMNS])
-        opened = files.Opened(descriptor, entry)
-        wrong = opened.fault(content=True)
-        sound = isinstance(known["token_ids"], bytes) and all(isinstance(known[text], str) for text in _TEXTS)
-        if wrong is not None or not sound:
+        files.Opened(descriptor, entry).check(content=True)
+        if not isinstance(known["token_ids"], bytes) or any(type(known[text]) is not str for text in _TEXTS):
             raise
         names = {*TABLES["segments"]} - {"last_used", "hits", "worth"}
         return {**{name: known[name] for name in names}, "labels": []}

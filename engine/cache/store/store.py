@@ -289,11 +289,8 @@ class Store:
         Raises:
             StoreError: there are none, or the file is there already or cannot be written.
         """
-        return moving.export(
-            *(self.index, self.disk, self.blobs, target, schema, progress),
-            conversation=conversation,
-            replace=replace,
-        )
+        exporter = moving.Exporter(self.index, self.disk, self.blobs)
+        return exporter.write(target, schema, progress, conversation=conversation, replace=replace)
 
     def import_(self, source: Path, progress: Progress | None = None) -> Moved:
         """Takes the segments of an exported file in, each verified before it is entered.

@@ -45,13 +45,7 @@ class Writer:
         self._disk, self._blobs, self._catalog, self._reader = disk, blobs, catalog, reader
 
     def save(self, segment: Segment, origin: Origin, scheme: Scheme, seconds: float) -> None:
-        """Writes a segment: temporary file, flush, rename, and then its row; evicts what the budget asks for.
-
-        Args:
-            segment: the segment to keep.
-            origin: the segment's origin, for people.
-            scheme: how keys and values are stored.
-            seconds: how long computing it took.
+        """Writes a segment as `Store.save` says: temporary file, flush, rename, and then its row.
 
         Raises:
             StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.segment_cache import Fetched, SegmentCache
+from engine.cache.segment_cache import Fetched, Request, SegmentCache
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Working
@@ -44,7 +44,7 @@ def recipes(engine: Engine) -> Sequence[Recipe]:
 
 
 def fetch(cache: SegmentCache, recipes: Sequence[Recipe], **options: Any) -> Fetched:
-    return returned(cache.segments(recipes, "s", "anchored", Stopwatch(), **options))
+    return returned(cache.segments(recipes, Request("s", "anchored", **options), Stopwatch()))
 
 
 def found(fetched: Fetched) -> list[tuple[str, Tier, str]]:
@@ -132,7 +132,7 @@ def test_without_holding_each_is_let_go_as_soon_as_nothing_sees_it(
     tmp_path: Path, recipes: Sequence[Recipe]
 ) -> None:
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path / "other"), memory=0)
-    steps = engine.segment_cache.segments(recipes, "s", "anchored", Stopwatch(), hold=False)
+    steps = engine.segment_cache.segments(recipes, Request("s", "anchored", hold=False), Stopwatch())
     held = []
     for _ in range(len(recipes)):
         assert isinstance(next(steps), Working)
@@ -196,7 +196,7 @@ def test_whoever_stops_while_segments_are_encoded_leaves_what_is_done(
     tmp_path: Path, recipes: Sequence[Recipe], after: int
 ) -> None:
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path / "other"), memory=0)
-    steps = engine.segment_cache.segments(recipes, "s", "anchored", Stopwatch())
+    steps = engine.segment_cache.segments(recipes, Request("s", "anchored"), Stopwatch())
     for _ in range(after + 1):
         next(steps)
     steps.close()

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from engine.cache.store import Scheme, Store, contents, rebuild
 from engine.cache.store.codec import pack, unpack
-from engine.cache.store.files import DamagedError, Entry, new_name, write
+from engine.cache.store.contents import DamagedError
+from engine.cache.store.files import Entry, new_name, write
 from engine.cache.store.folder import Folder
 from engine.errors import StoreError
 from engine.segment import Segment
@@ -45,12 +46,12 @@ class Opened:
     def state(self) -> tuple[int, ...]:
         return (id(self._kept.data),)
 
-    def fault(self, *, content: bool) -> str | None:
-        return None if self._kept.entry == self.entry else "it is another file"
-
-    def tensors(self) -> tuple[Tensor, Tensor]:
+    def check(self, *, content: bool) -> None:
         if self._kept.entry != self.entry:
             raise DamagedError("it is another file")
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        self.check(content=False)
         return self._kept.tensors
 
 
@@ -78,9 +79,7 @@ class Shelf:
 
     def receive(self, entry: Entry, pieces: Iterator[bytes], said: Mapping[str, str]) -> None:
         data = b"".join(pieces)
-        wrong = contents.fault(io.BytesIO(data), entry.bytes, entry.scheme, entry.shape, entry.dtype, said)
-        if wrong is not None:
-            raise DamagedError(wrong)
+        contents.check(io.BytesIO(data), entry.bytes, entry.scheme, entry.shape, entry.dtype, said)
         flat = torch.frombuffer(bytearray(data[-_size(entry) :]), dtype=getattr(torch, entry.dtype))
         keys, values = flat.view(2, *entry.shape)
         self._take(Kept(data, entry, (keys, values)))
