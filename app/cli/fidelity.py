@@ -112,7 +112,9 @@ def _modules(modules: Sequence[ModuleFidelity]) -> str:
         ]
         for m in modules
     ]
-    return table(["module", "tokens", "answer depends", "keys deviate", "values deviate", "harm", "flips"], rows)
+    return table(
+        ["module", "tokens", "answer depends", "keys deviate", "values deviate", "harm", "flips"], rows
+    )
 
 
 def _remedies(remedies: Sequence[Remedy]) -> str:

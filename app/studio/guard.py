@@ -157,7 +157,7 @@ class Guard:
         return found is not None and found[1].lower() in self._hosts
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Lets the application answer, and counts the body while it is read, whatever length was announced."""
+        """Lets the application answer, and counts the body as it is read, whatever length was announced."""
         taken, started, over = 0, False, False
 
         async def counted() -> Message:
