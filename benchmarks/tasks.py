@@ -22,7 +22,7 @@ from engine.errors import PromptCacheError
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
 from engine.pml.entities import forbidden_character
 from engine.pml.escaping import escaped_text
-from engine.pml.text_files import read_text_file
+from engine.pml.text_files import is_folder, read_text_file
 
 MAX_QUESTIONS = 1 << 30  # bytes of a file of questions
 MODULE_CHARACTERS = 2000  # of a context that names no passages
@@ -137,12 +137,11 @@ def read_tasks(path: Path, *, metric: str = "", limit: int | None = None) -> lis
         limit: the most tasks.
 
     Raises:
+        PathError: there is no such file or folder.
         PromptCacheError: nothing can be read from it; the message names the line or file.
     """
-    if not path.exists():
-        raise PromptCacheError(f"there is no file or folder {str(path)!r}.")
     tasks: list[Task] = []
-    for task in _folder(path) if path.is_dir() else _lines(path, metric):
+    for task in _folder(path) if is_folder(path) else _lines(path, metric):
         if limit is not None and len(tasks) == limit:
             break
         tasks.append(task)

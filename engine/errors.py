@@ -21,3 +21,7 @@ class ClosedError(PromptCacheError):
 
 class SettingsError(PromptCacheError):
     """A setting of a run is out of its range, or does not fit the model."""
+
+
+class PathError(PromptCacheError):
+    """A path leads to nothing that can be used as it was named: missing, of another kind, or closed to us."""

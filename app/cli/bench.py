@@ -15,6 +15,7 @@ from app.cli.options import (
     model_options,
 )
 from app.cli.output import print_json, progress_bar, say, table
+from app.cli.param_types import Name, Whole
 from app.cli.setting_options import setting_option
 from engine.stopwatch import milliseconds
 
@@ -25,19 +26,11 @@ def bench() -> None:
 
 
 @bench.command()
-@click.option(
-    "--cached", type=click.IntRange(1), default=1024, show_default=True, help="Tokens in stored modules."
-)
-@click.option(
-    "--modules", type=click.IntRange(1), default=8, show_default=True, help="Modules they are split over."
-)
-@click.option("--new", type=click.IntRange(1), default=32, show_default=True, help="New tokens after them.")
-@click.option(
-    "--repeats", type=click.IntRange(1), default=5, show_default=True, help="Measured runs of each kind."
-)
-@click.option(
-    "--seed", type=click.IntRange(0), default=0, show_default=True, help="Of texts, tokens and orders."
-)
+@click.option("--cached", type=Whole(1), default=1024, show_default=True, help="Tokens in stored modules.")
+@click.option("--modules", type=Whole(1), default=8, show_default=True, help="Modules they are split over.")
+@click.option("--new", type=Whole(1), default=32, show_default=True, help="New tokens after them.")
+@click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured runs of each kind.")
+@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of texts, tokens and orders.")
 @model_options
 @json_option
 @debug_option
@@ -84,15 +77,15 @@ def ttft(
 @setting_option("repair", multiple=True, help="May be given again; each is run with each scope.")
 @click.option(
     "--metric",
-    type=click.Choice(["exact", "f1", "rouge-l", "accuracy", "numbers", "edit-similarity", "mentions"]),
+    type=Name(["exact", "f1", "rouge-l", "accuracy", "numbers", "edit-similarity", "mentions"]),
     help="In place of what the file says, or its data set implies.",
 )
 @click.option(
     "--suite",
-    type=click.Choice(["demo"]),
+    type=Name(["demo"]),
     help="Drawn prompts for the bundled model: documents, trips, lessons and programs; 60 chose its weights.",
 )
-@click.option("--limit", type=click.IntRange(1), help="The most prompts.")
+@click.option("--limit", type=Whole(1), help="The most prompts.")
 @setting_option("placement")
 @model_options
 @json_option
@@ -228,14 +221,12 @@ def _groups_table(report: dict[str, Any]) -> str:
 
 
 @bench.command()
-@click.option("--kills", type=click.IntRange(0), default=200, show_default=True, help="Writers to kill.")
-@click.option("--damages", type=click.IntRange(0), default=1000, show_default=True, help="Files to damage.")
-@click.option(
-    "--seconds", type=click.IntRange(1), default=60, show_default=True, help="Four processes share a store."
-)
+@click.option("--kills", type=Whole(0), default=200, show_default=True, help="Writers to kill.")
+@click.option("--damages", type=Whole(0), default=1000, show_default=True, help="Files to damage.")
+@click.option("--seconds", type=Whole(1), default=60, show_default=True, help="Four processes share a store.")
 @click.option(
     "--questions",
-    type=click.IntRange(1, 60),
+    type=Whole(1, 60),
     default=40,
     show_default=True,
     help="To measure compression over.",

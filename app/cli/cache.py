@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from app.cli.files import require_place
 from app.cli.options import cache_dir_option, debug_option, json_option
 from app.cli.output import counted, inline, print_json, progress_bar, say, size, table
-from app.cli.param_types import Age, Size, days
+from app.cli.param_types import Age, Name, Size, days
 from engine.errors import StoreError
 from engine.stopwatch import milliseconds
 from engine.tiers import Outcome
@@ -161,7 +162,7 @@ def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | Non
 @click.argument("most", type=Size(), metavar="SIZE", required=False)
 @click.option(
     "--policy",
-    type=click.Choice(["cost", "lru"]),
+    type=Name(["cost", "lru"]),
     help="What goes first: what is cheapest to compute again for its bytes, or the least recently used.",
 )
 @click.option(
@@ -198,7 +199,7 @@ def budget(
 
 
 @cache.command()
-@click.argument("scheme", type=click.Choice(["plain", "int8", "int4"]), required=False)
+@click.argument("scheme", type=Name(["plain", "int8", "int4"]), required=False)
 @cache_dir_option
 @json_option
 @debug_option
@@ -240,7 +241,7 @@ def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
 
 
 @cache.command(name="export")
-@click.argument("target", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE")
+@click.argument("target", type=click.Path(path_type=Path), metavar="FILE")
 @click.option("--schema", metavar="NAME", help="Only the segments of the schema with this name.")
 @click.option("--conversation", is_flag=True, help="Earlier turns of conversations too.")
 @click.option("--force", is_flag=True, help="Replace the file where it is there already.")
@@ -254,6 +255,7 @@ def export_(
 
     Whoever has the file can read the text of its modules.
     """
+    require_place(target, force=force)
     with _open(cache_dir) as store, progress_bar() as progress:
         moved = store.export(target, schema, progress, conversation=conversation, replace=force)
     words = f"Wrote {counted(moved.segments, 'segment')}, {size(moved.bytes)}."

@@ -14,6 +14,7 @@ import click
 from app.cli.documents import file_report, folder_of, read_schema, read_text, rendered
 from app.cli.options import ModelOptions, debug_option, json_option, model_option
 from app.cli.output import counted, print_json, say
+from engine.errors import PathError
 from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.text_files import TextFileError
 
@@ -33,6 +34,7 @@ class Finding:
         diagnostics: every fault and every piece of advice.
         bound_to: name of the schema that a prompt was bound to; None where it was not.
         fault: why the file could not be read; empty where it could.
+        misnamed: the path leads to no file.
     """
 
     path: str
@@ -42,6 +44,7 @@ class Finding:
     diagnostics: tuple[Diagnostic, ...] = ()
     bound_to: str | None = None
     fault: str = ""
+    misnamed: bool = False
 
     @property
     def ok(self) -> bool:
@@ -83,7 +86,8 @@ def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as
     name in its `schema` attribute: unknown modules, two members of one union and the like show then.
     With --model, tokens are checked too: arguments over their length, prompts over the context window.
 
-    FILE may be - for standard input. The exit status is 1 where any file has an error.
+    FILE may be - for standard input. The exit status is 1 where any file has an error, 2 where a path
+    leads to no file.
     """
     given = read_schema(schema_path).tree if schema_path else None
     findings = [_read(path) for path in files]
@@ -95,6 +99,8 @@ def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as
     else:
         for finding in findings:
             say(finding.to_text(), err=bool(finding.fault))
+    if any(finding.misnamed for finding in findings):
+        return 2
     return 0 if all(finding.ok for finding in findings) else 1
 
 
@@ -117,7 +123,7 @@ def _read(path: str) -> Finding:
     try:
         source = read_text(path)
     except TextFileError as error:
-        return Finding(path, fault=str(error))
+        return Finding(path, fault=str(error), misnamed=isinstance(error, PathError))
     kind = document_kind(source)
     if kind == "prompt":
         prompt = parse_prompt(source)

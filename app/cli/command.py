@@ -12,9 +12,11 @@ import sys
 import traceback
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
+from app.cli import streams
 from app.cli.bench import bench
 from app.cli.cache import cache
 from app.cli.check import check
@@ -27,13 +29,32 @@ from app.cli.layout import encode, layout
 from app.cli.models import models
 from app.cli.output import Console, PrintableFormatter, print_json, say
 from app.cli.run import run
+from app.cli.streams import UnreadError
 from app.cli.studio import studio
-from engine.errors import PromptCacheError
+from engine.errors import PathError, PromptCacheError
 
-INTERRUPTED = 130
+MISUSED, INTERRUPTED = 2, 130
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Root(click.Group):
+    """The group of all commands. It says when nobody reads its output, which click would keep to itself."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Reads the words, or prints the help."""
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError as error:
+            raise UnreadError from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise UnreadError from error
+
+
+@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(package_name="prompt-cache-studio", prog_name="pml")
 def pml() -> None:
     """Prompts as schemas of reusable modules, answered from attention states that were computed once.
@@ -48,7 +69,8 @@ def pml() -> None:
       pml check schema.pml                        find mistakes
       pml run prompt.pml --schema schema.pml      answer, cached and uncached side by side
 
-    Exit status: 0 fine, 1 the input has errors or a check failed, 2 wrong usage, 130 interrupted.
+    Exit status: 0 fine, 1 the input has errors or a check failed, 2 wrong usage or a path that leads to
+    nothing, 130 interrupted, 141 nobody reads the output any more.
     """
 
 
@@ -68,8 +90,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always, with the status.
     """
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    sys.exit(_status(list(arguments)))
+    streams.stand_in()
+    try:
+        status = _status(list(sys.argv[1:] if arguments is None else arguments))
+        streams.flush()
+    except (UnreadError, BrokenPipeError):
+        streams.abandon()
+        status = streams.UNREAD
+    sys.exit(status)
 
 
 def _status(arguments: list[str]) -> int:
@@ -86,11 +114,13 @@ def _status(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         say("pml: interrupted", err=True)
         return INTERRUPTED
+    except UnreadError:
+        raise
     except Exception as error:
         _report(error, console)
         if console.debug:
             say("".join(traceback.format_exception(error)), err=True, nl=False)
-        return 1
+        return MISUSED if isinstance(error, PathError) else 1
 
 
 def _report(error: Exception, console: Console) -> None:

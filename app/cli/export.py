@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -10,13 +11,14 @@ from app.cli.documents import folder_of, read_prompt, read_schema, require_sound
 from app.cli.files import save
 from app.cli.options import debug_option, json_option
 from app.cli.output import emit, print_json, say
+from app.cli.param_types import Name
 
 FORMS = ("pml", "python", "openai", "anthropic", "jinja", "text")
 
 
 @click.command(name="export")
 @click.argument("schema_path", metavar="SCHEMA")
-@click.option("--to", "form", required=True, type=click.Choice(FORMS), help="The form.")
+@click.option("--to", "form", required=True, type=Name(FORMS), help="The form.")
 @click.option("--prompt", "prompt_path", metavar="FILE", help="A prompt of the schema.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write this file, or into this folder.")
 @click.option("--force", is_flag=True, help="Replace the file where it is there already.")
@@ -48,7 +50,7 @@ def export_command(
     found = export(form, schema.tree, prompt.tree if prompt else None, folder_of(schema_path))
     written = None
     if output is not None:
-        written = output / found.filename if output.is_dir() else output
+        written = output / found.filename if os.path.isdir(output) else output  # noqa: PTH112 - never raises
         save(written, found.text, force=force)
     if as_json:
         print_json(

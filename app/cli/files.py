@@ -8,11 +8,15 @@ from pathlib import Path
 
 from app.writing import require_replaceable, write_text
 from engine.directory import NotPlainError
-from engine.errors import PromptCacheError
+from engine.errors import PathError, PromptCacheError
 
 
 class FileWriteError(PromptCacheError):
     """A file cannot be written, or is there already."""
+
+
+class NoPlaceError(FileWriteError, PathError):
+    """No file can be written where a path leads."""
 
 
 def save(path: Path, text: str, *, force: bool) -> None:
@@ -41,10 +45,19 @@ def save_all(texts: Sequence[tuple[Path, str]], *, force: bool) -> None:
         FileWriteError: one of them is there already, or cannot be written.
     """
     for path, _ in texts:
-        with _in_words(path):
-            require_replaceable(path, overwrite=force)
+        require_place(path, force=force)
     for path, text in texts:
         save(path, text, force=force)
+
+
+def require_place(path: Path, *, force: bool) -> None:
+    """Refuses a place that `save` would refuse, before anything is computed for it.
+
+    Raises:
+        FileWriteError: as for `save`.
+    """
+    with _in_words(path):
+        require_replaceable(path, overwrite=force)
 
 
 def same_file(one: Path, other: Path) -> bool:
@@ -62,11 +75,11 @@ def _in_words(path: Path) -> Iterator[None]:
     except FileExistsError:
         raise FileWriteError(f"{path} is there already. Give --force to replace it.") from None
     except FileNotFoundError:
-        raise FileWriteError(f"{path} cannot be written: its folder does not exist. Create it.") from None
+        raise NoPlaceError(f"{path} cannot be written: its folder does not exist. Create it.") from None
     except NotPlainError:
         if path.is_dir():
-            raise FileWriteError(f"{path} is a folder. Name a file in it.") from None
+            raise NoPlaceError(f"{path} is a folder. Name a file in it.") from None
         message = f"{path} is no plain file (a device, a pipe or a socket), so it is not written"
-        raise FileWriteError(f"{message}. Name a file, or leave the option out to print.") from None
+        raise NoPlaceError(f"{message}. Name a file, or leave the option out to print.") from None
     except OSError as error:
         raise FileWriteError(f"{path} cannot be written: {error.strerror or error}.") from None

@@ -12,7 +12,7 @@ from app.cli.documents import STDIN, read_text, rendered
 from app.cli.options import debug_option, json_option
 from app.cli.output import counted, emit, print_json, say
 from app.writing import write_text
-from engine.errors import PromptCacheError
+from engine.errors import PathError, PromptCacheError
 from engine.pml import Diagnostic, PromptError
 from engine.pml.formatter import format_source
 from engine.pml.text_files import TextFileError
@@ -27,6 +27,7 @@ class Outcome:
         source: its text.
         formatted: the canonical form; the text itself where there is none.
         fault: why there is none; empty where there is.
+        misnamed: the path leads to no file.
         diagnostics: the faults in the document, where it is not well-formed.
     """
 
@@ -34,6 +35,7 @@ class Outcome:
     source: str = ""
     formatted: str = ""
     fault: str = ""
+    misnamed: bool = False
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
@@ -88,6 +90,8 @@ def format_command(files: tuple[str, ...], write: bool, diff: bool, as_json: boo
             say(outcome.fault, err=True)
         elif not as_json:
             _show(outcome, write, diff)
+    if any(outcome.misnamed for outcome in outcomes):
+        return 2
     would_change = diff and not write and any(outcome.changed for outcome in outcomes)
     return 1 if would_change or any(outcome.fault for outcome in outcomes) else 0
 
@@ -97,12 +101,12 @@ def _format(path: str) -> Outcome:
         source = read_text(path)
         return Outcome(path, source, format_source(source))
     except TextFileError as error:
-        return Outcome(path, fault=str(error))
+        return Outcome(path, fault=str(error), misnamed=isinstance(error, PathError))
     except PromptError as error:
         errors = tuple(found for found in error.diagnostics if found.severity == "error")
         verdict = f"{path} has {counted(len(errors), 'error')}; it is left as it is."
         fault = f"{rendered(errors, source, path)}\n{verdict}"
-        return Outcome(path, source, source, fault, errors)
+        return Outcome(path, source, source, fault, diagnostics=errors)
     except PromptCacheError as error:
         return Outcome(path, source, source, f"{path}: {error}.")
 

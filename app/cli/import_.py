@@ -9,19 +9,20 @@ import click
 from app.cli.files import FileWriteError, same_file, save_all
 from app.cli.options import debug_option, json_option
 from app.cli.output import counted, emit, print_json, say
+from app.cli.param_types import Name, Whole
 
 KINDS = ("messages", "jinja", "folder", "python")
 
 
 @click.command(name="import")
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--from", "kind", type=click.Choice(KINDS), help="What SOURCE is; by default its name tells.")
+@click.option("--from", "kind", type=Name(KINDS), help="What SOURCE is; by default its name tells.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the schema to this file.")
 @click.option("--prompt-output", type=click.Path(path_type=Path), help="Write the prompt to this file.")
 @click.option("--name", help="Name of the schema; for a program, the function.")
 @click.option(
     "--param-length",
-    type=click.IntRange(1, 9_999_999),
+    type=Whole(1, 9_999_999),
     default=32,
     show_default=True,
     help="Tokens of each parameter that a template has.",

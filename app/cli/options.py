@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from app.cli.output import Console, reading_bar
-from app.cli.param_types import Size
+from app.cli.param_types import Name, Size
 from engine.choices import DEVICES
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ model_option = click.option(
 )
 _DEVICE = click.option(
     "--device",
-    type=click.Choice([*DEVICES]),
+    type=Name([*DEVICES]),
     default="auto",
     envvar="PML_DEVICE",
     show_envvar=True,
@@ -113,7 +113,7 @@ _DEVICE = click.option(
 )
 _DTYPE = click.option(
     "--dtype",
-    type=click.Choice(["auto", "fp32", "bf16", "fp16"]),
+    type=Name(["auto", "fp32", "bf16", "fp16"]),
     default="auto",
     envvar="PML_DTYPE",
     show_envvar=True,
@@ -138,7 +138,7 @@ _MEMORY = click.option(
 )
 _VERIFY = click.option(
     "--verify",
-    type=click.Choice(["always", "first", "never"]),
+    type=Name(["always", "first", "never"]),
     default="first",
     envvar="PML_VERIFY",
     show_envvar=True,

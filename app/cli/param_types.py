@@ -1,16 +1,47 @@
-"""Sizes and ages as people write them: `20GB`, `512MiB`, `30d`, `12h`."""
+"""What options take, refused in one voice: numbers and names within their range, sizes, ages."""
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import click
 
+from engine.errors import SettingsError
+from engine.inference.settings import Setting
+
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
 _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+class Whole(click.IntRange):
+    """A whole number within a range, refused in the words of a setting's declaration."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Reads `5`."""
+        declared = Setting(_name(param), 0, "", "", least=self.min, most=self.max)
+        return int(_checked(self, declared, value, int, param, ctx))
+
+
+class Number(click.FloatRange):
+    """A number within a range, refused in the words of a setting's declaration."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Reads `0.5`."""
+        declared = Setting(_name(param), 0.0, "", "", least=self.min, most=self.max, above=self.min_open)
+        return float(_checked(self, declared, value, float, param, ctx))
+
+
+class Name(click.Choice[str]):
+    """One of several names, refused in the words of a setting's declaration."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Reads one of the names."""
+        declared = Setting(_name(param), "", "", "", choices=dict.fromkeys(self.choices, ""))
+        return str(_checked(self, declared, value, str, param, ctx))
 
 
 class Size(click.ParamType[int]):
@@ -51,6 +82,28 @@ class Age(click.ParamType[float]):
             more = ", or none" if self._none else ""
             self.fail(f"{value!r} is no age; write one like 12h, 30d or 2w{more}.", param, ctx)
         return float(found[1]) * _AGES[found[2]]
+
+
+def _name(param: click.Parameter | None) -> str:
+    return (param.name if param is not None else None) or "it"
+
+
+def _checked(
+    kind: click.ParamType[Any],
+    declared: Setting,
+    value: Any,
+    read: Callable[[Any], object],
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> Any:
+    try:
+        found = read(value)
+    except ValueError:
+        found = value  # what is no number is refused as it was written
+    try:
+        return declared.checked(found)
+    except SettingsError as error:
+        kind.fail(str(error), param, ctx)
 
 
 def days(seconds: float) -> str:

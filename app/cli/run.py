@@ -19,6 +19,7 @@ from app.cli.options import (
     schema_option,
 )
 from app.cli.output import Progress, print_json, progress_bar, say, table
+from app.cli.param_types import Name
 from app.cli.setting_options import setting_options
 from engine.pml import bind
 from engine.stopwatch import milliseconds
@@ -52,7 +53,7 @@ class Outcome:
 @schema_option
 @click.option(
     "--mode",
-    type=click.Choice(["cached", "uncached", "both"]),
+    type=Name(["cached", "uncached", "both"]),
     default="both",
     show_default=True,
     help="Answer from segments, without them, or one after the other.",

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
+from app.cli.param_types import Name, Number, Whole
 from engine.errors import SettingsError
 from engine.inference.params import REPAIRS, RunSettings
 from engine.inference.settings import Setting, settings_of
@@ -29,7 +30,7 @@ def setting_option(name: str, *, only: Sequence[str] = (), **own: Any) -> Callab
         **_typed(declared),
     }
     if only:
-        given["type"] = click.Choice(list(only))
+        given["type"] = Name(list(only))
     if not own.get("multiple") and declared.kind != "texts":
         given |= {"default": declared.default, "show_default": declared.kind != "flag"}
     return click.option(f"--{name.replace('_', '-')}", **(given | own))
@@ -52,11 +53,11 @@ reuse_options = setting_options("scope", "repair", "placement")
 def _typed(declared: Setting) -> dict[str, Any]:
     match declared.kind:
         case "integer":
-            return {"type": click.IntRange(_bound(declared.least), _bound(declared.most))}
+            return {"type": Whole(_bound(declared.least), _bound(declared.most))}
         case "number":
-            return {"type": click.FloatRange(declared.least, declared.most, min_open=declared.above)}
+            return {"type": Number(declared.least, declared.most, min_open=declared.above)}
         case "choice":
-            return {"type": click.Choice(list(declared.choices))}
+            return {"type": Name(list(declared.choices))}
         case "texts":
             return {"multiple": True, "metavar": "TEXT"}
         case "form":

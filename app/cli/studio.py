@@ -9,12 +9,14 @@ import click
 
 from app.cli.options import ModelOptions, debug_option, engine_options
 from app.cli.output import reading_bar, say
+from app.cli.param_types import Whole
+from engine.pml.text_files import require_folder
 
 
 @click.command()
 @click.option(
     "--port",
-    type=click.IntRange(1, 65535),
+    type=Whole(1, 65535),
     default=7860,
     show_default=True,
     envvar="PML_PORT",
@@ -25,7 +27,7 @@ from app.cli.output import reading_bar, say
 @click.option(
     "--schemas",
     "schemas_dir",
-    type=click.Path(path_type=Path, exists=True, file_okay=False, readable=True),
+    type=click.Path(path_type=Path),
     metavar="DIR",
     help="Offer the schemas of this folder too.",
 )
@@ -37,6 +39,8 @@ def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choic
     It listens on 127.0.0.1 only, and asks no other host for anything unless --model names a model on the
     Hugging Face hub. Ctrl-C ends it.
     """
+    if schemas_dir is not None:
+        require_folder(schemas_dir)
     options = ModelOptions(**engine_choice)
     from app.studio import launch
 

@@ -10,7 +10,7 @@ from engine.exchange.from_folder import from_folder
 from engine.exchange.from_jinja import DEFAULT_LENGTH, from_jinja
 from engine.exchange.from_messages import from_messages
 from engine.exchange.imported import Imported
-from engine.pml.text_files import read_text_file
+from engine.pml.text_files import is_folder, read_text_file, require_folder
 from engine.programs import compile_source
 from engine.programs.naming import legible
 
@@ -31,8 +31,9 @@ def kind_of(source: Path) -> str:
 
     Raises:
         ExchangeError: the name does not tell.
+        TextFileError: nothing is there.
     """
-    if source.is_dir():
+    if is_folder(source):
         return "folder"
     found = _ENDINGS.get(source.suffix.lower())
     if found is None:
@@ -62,23 +63,27 @@ def import_from(
 
     Raises:
         ExchangeError: a folder cannot be read, or nothing in the source can become a schema.
-        TextFileError: the file cannot be read as text.
+        TextFileError: there is no such file or folder, or the file cannot be read as text.
         ProgramError: the program cannot be compiled; the error names the line.
     """
     kind = kind_of(source) if kind is None else kind
     if kind not in KINDS:
         raise ExchangeError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
     if kind == "folder":
-        if not source.is_dir():
-            raise ExchangeError(f"{source} is no folder; name one, or leave out what kind it is")
+        require_folder(source)
         return from_folder(source, legible(name or source.resolve().name), refer_from=refer_from)
     content = read_text_file(source)
+    if not content.strip():
+        raise ExchangeError(f"{source} is empty, so no schema comes of it; name another file")
     if kind == "python":
         program = compile_source(content, str(source), name=name, base=source.parent)
         return Imported(program.schema(), None)
-    if kind == "messages":
-        return from_messages(content, legible(name or _stem(source)))
-    return from_jinja(content, legible(name or _stem(source)), length)
+    try:
+        if kind == "messages":
+            return from_messages(content, legible(name or _stem(source)))
+        return from_jinja(content, legible(name or _stem(source)), length)
+    except ExchangeError as error:
+        raise ExchangeError(f"{source}: {error}") from error
 
 
 def _stem(source: Path) -> str:

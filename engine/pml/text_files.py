@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from engine.errors import PromptCacheError
+from engine.errors import PathError, PromptCacheError
 
 MAX_BYTES: Final = 5 * 1024 * 1024
 """The largest document, and the largest file with text for one, in bytes."""
@@ -30,8 +30,12 @@ class TextFileError(PromptCacheError):
         self.what, self.remedy = what, remedy
 
 
-class MissingFileError(TextFileError):
-    """There is no file at a path."""
+class NoFileError(TextFileError, PathError):
+    """A path leads to no plain file that may be read, or to no folder where one was named."""
+
+
+class MissingFileError(NoFileError):
+    """There is nothing at a path."""
 
 
 class EncodingError(TextFileError):
@@ -69,18 +73,46 @@ def read_file(path: Path | str, name: str | None = None, *, limit: int = MAX_BYT
         TextFileError: it is missing, no plain file, unreadable, or too large.
     """
     name = name or str(path)
-    try:
-        with os.fdopen(_opened(str(path), name), "rb") as file:
+    with open_file(path, name) as file:
+        try:
             return read_stream(file, name, limit=limit)
-    except FileNotFoundError:
-        raise MissingFileError(name, "does not exist: there is no such file", "check the path") from None
-    except PermissionError:
-        if Path(path).is_dir():  # Windows opens no folder
-            raise _folder_error(name) from None
-        raise TextFileError(name, "may not be read", "check its permissions") from None
+        except OSError as error:
+            raise _in_words(path, name, error) from None
+
+
+def open_file(path: Path | str, name: str | None = None) -> BinaryIO:
+    """Opens a plain file for reading, or what the shell holds open already.
+
+    Raises:
+        NoFileError: it is missing, no plain file, or unreadable.
+    """
+    name = name or str(path)
+    try:
+        return os.fdopen(_opened(str(path), name), "rb")
     except (OSError, ValueError) as error:
-        reason = str(getattr(error, "strerror", None) or error)
-        raise TextFileError(name, f"cannot be read: {reason}", "check the path") from None
+        raise _in_words(path, name, error) from None
+
+
+def is_folder(path: Path | str) -> bool:
+    """Whether a path leads to a folder, and not to anything else that is there.
+
+    Raises:
+        NoFileError: it leads to nothing, or may not be looked at.
+    """
+    try:
+        return stat.S_ISDIR(os.stat(path).st_mode)  # noqa: PTH116 - it takes texts as well
+    except (OSError, ValueError) as error:
+        raise _in_words(path, str(path), error, "file or folder") from None
+
+
+def require_folder(path: Path | str) -> None:
+    """Refuses a path that leads to no folder.
+
+    Raises:
+        NoFileError: as for `is_folder`, or there is something else.
+    """
+    if not is_folder(path):
+        raise NoFileError(str(path), "is no folder", "name the folder that it lies in")
 
 
 def read_stream(stream: BinaryIO, name: str, *, limit: int = MAX_BYTES) -> bytes:
@@ -126,8 +158,20 @@ def _opened(path: str, name: str) -> int:
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise _folder_error(name)
-    raise TextFileError(name, "is no plain file (a pipe, a device or a socket)", "name a file")
+    raise NoFileError(name, "is no plain file (a pipe, a device or a socket)", "name a file")
 
 
-def _folder_error(name: str) -> TextFileError:
-    return TextFileError(name, "is a folder", "name a file in it")
+def _folder_error(name: str) -> NoFileError:
+    return NoFileError(name, "is a folder", "name a file in it")
+
+
+def _in_words(path: Path | str, name: str, error: OSError | ValueError, kind: str = "file") -> NoFileError:
+    """What the system says of a path, as everything here says it."""
+    if isinstance(error, FileNotFoundError):
+        return MissingFileError(name, f"does not exist: there is no such {kind}", "check the path")
+    if isinstance(error, PermissionError):
+        if os.path.isdir(path):  # noqa: PTH112 - Windows opens no folder
+            return _folder_error(name)
+        return NoFileError(name, "may not be read", "check its permissions")
+    reason = str(getattr(error, "strerror", None) or error)
+    return NoFileError(name, f"cannot be read: {reason}", "check the path")

@@ -238,26 +238,26 @@ def _latin(folder: Path) -> Path:
 
 
 FAULTY_FILES = [
-    (_missing, "no such file"),
-    (_folder, "is a folder"),
-    (_huge, "larger than 5 MB"),
-    (_latin, "not UTF-8: byte 0xE9 in line 2"),
+    (_missing, "no such file", 2),
+    (_folder, "is a folder", 2),
+    (_huge, "larger than 5 MB", 1),
+    (_latin, "not UTF-8: byte 0xE9 in line 2", 1),
 ]
 
 
-@pytest.mark.parametrize(("make", "words"), FAULTY_FILES)
+@pytest.mark.parametrize(("make", "words", "status"), FAULTY_FILES)
 def test_a_file_that_cannot_be_read_gets_its_sentence(
-    make: Callable[[Path], Path], words: str, tmp_path: Path, run_pml: Pml
+    make: Callable[[Path], Path], words: str, status: int, tmp_path: Path, run_pml: Pml
 ) -> None:
     path = make(tmp_path)
     checked = run_pml("check", path)
-    assert checked.status == 1
+    assert checked.status == status
     assert words in checked.err
     listed = json.loads(run_pml("check", path, "--json").out)["files"][0]
     assert listed["ok"] is False
     assert words in listed["error"]
     stopped = run_pml("layout", path)
-    assert stopped.status == 1
+    assert stopped.status == status
     assert words in stopped.err
     assert len(stopped.err.splitlines()) <= 2
 
@@ -268,7 +268,7 @@ def test_a_file_that_may_not_be_read(schema: Path, run_pml: Pml, monkeypatch: py
 
     monkeypatch.setattr("engine.pml.text_files._opened", refuse)
     result = run_pml("check", schema)
-    assert (result.status, result.err) == (1, f"{schema} may not be read. Check its permissions.\n")
+    assert (result.status, result.err) == (2, f"{schema} may not be read. Check its permissions.\n")
 
 
 def test_interrupting_is_status_130(schema: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,7 +162,7 @@ def test_segments_move_to_another_store(
         "unfit": [],
     }
     assert "4 were there already" in run_pml("cache", "import", file).out
-    assert run_pml("cache", "import", tmp_path / "nothing.tar").status == 1
+    assert run_pml("cache", "import", tmp_path / "nothing.tar").status == 2
 
 
 EVIL = "x\x1b[2J\x9b31m\nSECOND LINE\x7f"

@@ -384,7 +384,7 @@ def test_a_folder_that_is_no_model(run_pml: Callable[..., SimpleNamespace], plac
 def test_a_cache_folder_that_cannot_be_used(run_pml: Callable[..., SimpleNamespace]) -> None:
     for command in (["cache", "stats"], ["encode", "trip.pml"]):
         result = run_pml(*command, "--cache-dir", "trip.pml")
-        assert result.status == 1
+        assert result.status == 2
         assert "cache folder" in result.err
         assert "--cache-dir" in result.err
 
@@ -461,7 +461,7 @@ def test_quality_over_a_folder_and_a_file(run_pml: Callable[..., SimpleNamespace
     assert "1 prompts" in table.out
     assert "WON/LOST/TIED" in table.out
     assert "0 / 0 / 1" in table.out
-    assert run_pml("bench", "quality", str(tmp_path / "none")).status == 1
+    assert run_pml("bench", "quality", str(tmp_path / "none")).status == 2
 
 
 def test_the_suite_of_the_bundled_model_is_measured_world_by_world(

@@ -225,7 +225,7 @@ def test_every_output_is_looked_at_before_the_first_is_written(
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     refused = run_pml("import", source, "-o", one, "--prompt-output", tmp_path / obstacle, "--force")
-    assert refused.status == 1
+    assert refused.status == 2
     assert obstacle.partition("/")[0] in refused.err
     assert not one.exists()
 
@@ -236,6 +236,6 @@ def test_only_plain_files_are_replaced(run_pml: Pml, schema: Path, tmp_path: Pat
     link.symlink_to(pipe)
     for target in (pipe, link):
         refused = run_pml("export", schema, "--to", "pml", "-o", target, "--force")
-        assert refused.status == 1
+        assert refused.status == 2
         assert "is no plain file (a device, a pipe or a socket)" in refused.err
     assert pipe.is_fifo()

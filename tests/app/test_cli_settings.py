@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 import pytest
 
 from app.cli.command import pml
+from app.cli.param_types import Name, Number, Whole
 from engine.inference.params import RunSettings
 from engine.inference.settings import settings_of
 
@@ -42,6 +45,11 @@ def test_the_command_line_offers_the_declared_settings() -> None:
         ("--temperature", "nan", "temperature is nan; it must be a number"),
         ("--stop", "", "it must be texts of at least one character"),
         ("--repair", "link", "repair is 'link'; it must be none, link:K"),
+        ("--max-new-tokens", "0", "max_new_tokens is 0; it must be a whole number, at least 1 and at most"),
+        ("--seed", "x", "seed is 'x'; it must be a whole number, at least 0"),
+        ("--top-p", "0", "top_p is 0.0; it must be a number, above 0 and at most 1"),
+        ("--scope", "wide", "scope is 'wide'; it must be one of isolated, anchored, scaffold"),
+        ("--mode", "fast", "mode is 'fast'; it must be one of cached, uncached, both"),
     ],
 )
 def test_the_command_line_refuses_in_the_words_of_the_declaration(
@@ -50,3 +58,29 @@ def test_the_command_line_refuses_in_the_words_of_the_declaration(
     with pytest.raises(click.BadParameter) as refused:
         pml.commands["run"].make_context("run", ["p.pml", "--schema", "s.pml", option, value])
     assert words in str(refused.value)
+
+
+def parameters(group: click.Group) -> Iterator[click.Parameter]:
+    for command in group.commands.values():
+        yield from parameters(command) if isinstance(command, click.Group) else command.params
+
+
+def test_every_option_refuses_in_these_words() -> None:
+    """Click has sentences of its own for numbers and names that do not fit."""
+    own = (click.IntRange, click.FloatRange, click.Choice, click.types.IntParamType, click.types.FloatParamType)
+    taken = [one.type for one in parameters(pml) if isinstance(one.type, own)]
+    assert len(taken) > 30
+    assert {type(one) for one in taken} == {Whole, Number, Name}
+
+
+def test_what_is_no_setting_is_refused_in_the_same_words() -> None:
+    for given, words in (
+        ("0", "port is 0; it must be a whole number, at least 1 and at most 65535"),
+        ("http", "port is 'http'; it must be a whole number"),
+        ("1.5", "port is '1.5'; it must be a whole number"),
+    ):
+        with pytest.raises(click.BadParameter) as refused:
+            pml.commands["studio"].make_context("studio", ["--port", given])
+        assert words in str(refused.value)
+    helped = click.Context(pml.commands["studio"]).get_help()
+    assert "1<=x<=65535" in helped

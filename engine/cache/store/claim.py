@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from engine.directory import open_plain
-from engine.errors import StoreError
+from engine.errors import PathError, StoreError
 
 INDEX = "index.sqlite"
 FILES, QUARANTINE, LOCKS = "files", "quarantine", "locks"
@@ -51,18 +51,27 @@ def in_root(name: str) -> bool:
     return name in {*IN_PART, WRITING, TAG} or matches(name, (_OF_INDEX, SET_ASIDE, _PROBE))
 
 
+class NoFolderError(StoreError, PathError):
+    """Something else stands where the cache folder should be."""
+
+
 def require_ours(path: Path) -> Standing:
     """Looks whether a folder is a store, or could become one.
 
     Only the mark or the index says that it is one: names alone may be anybody's.
 
     Raises:
+        NoFolderError: it is no folder.
         StoreError: it is neither empty nor a store, or it cannot be looked at.
     """
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except FileNotFoundError:
         return "none"
+    except NotADirectoryError:
+        raise NoFolderError(
+            f"the cache folder {str(path)!r} is no folder. Choose another one with --cache-dir."
+        ) from None
     except OSError as error:
         raise StoreError(
             f"the cache folder {str(path)!r} cannot be used: {error}. Choose another one with --cache-dir."

@@ -20,7 +20,8 @@ import xxhash
 
 from engine.cache.store import manifest
 from engine.cache.store.manifest import Row
-from engine.errors import StoreError
+from engine.errors import PathError, StoreError
+from engine.pml.text_files import NoFileError, open_file
 
 _BLOCK = tarfile.BLOCKSIZE
 _PIECE = 1 << 20  # bytes that are held at a time
@@ -86,6 +87,10 @@ def write(target: BinaryIO, rows: Sequence[Row], opened: Callable[[Row], BinaryI
         _pad(target, row.bytes)
         yield done
     target.write(bytes(2 * _BLOCK))
+
+
+class NoArchiveError(StoreError, PathError):
+    """A path leads to no file that could be an export."""
 
 
 class Archive:
@@ -179,26 +184,21 @@ def opened(source: Path) -> Iterator[Archive]:
     """Opens an export.
 
     Raises:
-        StoreError: it is none, or it cannot be read.
+        NoArchiveError: the path leads to no plain file that may be read.
+        StoreError: it is no export, or it cannot be read.
     """
     try:
-        waits_for_nobody = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-        descriptor = os.open(source, os.O_RDONLY | waits_for_nobody)
-        file = os.fdopen(descriptor, "rb")
-    except OSError as error:
-        raise StoreError(_unreadable(source, error)) from error
+        file = open_file(source)
+    except NoFileError as error:
+        raise NoArchiveError(str(error)) from None
     with file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise StoreError(f"{str(source)!r} is no plain file. Name what pml cache export has written.")
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # what the shell holds open may be a pipe
+            raise NoArchiveError(f"{source} is no plain file. Name what pml cache export has written.")
         try:
             archive = Archive(file, source.name)
         except OSError as error:
-            raise StoreError(_unreadable(source, error)) from error
+            raise StoreError(f"{source} cannot be read: {error.strerror or error}. Copy it again.") from error
         yield archive
-
-
-def _unreadable(source: Path, error: OSError) -> str:
-    return f"{str(source)!r} cannot be read: {error.strerror or error}. Check the path."
 
 
 def _header(target: BinaryIO, name: str, size: int) -> None:

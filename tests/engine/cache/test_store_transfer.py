@@ -309,8 +309,8 @@ def test_files_that_are_no_export_are_refused(tmp_path: Path) -> None:
     for name, words in (
         ("text", "no file of pml cache export"),
         ("empty", "no file of pml cache export"),
-        ("none", "cannot be read"),
-        ("folder", "cannot be read"),
+        ("none", "does not exist"),
+        ("folder", "is a folder"),
         ("pipe", "no plain file"),
     ):
         with pytest.raises(StoreError, match=words):

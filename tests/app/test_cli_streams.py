@@ -1,0 +1,126 @@
+"""Standard streams that are closed, or that nobody reads on: any command ends quietly."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from app.cli.command import main
+from app.cli.streams import UNREAD
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = '<schema name="a"><module name="m">text</module></schema>'
+PRINTING = [
+    ("--help",),
+    ("--version",),
+    ("cache", "list", "--help"),
+    ("check", "a.pml"),
+    ("check", "a.pml", "--json"),
+    ("format", "a.pml"),
+    ("format", "--diff", "a.pml"),
+    ("layout", "a.pml"),
+    ("layout", "a.pml", "--json"),
+    ("run", "--schema", "a.pml", "a.prompt.pml", "--max-new-tokens", "1"),
+    ("run", "--schema", "a.pml", "a.prompt.pml", "--max-new-tokens", "1", "--json"),
+    ("export", "a.pml", "--to", "python"),
+    ("import", "chat.json"),
+    ("import", "chat.json", "-o", "chat.pml"),
+    ("cache", "stats"),
+    ("cache", "list", "--json"),
+    ("cache", "verify"),
+    ("layout", "none.pml", "--json"),  # the fault is an object too
+]
+COMPLAINING = [("check", "none.pml"), ("layout", "none.pml"), ("nonsense",), ("cache", "unpin", "none")]
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "a.pml").write_text(SCHEMA, encoding="utf-8")
+    (tmp_path / "a.prompt.pml").write_text('<prompt schema="a"><m/></prompt>', encoding="utf-8")
+    (tmp_path / "chat.json").write_text('[{"role": "user", "content": "Hello"}]', encoding="utf-8")
+    monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def unread() -> Iterator[TextIO]:
+    """A pipe that nobody reads."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w", encoding="utf-8") as stream:
+        yield stream
+
+
+def ended(*words: str) -> int:
+    with pytest.raises(SystemExit) as left:
+        main(list(words))
+    assert isinstance(left.value.code, int)
+    return left.value.code
+
+
+@pytest.mark.parametrize("words", PRINTING, ids=" ".join)
+def test_output_that_nobody_reads_ends_a_command_quietly(
+    words: tuple[str, ...],
+    unread: TextIO,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "stdout", unread)
+    assert ended(*words) == UNREAD
+    assert capsys.readouterr().err == ""
+    assert Path("chat.pml").exists() == ("chat.pml" in words), "what was to be written is, and whole"
+    if "chat.pml" in words:
+        assert Path("chat.pml").read_text(encoding="utf-8") == '<schema name="chat"/>\n'
+
+
+@pytest.mark.parametrize("words", COMPLAINING, ids=" ".join)
+def test_complaints_that_nobody_reads_end_a_command_quietly(
+    words: tuple[str, ...], unread: TextIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stderr", unread)
+    assert ended(*words) == UNREAD
+
+
+PML = f"{sys.executable} -m app"
+
+
+@pytest.mark.parametrize(
+    ("line", "status", "printed"),
+    [
+        (f"{PML} format big.pml | head -n 1; exit ${{PIPESTATUS[0]}}", UNREAD, '<schema name="a">\n'),
+        (f"{PML} check a.pml --json | true; exit ${{PIPESTATUS[0]}}", None, ""),
+        (f"{PML} check a.pml 2>&-", 0, "a.pml: schema, ok\n"),
+        (f"{PML} check none.pml 2>&-", 2, ""),
+        (f"{PML} check a.pml >&-", 0, ""),
+        (f"{PML} check a.pml <&- >&- 2>&-", 0, ""),
+        (f"{PML} layout none.pml --json >&- 2>&-", 2, ""),
+    ],
+)
+def test_in_a_shell(line: str, status: int | None, printed: str) -> None:
+    texts = "".join(f'<module name="m{number}">{"text " * 20}</module>' for number in range(2000))
+    Path("big.pml").write_text(f'<schema name="a">{texts}</schema>', encoding="utf-8")
+    # Without a buffer Python drops what a pipe did not take at once, and never hears that nobody reads.
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, env=environment, check=False, timeout=120
+    )
+    assert (done.stdout, done.stderr) == (printed, "")
+    assert done.returncode == status if status is not None else done.returncode in (0, UNREAD)
+
+
+def test_no_file_gets_the_number_of_a_closed_stream() -> None:
+    """Else what a library complains of could be written into it."""
+    line = (
+        f"{sys.executable} -c 'from app.cli.streams import stand_in; stand_in(); import os; "
+        "print(os.open(os.devnull, os.O_RDONLY) > 2)' 2>&-"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, check=False)
+    assert done.stdout == "True\n"
