@@ -67,7 +67,13 @@ def parameters(group: click.Group) -> Iterator[click.Parameter]:
 
 def test_every_option_refuses_in_these_words() -> None:
     """Click has sentences of its own for numbers and names that do not fit."""
-    own = (click.IntRange, click.FloatRange, click.Choice, click.types.IntParamType, click.types.FloatParamType)
+    own = (
+        click.IntRange,
+        click.FloatRange,
+        click.Choice,
+        click.types.IntParamType,
+        click.types.FloatParamType,
+    )
     taken = [one.type for one in parameters(pml) if isinstance(one.type, own)]
     assert len(taken) > 30
     assert {type(one) for one in taken} == {Whole, Number, Name}
