@@ -389,6 +389,7 @@ class RunFrame(TypedDict):
     repeat: int
     state: State
     message: str
+    warnings: list[str]
     sides: Sides
     comparison: Compared
     difference: Difference | None

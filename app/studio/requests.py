@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, dataclass_transform
 
 from pydantic import Field, InstanceOf, Strict
 
@@ -20,14 +20,21 @@ Count = Annotated[int, Strict(), Field(ge=0)]
 Size = Annotated[float, Strict(), Field(ge=0)]
 Flag = Annotated[bool, Strict()]
 Kind = Literal["schema", "prompt"]
+Fields = TypeVar("Fields")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(field,))
+def request(fields: type[Fields]) -> type[Fields]:
+    """Makes a class of fields what the page sends."""
+    return dataclass(frozen=True, kw_only=True)(fields)
+
+
+@request
 class Nothing:
     """A question that needs no more than its name."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Texts:
     """Both documents.
 
@@ -40,7 +47,7 @@ class Texts:
     origin: Words = ""
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Check(Texts):
     """Both documents, to be checked.
 
@@ -53,7 +60,7 @@ class Check(Texts):
     known: Words | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Measure(Texts):
     """Both documents, to be measured.
 
@@ -64,7 +71,7 @@ class Measure(Texts):
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Pick:
     """A module that is taken into the prompt, or out of it."""
 
@@ -72,7 +79,7 @@ class Pick:
     on: Flag
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Argument:
     """An argument of a picked module; an empty value leaves it out."""
 
@@ -81,14 +88,14 @@ class Argument:
     value: Words
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class EditPrompt(Texts):
     """One change in the picker."""
 
     edit: Argument | Pick
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class FixDocument(Texts):
     """One of a document's faults.
 
@@ -103,21 +110,21 @@ class FixDocument(Texts):
     at: Count
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class OneText:
     """A text."""
 
     text: Words
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Export(Texts):
     """The form that is wanted: one of `engine.exchange.export`."""
 
     form: Words
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class AddScaffold:
     """Modules to encode together.
 
@@ -129,7 +136,7 @@ class AddScaffold:
     modules: tuple[Words, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Page:
     """What stands in the editors.
 
@@ -161,7 +168,7 @@ class Page:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class SaveDraft(Page):
     """What stands in the editors, to be kept.
 
@@ -172,14 +179,14 @@ class SaveDraft(Page):
     force: Flag = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Shelve:
     """What stands in the editors, to be put among the earlier workspaces."""
 
     page: Page
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class OpenSample(Shelve):
     """A sample with one of its prompts, by number from 0."""
 
@@ -187,7 +194,7 @@ class OpenSample(Shelve):
     prompt: Count = 0
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class OpenFile(Shelve):
     """A document of the user's folder."""
 
@@ -195,7 +202,7 @@ class OpenFile(Shelve):
     encoding: Encoding = "utf-8"
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class OpenText(Shelve):
     """A document that the browser has read."""
 
@@ -204,14 +211,14 @@ class OpenText(Shelve):
     stamp: Stamp = field(default_factory=Stamp)
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class OpenShelved(Shelve):
     """An earlier workspace."""
 
     key: Words
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class SaveFile:
     """A document for the file that it came from.
 
@@ -228,7 +235,7 @@ class SaveFile:
     here: Flag = False
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class SaveAs:
     """A document for a new file.
 
@@ -241,7 +248,7 @@ class SaveAs:
     stamp: Stamp = field(default_factory=Stamp)
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class Work(Texts):
     """Both documents, and how they are run.
 
@@ -254,14 +261,14 @@ class Work(Texts):
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class OneJob:
     """A piece of long work."""
 
     key: Words
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class OneRun:
     """A run of this session."""
 

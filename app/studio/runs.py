@@ -25,6 +25,7 @@ from engine.errors import PromptCacheError
 logger = logging.getLogger(__name__)
 
 SIDES: tuple[Side, Side] = ("cached", "uncached")
+NOT_STORED = "What was computed is held in memory at most, as the budget of the cache is 0."
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,7 @@ class Run:
     Attributes:
         number: the run's number in this session, from 1; 0 while it has no first token yet.
         message: what went wrong, in words, where something did.
+        warnings: what the answers are complete without, in words.
     """
 
     schema: str
@@ -95,6 +97,7 @@ class Run:
     comparison: ComparedSoFar = field(default_factory=ComparedSoFar)
     state: State = "working"
     message: str = ""
+    warnings: tuple[str, ...] = ()
     repeat: int = 1
 
     def to_json(self) -> dict[str, Any]:
@@ -117,6 +120,7 @@ class Run:
             "repeat": self.repeat,
             "state": self.state,
             "message": self.message,
+            "warnings": list(self.warnings),
             "sides": {"cached": cached.to_json(), "uncached": uncached.to_json()},
             "comparison": self.comparison.copy(),
             "difference": word_difference(cached.text, uncached.text) if compared else None,
@@ -173,6 +177,8 @@ class Runs:
                 run.state, run.message = "failed", _sentence(error)
         with job.changing():
             _conclude(run)
+            if run.sides["cached"].tokens.get("encoded") and not self._engine.store.settings.budget:
+                run.warnings = (*run.warnings, NOT_STORED)
             self._remember(run)
         return run
 
@@ -234,6 +240,7 @@ def _apply(run: Run, event: object, at: float, clock: _Clock) -> None:
             side = run.sides[event.side]
             side.state, side.text, side.tokens = "done", answer["text"], dict(answer["tokens"])
             side.ended = str(answer.get("stopped", ""))
+            run.warnings = tuple(dict.fromkeys((*run.warnings, *answer["warnings"])))
             side.tokens_per_second = 1000 / answer["tpot_ms"] if answer.get("tpot_ms") else None
         case Compared():
             run.comparison.update(cast(ComparedSoFar, event.comparison.to_json()))

@@ -22,6 +22,18 @@ export function h(tag, attributes = {}, ...children) {
   return node
 }
 
+/**
+ * Gives an element other children; what had the focus is found again by its `data-key` and keeps it.
+ * @param {HTMLElement} node
+ * @param {...Child} children
+ */
+export function refill(node, ...children) {
+  const focused = document.activeElement, key = focused instanceof HTMLElement && node.contains(focused) ? focused.dataset.key : undefined
+  node.replaceChildren(...children.filter(child => child != null && child !== false))
+  if (key === undefined) return
+  for (const one of node.querySelectorAll("[data-key]")) if (one instanceof HTMLElement && one.dataset.key === key) one.focus({ preventScroll: true })
+}
+
 const grouped = new Intl.NumberFormat("en")
 export const count = (/** @type {number} */ value) => grouped.format(Math.round(value))
 export const plural = (/** @type {number} */ value, /** @type {string} */ noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`

@@ -148,10 +148,11 @@ export class RunBar extends Emitter {
     this.#buttons()
     const ratio = frame.comparison.ttft_speedup
     const encoded = frame.sides.cached.timeline_ms.encode
-    const summary = encoded ? "Modules were computed in this run and are kept: run again to use them."
-      : ratio ? `First token ${ratio.toFixed(1)} times as fast with the cache.` : ""
+    const warnings = frame.warnings.join(" ")
+    const summary = warnings || (encoded ? "Modules were computed in this run and are kept: run again to use them."
+      : ratio ? `First token ${ratio.toFixed(1)} times as fast with the cache.` : "")
     if (frame.state === "failed") this.#say(frame.message, "bad")
-    else this.#say(frame.state === "stopped" ? `Stopped; what was computed stays. ${summary}` : `Done. ${summary}`)
+    else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; what was computed stays."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")
     this.#workspace.remeasure()
   }
 

@@ -157,7 +157,11 @@ export class Shell extends Emitter {
   get page() { return document.documentElement.dataset.page ?? "" }
 
   #showPage() {
-    const names = [...this.#nav.keys()], page = names.find(name => location.hash === `#/${name}`) ?? names[0]
+    const names = [...this.#nav.keys()], wanted = location.hash.replace(/^#\/?/, ""), page = names.includes(wanted) ? wanted : names[0]
+    if (wanted && wanted !== page) {
+      history.replaceState(history.state, "", `#/${page}`)
+      this.notice(`The studio has no page “${wanted}”; this is ${this.#nav.get(page)?.textContent}.`, { key: "page", mood: "info" })
+    } else if (page !== this.page) this.dismiss("page")
     document.documentElement.dataset.page = page
     for (const [name, link] of this.#nav) {
       if (name === page) link.setAttribute("aria-current", "page")

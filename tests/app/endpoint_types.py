@@ -83,11 +83,15 @@ class Writer:
             hints = {f.name: hints[f.name] for f in fields}
         else:
             defaults = {name for name, hint in hints.items() if get_origin(hint) is NotRequired}
+        bases = [base for base in kind.__bases__ if dataclasses.is_dataclass(base)]
+        extended = f" extends {', '.join(map(self.spell, bases))}" if bases else ""
+        inherited = {field.name for base in bases for field in dataclasses.fields(base)}
         lines = [
-            f"  {field}{'?' if field in defaults else ''}: {self.spell(hint)}"
+            f"    {field}{'?' if field in defaults else ''}: {self.spell(hint)}\n"
             for field, hint in hints.items()
+            if field not in inherited
         ]
-        self.interfaces[name] = "\n".join(lines)
+        self.interfaces[name] = f"  interface {name}{extended} {{\n{''.join(lines)}  }}"
         return name
 
 
@@ -108,19 +112,13 @@ def written() -> str:
     lines = [
         f"    {one.name}: [{writer.spell(one.request)}, {writer.spell(one.answer)}]" for one in endpoints()
     ]
-    types_of_api = "\n\n".join(
-        f"  interface {name} {{\n{_indented(body)}  }}" for name, body in sorted(writer.interfaces.items())
-    )
+    types_of_api = "\n\n".join(written for _, written in sorted(writer.interfaces.items()))
     questions = (
         "  /** Each question: what is sent, and what is answered. */\n  interface Questions {\n"
         + "\n".join(lines)
         + "\n  }\n"
     )
     return f"{HEAD}declare namespace Api {{\n{questions}\n{types_of_api}\n}}\n"
-
-
-def _indented(body: str) -> str:
-    return "".join(f"  {line}\n" for line in body.splitlines())
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("cache_pin", {"schema": "s", "pinned": False}),
     ("cache_verify", {"key": "2"}),
     ("cache_delete", {"keys": ["x"]}),
+    ("cache_surplus", {"bytes": 0}),
     ("cache_budget", {"bytes": 1e9}),
     ("cache_prune", {"bytes": 0}),
     ("stop_job", {"key": "2"}),
@@ -80,6 +82,23 @@ def test_answers_are_what_their_types_say(asked: Asked, question: str, request_:
     answer = asked.ask(question, request_)
     assert "error" not in answer, answer
     TypeAdapter(asked.endpoints[question].answer).validate_python(answer)
+
+
+def test_what_a_budget_would_evict_is_told_beside_what_pins_keep(tmp_path: Path) -> None:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path / "cache")) as engine:
+        asked = Asked(tmp_path, engine=engine)
+        engine.schema(SCHEMA).encode()
+        stored = asked.ask("cache_state")["stats"]["bytes"]
+        told = asked.ask("cache_surplus", {"bytes": 0})
+        assert (told["surplus"]["bytes"], told["pinned"]) == (stored, 0)
+        asked.ask("cache_pin", {"schema": "s", "pinned": True})
+        told = asked.ask("cache_surplus", {"bytes": 0})
+        assert (told["surplus"]["segments"], told["pinned"]) == (0, stored)
+        state = asked.ask("cache_state")
+        assert (state["stats"]["bytes"], state["warnings"]) == (stored, [])
+        asked.ask("cache_budget", {"bytes": 0})
+        (warning,) = asked.ask("cache_state")["warnings"]
+        assert "The budget is 0 bytes" in warning
 
 
 def test_a_sample_prompt_is_told_in_a_few_words(asked: Asked) -> None:

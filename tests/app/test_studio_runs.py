@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from app.studio.chart import ttft_chart
 from app.studio.jobs import Jobs
-from app.studio.runs import RunRequest, Runs, word_difference
+from app.studio.runs import NOT_STORED, RunRequest, Runs, word_difference
 from app.studio.settings import PageSettings
 from engine import Answer, Compared, Comparison, Delta, Finished, FirstToken, RunSettings, Working
 from engine.errors import PromptCacheError
@@ -22,10 +23,20 @@ TTFT = {"cached": [30.0, 10.0, 12.0], "uncached": [200.0, 240.0, 220.0]}
 class PlayedEngine:
     """Plays the events of a prompt, and stands for its engine and schema.
 
-    `gate` holds it before the second half of the first side.
+    `gate` holds it before the second half of the first side; `warnings` are those of every answer, and
+    `encoded` are its tokens that the run computed segments of.
     """
 
-    def __init__(self, gate: threading.Event | None = None, fault: Exception | None = None) -> None:
+    def __init__(
+        self,
+        gate: threading.Event | None = None,
+        fault: Exception | None = None,
+        warnings: tuple[str, ...] = (),
+        encoded: int = 0,
+        budget: int = 1,
+    ) -> None:
+        self._warnings, self._encoded = warnings, encoded
+        self.store = SimpleNamespace(settings=SimpleNamespace(budget=budget))
         self.orders: list[tuple[str, ...]] = []
         self.budgets: list[int] = []
         self.closed = threading.Event()
@@ -58,7 +69,7 @@ class PlayedEngine:
         if self._fault is not None:
             raise self._fault
         ttft = TTFT[side][turn]
-        tokens = {"prompt": 10, "from_cache": 8, "computed": 2}
+        tokens = {"prompt": 10, "from_cache": 8, "computed": 2, "encoded": self._encoded}
         yield FirstToken(side, ttft, {"parse": 1.0, "prefill": ttft - 1.0}, tokens)
         yield Delta(side, "one ")
         if self._gate is not None:
@@ -67,7 +78,7 @@ class PlayedEngine:
         text = f"one two {side}"
         timeline = {"parse": 1.0, "prefill": ttft - 1.0}
         made = {**tokens, "generated": 3}
-        yield Finished(side, Answer(text, (1, 2, 3), ttft, 4.0, timeline, made, (), "eos"))
+        yield Finished(side, Answer(text, (1, 2, 3), ttft, 4.0, timeline, made, (), "eos", self._warnings))
 
 
 def request(engine: PlayedEngine, repeats: int = 1, key: str = "k") -> RunRequest:
@@ -155,6 +166,19 @@ def test_leaving_the_page_stops_the_run() -> None:
     states.close()  # type: ignore[attr-defined]
     gate.set()
     assert engine.closed.wait(10)
+
+
+def test_what_the_answers_are_complete_without_is_said_once() -> None:
+    engine = PlayedEngine(warnings=("The disk is full.",))
+    assert last(runs_of(engine), request(engine))["warnings"] == ["The disk is full."]
+
+
+@pytest.mark.parametrize(("encoded", "budget", "said"), [(8, 0, [NOT_STORED]), (8, 1, []), (0, 0, [])])
+def test_what_was_computed_is_not_called_kept_under_a_budget_of_nothing(
+    encoded: int, budget: int, said: list[str]
+) -> None:
+    engine = PlayedEngine(encoded=encoded, budget=budget)
+    assert last(runs_of(engine), request(engine))["warnings"] == said
 
 
 def test_a_fault_of_the_users_is_said_as_it_is() -> None:

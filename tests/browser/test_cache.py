@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
+import pytest
 from playwright.sync_api import Page, expect
 
+from engine.cache.store import Store
 from tests.browser.conftest import Server
+from tests.browser.test_author import rewrite
+
+BUDGET = 20 << 30
+SMALL = '<schema name="small"><module name="m">one two three</module></schema>'
+
+
+@pytest.fixture
+def bounded(studio: Server) -> Iterator[None]:
+    """Afterwards the store has its budget again, and no pins."""
+    yield
+    store = Store.open(studio.folder / "cache")
+    store.set_budget(BUDGET)
+    for schema in store.settings.pins():
+        store.settings.unpin(schema)
+    store.close()
 
 
 def open_cache(page: Page) -> None:
@@ -15,7 +33,8 @@ def open_cache(page: Page) -> None:
 
 
 def run(page: Page) -> None:
-    page.get_by_role("button", name="Settings").click()
+    if not page.get_by_label("New tokens, at most").is_visible():
+        page.get_by_role("button", name="Settings").click()
     page.get_by_label("New tokens, at most").fill("2")
     page.locator("#run").click()
     expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
@@ -56,7 +75,7 @@ def test_a_pinned_schema_survives_a_prune(author: Page) -> None:
     author.get_by_role("checkbox", name="travel").uncheck()
     expect(author.locator("tbody .pill")).to_have_count(0)
     author.get_by_role("button", name="Prune to this now").click()
-    expect(author.locator(".empty", has_text="Nothing is stored yet")).to_be_visible()
+    expect(author.locator(".empty", has_text="Nothing is stored. Run a prompt")).to_be_visible()
     expect(author.locator(".evictions")).to_contain_text("evicted: budget")
 
 
@@ -89,6 +108,61 @@ def test_the_budget_that_is_offered_is_the_present_one(author: Page) -> None:
     author.get_by_role("button", name="Set as budget").click()
     expect(author.locator(".cache-head [role=status]")).to_contain_text("The budget is set; 0 segments")
     expect(author.locator(".totals")).to_contain_text("of 20.00 GiB")
+
+
+@pytest.mark.usefixtures("bounded")
+def test_a_budget_that_evicts_is_asked_about_first(author: Page) -> None:
+    run(author)
+    open_cache(author)
+    author.get_by_role("checkbox", name="travel").check()
+    expect(author.locator("tbody .pill").first).to_have_text("pinned")
+    author.get_by_role("link", name="Author").click()
+    rewrite(author, "schema", SMALL)
+    rewrite(author, "prompt", '<prompt schema="small"><m/>Go on.</prompt>')
+    run(author)
+    open_cache(author)
+    rows = author.get_by_role("region", name="Segments").locator("tbody tr")
+    expect(rows.filter(has_text="small")).not_to_have_count(0)
+    before = rows.count()
+    author.get_by_label("Size").fill("0")
+    question, status = author.locator("dialog.question"), author.locator(".cache-head [role=status]")
+    for no in ("Cancel", "Escape"):
+        author.get_by_role("button", name="Set as budget").click()
+        expect(question).to_contain_text(re.compile(r"A budget of 0 GiB evicts [1-9]\d* segments?, [1-9]"))
+        expect(question).to_contain_text(re.compile(r"Segments of pinned schemas, [1-9][\d.]* MiB, stay"))
+        if no == "Cancel":
+            question.get_by_role("button", name="Cancel").click()
+        else:
+            author.keyboard.press(no)
+        expect(status).to_have_text("The budget stays as it was; nothing was evicted.")
+        expect(question).to_have_count(0)
+    expect(author.locator(".totals")).to_contain_text("of 20.00 GiB")
+    assert rows.count() == before
+    author.get_by_role("button", name="Set as budget").click()
+    question.get_by_role("button", name="Evict and set the budget").click()
+    expect(status).to_contain_text(re.compile(r"The budget is set; [1-9]\d* segments?, .* evicted"))
+    expect(rows.filter(has_text="small")).to_have_count(0)
+    expect(rows.first).to_contain_text("travel")
+
+
+@pytest.mark.usefixtures("bounded")
+def test_a_budget_of_nothing_is_said_where_something_would_be_kept(author: Page) -> None:
+    open_cache(author)
+    author.get_by_label("Size").fill("0")
+    author.get_by_role("button", name="Set as budget").click()
+    question = author.locator("dialog.question")
+    warning = author.locator(".warnings")
+    expect(question.or_(warning.locator("p"))).to_be_visible()
+    if question.count():
+        question.get_by_role("button", name="Evict").click()
+    expect(author.locator(".studio-cache .empty")).to_contain_text("nothing will be while the budget is 0")
+    expect(warning).to_contain_text("The budget is 0 bytes: nothing new is stored")
+    author.get_by_role("link", name="Author").click()
+    rewrite(author, "schema", SMALL)
+    rewrite(author, "prompt", '<prompt schema="small"><m/>Go on.</prompt>')
+    run(author)
+    expect(author.locator(".run-status")).to_contain_text("held in memory at most")
+    expect(author.locator(".run-status")).not_to_contain_text("are kept")
 
 
 def test_verification_counts_what_is_none_of_the_stores_and_repairs_what_is(

@@ -8,6 +8,7 @@ declare namespace Api {
     cache_pin: [PinSchema, Pins]
     cache_prune: [StoreSize, Gone]
     cache_state: [Nothing, StoreState]
+    cache_surplus: [StoreSize, Surplus]
     cache_verify: [VerifyStore, JobState]
     check: [Check, CheckedTexts]
     count_tokens: [OneText, Counted]
@@ -57,10 +58,7 @@ declare namespace Api {
     words?: WordsOfBoth
   }
 
-  interface Check {
-    schema?: string
-    prompt?: string
-    origin?: string
+  interface Check extends Texts {
     fallback?: string | null
     known?: string | null
   }
@@ -115,10 +113,7 @@ declare namespace Api {
     message?: string
   }
 
-  interface EditPrompt {
-    schema?: string
-    prompt?: string
-    origin?: string
+  interface EditPrompt extends Texts {
     edit: Argument | Pick
   }
 
@@ -137,10 +132,7 @@ declare namespace Api {
     reason: string
   }
 
-  interface Export {
-    schema?: string
-    prompt?: string
-    origin?: string
+  interface Export extends Texts {
     form: string
   }
 
@@ -185,10 +177,7 @@ declare namespace Api {
     files: string[]
   }
 
-  interface FixDocument {
-    schema?: string
-    prompt?: string
-    origin?: string
+  interface FixDocument extends Texts {
     kind: "schema" | "prompt"
     code: string
     at: number
@@ -244,10 +233,7 @@ declare namespace Api {
     prompt: Mark[]
   }
 
-  interface Measure {
-    schema?: string
-    prompt?: string
-    origin?: string
+  interface Measure extends Texts {
     settings?: Record<string, any>
   }
 
@@ -310,25 +296,21 @@ declare namespace Api {
     text: string
   }
 
-  interface OpenFile {
-    page: Page
+  interface OpenFile extends Shelve {
     name: string
     encoding?: "utf-8" | "windows-1252" | "utf-16"
   }
 
-  interface OpenSample {
-    page: Page
+  interface OpenSample extends Shelve {
     name: string
     prompt?: number
   }
 
-  interface OpenShelved {
-    page: Page
+  interface OpenShelved extends Shelve {
     key: string
   }
 
-  interface OpenText {
-    page: Page
+  interface OpenText extends Shelve {
     name: string
     text: string
     stamp?: Stamp
@@ -419,6 +401,7 @@ declare namespace Api {
     repeat: number
     state: "waiting" | "working" | "streaming" | "done" | "stopped" | "not run" | "failed"
     message: string
+    warnings: string[]
     sides: Sides
     comparison: Compared
     difference: Difference | null
@@ -447,15 +430,7 @@ declare namespace Api {
     stamp?: Stamp
   }
 
-  interface SaveDraft {
-    name?: string
-    schema: string
-    prompt: string
-    origin?: string
-    prompt_origin?: string
-    settings?: Record<string, any>
-    files?: Record<string, any>
-    base?: number
+  interface SaveDraft extends Page {
     force?: boolean
   }
 
@@ -557,6 +532,7 @@ declare namespace Api {
     memory: MemoryUse
     pins: string[]
     evictions: Eviction[]
+    warnings: string[]
     folder: string
   }
 
@@ -581,6 +557,17 @@ declare namespace Api {
     total: number
     cached: number
     new: number
+  }
+
+  interface Surplus {
+    surplus: Removed
+    pinned: number
+  }
+
+  interface Texts {
+    schema?: string
+    prompt?: string
+    origin?: string
   }
 
   interface TierWords {
@@ -630,10 +617,7 @@ declare namespace Api {
     prompt: EditorWords
   }
 
-  interface Work {
-    schema?: string
-    prompt?: string
-    origin?: string
+  interface Work extends Texts {
     key: string
     settings?: Record<string, any>
   }

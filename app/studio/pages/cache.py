@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Annotated, Literal
 
 from typing_extensions import TypedDict
@@ -13,7 +12,7 @@ from app.studio.endpoints import endpoint
 from app.studio.jobs import Job
 from app.studio.pages.page import Page
 from app.studio.parts import Parts
-from app.studio.requests import Flag, Nothing, Size, Words
+from app.studio.requests import Flag, Nothing, Size, Words, request
 from engine.cache.store import Removed, StoreStats, Verified
 from engine.errors import PromptCacheError
 
@@ -21,14 +20,14 @@ SHOWN = 2000  # segments that the page lists
 EVICTIONS_SHOWN = 50
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class DeleteSegments:
     """Segments by their keys."""
 
     keys: tuple[Words, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class PinSchema:
     """A schema whose segments stay, or need not stay any more."""
 
@@ -36,14 +35,14 @@ class PinSchema:
     pinned: Flag
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class StoreSize:
     """A size in bytes."""
 
     bytes: Size
 
 
-@dataclass(frozen=True, kw_only=True)
+@request
 class VerifyStore:
     """Whether what is damaged is set right.
 
@@ -98,6 +97,7 @@ class StoreState(TypedDict):
     memory: MemoryUse
     pins: list[str]
     evictions: Annotated[list[Json], JsonOf(list[Eviction])]
+    warnings: list[str]
     folder: str
 
 
@@ -105,6 +105,13 @@ class Gone(TypedDict):
     """What was removed."""
 
     removed: Annotated[Json, JsonOf(Removed)]
+
+
+class Surplus(TypedDict):
+    """What a budget would evict now, and the bytes of what pins keep."""
+
+    surplus: Annotated[Json, JsonOf(Removed)]
+    pinned: int
 
 
 class Pins(TypedDict):
@@ -125,7 +132,7 @@ class CachePage(Page):
 
     @endpoint
     def cache_state(self, _request: Nothing) -> StoreState:
-        """Segments with the tier that each is in, totals, pins, and what was evicted."""
+        """Segments with the tier that each is in, totals, pins, what was evicted, and what does not fit."""
         store, memory_tier = self._engine.store, self._engine.memory_tier
         rows = store.segments()
         for row in rows:
@@ -137,6 +144,7 @@ class CachePage(Page):
             "memory": {"bytes": memory_tier.bytes, "budget": memory_tier.budget},
             "pins": store.settings.pins(),
             "evictions": store.evictions(EVICTIONS_SHOWN),
+            "warnings": list(store.settings.warnings),
             "folder": str(store.folder),
         }
 
@@ -163,6 +171,13 @@ class CachePage(Page):
     def cache_prune(self, request: StoreSize) -> Gone:
         """Evicts down to a size."""
         return self._gone(self._engine.store.prune(max_bytes=int(request.bytes)))
+
+    @endpoint
+    def cache_surplus(self, request: StoreSize) -> Surplus:
+        """What a budget of this size would evict; nothing is removed."""
+        store = self._engine.store
+        removed = store.surplus(int(request.bytes))
+        return {"surplus": removed.to_json(), "pinned": store.settings.pinned_bytes}
 
     @endpoint
     def cache_budget(self, request: StoreSize) -> Gone:

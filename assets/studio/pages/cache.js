@@ -1,6 +1,7 @@
 // The store as it is: what is kept, how full it is, what was evicted, and what can be done about it.
-import { bytes, count, h, plural } from "../dom.js"
+import { bytes, count, h, plural, refill } from "../dom.js"
 import { AWAY, Job, STOPPED } from "../jobs.js"
+import { confirmed } from "../question.js"
 
 /** @type {Record<string, number>} */
 const UNITS = { MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 }
@@ -46,6 +47,7 @@ export function treemap(items, aspect, x = 0, y = 0, width = 100, height = 100) 
 }
 
 class CachePage {
+  #host
   #server
   /** @type {Api.StoreState | null} */
   #state = null
@@ -57,6 +59,7 @@ class CachePage {
   #job = null
   #filter = h("input", { type: "search", placeholder: "Filter by schema, module, model…", "aria-label": "Filter segments" })
   #totals = h("dl", { class: "totals" })
+  #warnings = h("div", { class: "warnings", "data-mood": "warn" })
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the verification" })
   #map = h("div", { class: "treemap", role: "img" })
@@ -72,21 +75,24 @@ class CachePage {
   #unit = h("select", { "aria-label": "Unit" }, ...Object.keys(UNITS).map(name => h("option", { value: name, selected: name === "GiB" }, name)))
   /** @type {{size: string, bytes: number} | null} */
   #offered = null
-  #empty = h("p", { class: "empty" }, "Nothing is stored yet. Run a prompt, and what it computes is kept here for the next one.")
+  #table
+  #empty = h("p", { class: "empty" })
 
   /** @param {HTMLElement} host @param {import("../server.js").Server} server */
   constructor(host, server) {
+    this.#host = host
     this.#server = server
     this.#filter.addEventListener("input", () => this.#list())
     const size = h("form", { class: "size", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, this.#most, this.#unit,
-      h("button", { type: "button", onclick: () => this.#bound("cache_prune", "Pruned") }, "Prune to this now"),
-      h("button", { type: "button", onclick: () => this.#bound("cache_budget", "The budget is set") }, "Set as budget"))
+      h("button", { type: "button", onclick: () => this.#prune() }, "Prune to this now"),
+      h("button", { type: "button", onclick: () => this.#setBudget() }, "Set as budget"))
+    this.#table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Segments" }, h("table", {}, h("thead", {}, this.#head), this.#body))
     host.append(
       h("header", { class: "cache-head" }, h("h2", {}, "Cache"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#repair, this.#verify,
         h("button", { type: "button", onclick: () => this.refresh() }, "Refresh")),
-      this.#totals, this.#map,
+      this.#totals, this.#warnings, this.#map,
       h("div", { class: "cache-tools" }, this.#filter, this.#delete, h("span", { class: "grow" }), size),
-      h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Segments" }, h("table", {}, h("thead", {}, this.#head), this.#body)), this.#empty,
+      this.#table, this.#empty,
       this.#pins, this.#evictions)
   }
 
@@ -117,7 +123,7 @@ class CachePage {
   }
 
   /** @param {Api.StoreState} state */
-  #showTotals({ stats, memory, folder, left_out: more }) {
+  #showTotals({ stats, memory, folder, warnings, left_out: more }) {
     this.#offerBudget(stats.budget)
     const asked = stats.hits + stats.misses
     const facts = [
@@ -132,6 +138,7 @@ class CachePage {
     ]
     this.#totals.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
     this.#totals.title = folder
+    this.#warnings.replaceChildren(...warnings.map(sentence => h("p", {}, sentence)))
     if (more) this.#say(`${plural(more, "older segment")} more than are listed.`)
   }
 
@@ -163,25 +170,28 @@ class CachePage {
     const words = this.#filter.value.toLowerCase().split(/\s+/).filter(Boolean)
     const rows = (this.#state?.segments ?? []).filter(row => words.every(word => [row.schema, row.path, row.scope, row.model, row.tier].join(" ").toLowerCase().includes(word)))
     rows.sort((a, b) => way * (NUMBERS.has(by) ? Number(a[by]) - Number(b[by]) : String(a[by] ?? "").localeCompare(String(b[by] ?? ""))))
-    this.#empty.hidden = (this.#state?.segments.length ?? 0) > 0
+    this.#sayEmpty(rows.length)
     /** @type {HTMLInputElement} */
-    const all = h("input", { type: "checkbox", "aria-label": "Choose all that are shown", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: () => {
+    const all = h("input", { type: "checkbox", "data-key": "all", "aria-label": "Choose all that are shown", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: () => {
       for (const { key } of rows) all.checked ? this.#chosen.add(key) : this.#chosen.delete(key)
       this.#list()
     } })
-    this.#head.replaceChildren(h("th", { scope: "col" }, all), ...COLUMNS.map(([name, title]) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : null, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
-      h("button", { type: "button", class: "quiet", onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#list(); this.#focusSorted() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
-    this.#body.replaceChildren(...rows.slice(0, 500).map(row => h("tr", { "data-pinned": row.pinned ? "yes" : null },
-      h("td", {}, h("input", { type: "checkbox", "aria-label": `Choose ${row.path || "anonymous text"}`, checked: this.#chosen.has(row.key), onchange: (/** @type {ChangeEvent} */ { target }) => {
+    refill(this.#head, h("th", { scope: "col" }, all), ...COLUMNS.map(([name, title]) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : null, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
+      h("button", { type: "button", class: "quiet", "data-key": name, onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#list() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
+    refill(this.#body, ...rows.slice(0, 500).map(row => h("tr", { "data-pinned": row.pinned ? "yes" : null },
+      h("td", {}, h("input", { type: "checkbox", "data-key": row.key, "aria-label": `Choose ${row.path || "anonymous text"}`, checked: this.#chosen.has(row.key), onchange: (/** @type {ChangeEvent} */ { target }) => {
         target.checked ? this.#chosen.add(row.key) : this.#chosen.delete(row.key)
         this.#buttons()
       } })), ...COLUMNS.map(([name, , cell]) => h("td", { class: NUMBERS.has(name) ? "number" : null }, cell(row), name === "schema" && row.pinned ? h("span", { class: "pill" }, "pinned") : null)))))
     this.#buttons()
   }
 
-  #focusSorted() {
-    const button = this.#head.querySelector("[aria-sort] button")
-    if (button instanceof HTMLElement) button.focus()
+  /** @param {number} shown rows */
+  #sayEmpty(shown) {
+    this.#empty.hidden = shown > 0
+    this.#empty.textContent = this.#state?.segments.length ? "No segment has all of these words."
+      : this.#state?.stats.budget === 0 ? "Nothing is stored, and nothing will be while the budget is 0. Set a larger one above."
+        : "Nothing is stored. Run a prompt, and what it computes is kept here for the next one."
   }
 
   #buttons() {
@@ -192,8 +202,8 @@ class CachePage {
   /** @param {Api.StoreState} state */
   #showPins(state) {
     const schemas = [...new Set(state.segments.flatMap(({ schema }) => schema ? schema.split(",") : []).concat(state.pins))].sort()
-    this.#pins.replaceChildren(...(schemas.length ? [h("h3", {}, "Pinned schemas"), h("p", { class: "soft" }, "Segments of a pinned schema are never evicted."),
-      h("div", { class: "choices" }, ...schemas.map(schema => h("label", { class: "check" }, h("input", { type: "checkbox", checked: state.pins.includes(schema), onchange: async (/** @type {ChangeEvent} */ { target }) => {
+    refill(this.#pins, ...(schemas.length ? [h("h3", {}, "Pinned schemas"), h("p", { class: "soft" }, "Segments of a pinned schema are never evicted."),
+      h("div", { class: "choices" }, ...schemas.map(schema => h("label", { class: "check" }, h("input", { type: "checkbox", "data-key": schema, checked: state.pins.includes(schema), onchange: async (/** @type {ChangeEvent} */ { target }) => {
         const answer = await this.#server.ask("cache_pin", { schema, pinned: target.checked })
         if (answer.error) this.#say(answer.error, "bad")
         this.refresh()
@@ -207,26 +217,52 @@ class CachePage {
   }
 
   async #remove() {
-    const keys = [...this.#chosen]
+    const keys = [...this.#chosen], focused = document.activeElement === this.#delete
     const answer = await this.#server.ask("cache_delete", { keys })
     this.#say(answer.error ?? (answer.removed ? `Deleted ${plural(answer.removed.segments, "segment")}, ${bytes(answer.removed.bytes)}.` : AWAY), answer.removed ? "" : "bad")
-    this.refresh()
+    await this.refresh()
+    if (focused && this.#delete.disabled) this.#table.focus()
   }
 
-  /** @param {"cache_prune" | "cache_budget"} question @param {string} done in words */
-  async #bound(question, done) {
-    if (!this.#most.reportValidity()) return this.#say("A size is a number of 0 or more. Nothing was changed.", "bad")
-    const size = this.#size === this.#offered?.size ? this.#offered.bytes : Number(this.#most.value) * UNITS[this.#unit.value]
-    const answer = await this.#server.ask(question, { bytes: size })
-    this.#say(answer.error ?? (answer.removed ? `${done}; ${plural(answer.removed.segments, "segment")} evicted.` : AWAY), answer.removed ? "" : "bad")
+  /** The size that was written, in bytes; null where it is none. */
+  #wanted() {
+    if (!this.#most.reportValidity()) {
+      this.#say("A size is a number of 0 or more. Nothing was changed.", "bad")
+      return null
+    }
+    return this.#size === this.#offered?.size ? this.#offered.bytes : Number(this.#most.value) * UNITS[this.#unit.value]
+  }
+
+  async #prune() {
+    const size = this.#wanted()
+    if (size !== null) this.#bounded("Pruned", await this.#server.ask("cache_prune", { bytes: size }))
+  }
+
+  async #setBudget() {
+    const size = this.#wanted()
+    if (size === null) return
+    const { surplus, pinned, error } = await this.#server.ask("cache_surplus", { bytes: size })
+    if (!surplus) return this.#say(error ?? AWAY, "bad")
+    const spared = pinned ? ` Segments of pinned schemas, ${bytes(pinned)}, stay.` : ""
+    const evicts = `A budget of ${this.#size} evicts ${plural(surplus.segments, "segment")}, ${bytes(surplus.bytes)}; what is needed again is computed again.${spared}`
+    if (surplus.segments && !await confirmed(this.#host, evicts, "Evict and set the budget")) return this.#say("The budget stays as it was; nothing was evicted.")
+    this.#bounded("The budget is set", await this.#server.ask("cache_budget", { bytes: size }))
+  }
+
+  /** @param {string} done in words @param {import("../server.js").Reply<Api.Gone>} answer */
+  #bounded(done, { removed, error }) {
+    const size = removed?.bytes ? `, ${bytes(removed.bytes)},` : ""
+    this.#say(error ?? (removed ? `${done}; ${plural(removed.segments, "segment")}${size} evicted.` : AWAY), removed ? "" : "bad")
     this.refresh()
   }
 
   /** @param {boolean} repair */
   async #check(repair) {
+    const focused = [this.#verify, this.#repair].some(button => button === document.activeElement)
+    this.#stop.hidden = false
+    if (focused) this.#stop.focus()
     this.#verify.disabled = true
     this.#repair.hidden = true
-    this.#stop.hidden = false
     const job = this.#job = new Job(this.#server)
     job.on("state", ({ done, total }) => {
       this.#meter.hidden = false
@@ -236,6 +272,7 @@ class CachePage {
     const end = await job.asked(this.#server.ask("cache_verify", { key: job.key, repair }))
     this.#job = null
     this.#verify.disabled = false
+    if (document.activeElement === this.#stop) this.#verify.focus()
     this.#stop.hidden = this.#meter.hidden = true
     if (end.result) this.#showVerdict(/** @type {Api.Verified & {clean: boolean}} */ (end.result))
     else this.#say((end.fault || end.error) ?? `${AWAY} Verify again when it is back.`, end.fault === STOPPED ? "" : "bad")

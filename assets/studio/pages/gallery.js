@@ -1,6 +1,23 @@
 // The samples as cards, each ready to run.
 import { h } from "../dom.js"
 
+const MOST_PICKED = 6
+
+/** The names of picked modules: the first few, and a button that shows the rest. @param {string[]} names */
+function pickedNames(names) {
+  const codes = names.map(name => h("code", {}, name)), rest = codes.slice(MOST_PICKED)
+  if (!rest.length) return h("div", { class: "picked" }, ...codes)
+  for (const code of rest) code.hidden = true
+  const title = rest.map(code => code.textContent).join(", ")
+  const more = h("button", { type: "button", class: "more", title, "aria-label": `${rest.length} more: ${title}`, "aria-expanded": "false", onclick: () => {
+    const open = more.getAttribute("aria-expanded") !== "true"
+    for (const code of rest) code.hidden = !open
+    more.setAttribute("aria-expanded", String(open))
+    more.textContent = open ? "fewer" : `+${rest.length}`
+  } }, `+${rest.length}`)
+  return h("div", { class: "picked" }, ...codes, more)
+}
+
 /** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
 export function mount({ hosts, server, shell }) {
   const cards = h("div", { class: "cards" })
@@ -13,10 +30,9 @@ export function mount({ hosts, server, shell }) {
     h("h3", {}, sample.title),
     h("p", {}, sample.description),
     h("ul", { class: "prompts", "aria-label": "Prompts" }, ...sample.prompts.map(({ picked, words }, index) => h("li", {},
-      h("button", { type: "button", "aria-label": `Open ${sample.title} with prompt ${index + 1}`, onclick: () => shell.open("open_sample", { name: sample.name, prompt: index }) },
-        h("span", { class: "prompt-words" }, words || "Without further text"),
-        picked.length ? h("span", { class: "picked" }, ...picked.slice(0, 6).map(name => h("code", {}, name))) : null,
-        h("span", { class: "go" }, "Open"))))))
+      h("button", { type: "button", class: "open", "aria-label": `Open ${sample.title} with prompt ${index + 1}`, onclick: () => shell.open("open_sample", { name: sample.name, prompt: index }) },
+        h("span", { class: "prompt-words" }, words || "Without further text"), h("span", { class: "go" }, "Open")),
+      picked.length ? pickedNames(picked) : null))))
 
   return {
     async begin() {

@@ -35,6 +35,10 @@ class Remover:
         """Evicts down to a size, or what was not used for some seconds; not what is pinned or in use."""
         return self._take_out(self._catalog.too_much(max_bytes, older_than), "evicted")
 
+    def surplus(self, max_bytes: int) -> Removed:
+        """Returns what `prune` would evict for a size now; nothing is removed."""
+        return _total(self._catalog.choose(self._catalog.too_much(max_bytes, None)))
+
     def expire(self) -> None:
         """Evicts what is older than the age limit, where there is one."""
         if self._settings.max_age is not None:
@@ -92,4 +96,9 @@ class Remover:
                 log.warning("the files are deleted, and leave the index when there is room: %s", still)
         for victim in victims:
             log.info("removed segment %s (%d bytes)", victim.key, victim.bytes)
-        return Removed(len(victims), sum(victim.bytes for victim in victims))
+        return _total(chosen)
+
+
+def _total(chosen: Chosen) -> Removed:
+    victims = [victim for group, _ in chosen for victim in group]
+    return Removed(len(victims), sum(victim.bytes for victim in victims))

@@ -243,6 +243,14 @@ class Store:
         """Evicts down to a size, or what was not used for some seconds; not what is pinned or in use."""
         return self._remover.prune(max_bytes=max_bytes, older_than=older_than)
 
+    def surplus(self, max_bytes: int) -> Removed:
+        """Returns what a budget of this size would evict now; nothing is removed.
+
+        Raises:
+            StoreError: the index cannot be read.
+        """
+        return self._remover.surplus(max_bytes)
+
     def remove(self, keys: Iterable[str], reason: Reason = Reason.DELETED) -> Removed:
         """Removes segments, pinned ones too."""
         return self._remover.remove(keys, reason)

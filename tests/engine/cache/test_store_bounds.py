@@ -42,6 +42,18 @@ def keys(store: Store) -> set[str]:
     return {row["key"] for row in store.segments()}
 
 
+def test_what_a_budget_would_evict_is_told_and_stays(tmp_path: Path) -> None:
+    store, size = filled(tmp_path)
+    with store.using(["k1"]):
+        told = store.surplus(3 * size)
+        assert (told.segments, told.bytes) == (3, 3 * size)
+        assert len(keys(store)) == 6
+        assert store.surplus(6 * size).segments == 0
+        assert store.surplus(0).segments == 5
+        assert store.settings.budget == DEFAULT_BUDGET
+        assert store.set_budget(3 * size) == told
+
+
 def test_the_budget_holds_and_survives_a_restart(tmp_path: Path) -> None:
     store, size = filled(tmp_path)
     removed = store.set_budget(3 * size)

@@ -1,0 +1,163 @@
+"""What all pages share: their addresses, the keyboard's way through them, and controls in the dark."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pytest
+from PIL import Image, ImageStat
+from playwright.sync_api import Locator, Page, expect
+
+from tests.browser.conftest import Watched
+
+FOCUSED = """() => {
+    const at = document.activeElement
+    if (!at || at === document.body) return ["", ""]
+    const rgb = c => { const x = document.createElement("canvas").getContext("2d")
+        x.fillStyle = c; x.fillRect(0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data] }
+    const light = c => rgb(c).slice(0, 3).map(v => v / 255)
+        .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+        .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0)
+    const ground = n => { for (; n; n = n.parentElement) {
+        const c = getComputedStyle(n).backgroundColor
+        if (rgb(c)[3] > 200) return c } return "white" }
+    const name = at.getAttribute("aria-label") || at.labels?.[0]?.textContent || at.textContent || at.title
+    const style = getComputedStyle(at), a = light(style.outlineColor), b = light(ground(at.parentElement))
+    const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05)
+    const seen = style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2 && ratio >= 3
+    const elsewhere = at.closest(".cm-editor") || !at.closest(".studio-host")
+    return [name.trim(), seen || elsewhere ? "" : at.outerHTML.slice(0, 200)]
+}"""
+
+
+def focused(page: Page) -> str:
+    """The name of what has the focus, which must be seen to have it."""
+    name, unseen = page.evaluate(FOCUSED)
+    assert unseen == ""
+    return str(name)
+
+
+def tab_to(page: Page, name: str, key: str = "Tab") -> None:
+    """Presses Tab until something has the focus whose name begins so."""
+    met = []
+    for _ in range(80):
+        if page.evaluate("Boolean(document.activeElement.closest('.cm-editor'))"):
+            page.keyboard.press("Escape")
+        page.keyboard.press(key)
+        met.append(focused(page))
+        if met[-1].startswith(name):
+            return
+    raise AssertionError(f"{name} is not among {met}")
+
+
+def press_on(page: Page, name: str, key: str, *, by: str = "Tab") -> None:
+    tab_to(page, name, by)
+    page.keyboard.press(key)
+
+
+def turn_dark(page: Page) -> None:
+    page.get_by_role("button", name="Light or dark").click()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_keyboard_walks_through_all_pages(watched: Watched, theme: str) -> None:
+    page = watched.open("/#/gallery")
+    if theme == "dark":
+        turn_dark(page)
+        page.evaluate("document.activeElement.blur()")
+    expect(page.locator("#page-gallery article")).to_have_count(4)
+    press_on(page, "Open Travel", "Enter")
+    page.wait_for_function("document.documentElement.dataset.page === 'author'")
+    page.wait_for_function("document.querySelector('.workspace-name').textContent.startsWith('Travel')")
+    page.evaluate("document.activeElement.blur()")
+    press_on(page, "Settings", "Enter")
+    tab_to(page, "New tokens")
+    page.keyboard.press("Control+a")
+    page.keyboard.type("2")
+    page.keyboard.press("Control+Enter")
+    expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
+    press_on(page, "Cache", "Enter", by="Shift+Tab")
+    rows = page.get_by_role("region", name="Segments").locator("tbody tr")
+    expect(rows.first).to_be_visible()
+    tab_to(page, "Filter segments")
+    page.keyboard.type("travel tokyo")
+    expect(rows).to_have_count(1)
+    press_on(page, "Tokens", "Enter")
+    expect(page.locator("th[aria-sort]")).to_contain_text("Tokens")
+    assert focused(page).startswith("Tokens")
+    press_on(page, "Choose all", "Space", by="Shift+Tab")
+    assert focused(page).startswith("Choose all")
+    press_on(page, "Delete 1 segment", "Enter", by="Shift+Tab")
+    expect(page.locator(".cache-head [role=status]")).to_contain_text("Deleted 1 segment")
+    expect(rows).to_have_count(0)
+    expect(page.locator(".studio-cache .empty")).to_have_text("No segment has all of these words.")
+    assert focused(page) == "Segments"
+    tab_to(page, "travel")
+    for state in (True, False):
+        page.keyboard.press("Space")
+        expect(page.get_by_role("checkbox", name="travel")).to_be_checked(checked=state)
+        assert focused(page) == "travel"
+    press_on(page, "Verify", "Enter", by="Shift+Tab")
+    expect(page.locator(".cache-head [role=status]")).to_contain_text("Index and files agree")
+    assert focused(page) in ("Verify", "Stop")
+
+
+def lightness(control: Locator) -> float:
+    """The mean lightness of a control as it is drawn, from 0 to 255."""
+    return ImageStat.Stat(Image.open(io.BytesIO(control.screenshot())).convert("L")).mean[0]
+
+
+def test_controls_are_dark_in_the_dark(author: Page) -> None:
+    turn_dark(author)
+    author.get_by_role("button", name="Settings").click()
+    author.get_by_label("New tokens, at most").fill("2")
+    author.locator("#run").click()
+    expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
+    drawn: dict[str, float] = {}
+    for name in ("Author", "Cache"):
+        author.get_by_role("link", name=name).click()
+        host = author.locator(f".studio-{name.lower()}")
+        if name == "Cache":
+            expect(host.locator("tbody tr").first).to_be_visible()
+        for kind in ("input[type=checkbox]:not(:checked)", "input[type=radio]:not(:checked)", "select"):
+            found = host.locator(f"{kind}:visible")
+            drawn |= {f"{name} {kind} {n}": lightness(found.nth(n)) for n in range(min(3, found.count()))}
+        fields = host.locator("input:is([type=text], [type=number], [type=search]):visible")
+        drawn |= {f"{name} field {n}": lightness(fields.nth(n)) for n in range(min(3, fields.count()))}
+    assert len(drawn) > 10
+    assert {name: light for name, light in drawn.items() if light > 110} == {}
+
+
+def test_an_address_without_a_page_is_corrected_and_said(watched: Watched) -> None:
+    page = watched.open("/#nothere")
+    notice = page.locator(".notices")
+    expect(notice).to_contain_text("The studio has no page “nothere”; this is Author.")
+    expect(page).to_have_url(re.compile("#/author$"))
+    expect(page.locator("#page-author")).to_be_visible()
+    page.get_by_role("link", name="Cache").click()
+    expect(page.get_by_role("heading", name="Cache", exact=True)).to_be_visible()
+    expect(notice).to_be_empty()
+    page.evaluate("location.hash = '#/nowhere'")
+    expect(notice).to_contain_text("no page “nowhere”")
+    expect(page.get_by_role("link", name="Author")).to_have_attribute("aria-current", "page")
+    page.evaluate("location.hash = '#cache'")
+    expect(page.get_by_role("heading", name="Cache", exact=True)).to_be_visible()
+    expect(notice).to_be_empty()
+
+
+def test_a_card_says_how_many_more_modules_are_picked_and_shows_them(watched: Watched) -> None:
+    page = watched.open("/#/gallery")
+    more = page.locator("#page-gallery .more").first
+    chips = page.locator("#page-gallery .picked").filter(has=page.locator(".more")).first.locator("code")
+    shown = chips.filter(visible=True).count()
+    hidden = chips.count() - shown
+    expect(more).to_have_text(f"+{hidden}")
+    assert len((more.get_attribute("title") or "").split(", ")) == hidden > 0
+    more.focus()
+    page.keyboard.press("Enter")
+    expect(chips.filter(visible=True)).to_have_count(shown + hidden)
+    expect(more).to_have_attribute("aria-expanded", "true")
+    assert page.evaluate("document.documentElement.dataset.page") == "gallery"
+    more.click()
+    expect(chips.filter(visible=True)).to_have_count(shown)
