@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Server, Watched, serve
+from tests.browser.conftest import Server, Tab, Watched, serve
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
@@ -37,17 +37,15 @@ def documents(home: tuple[Server, Path]) -> Path:
 
 
 @pytest.fixture
-def page(browser: Browser, home: tuple[Server, Path], documents: Path) -> Iterator[Page]:
+def page(tab: Tab, home: tuple[Server, Path], documents: Path) -> Iterator[Page]:
     """The page with both documents open."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    watch = Watched(context.new_page(), home[0].url)
+    watch = Watched(tab.empty(home[0].url), home[0].url)
     watch.page.goto(home[0].url)
     watch.page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     for name in ("mine.pml", "ask.pml"):
         open_document(watch.page, name)
     yield watch.page
-    context.close()
-    assert watch.complaints == []
+    watch.over()
 
 
 def choose(page: Page, item: str) -> None:

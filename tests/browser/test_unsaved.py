@@ -20,12 +20,24 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server.stop()
 
 
-@pytest.fixture
-def context(browser: Browser) -> Iterator[BrowserContext]:
-    """One browser with a storage of its own; its tabs come and go."""
+@pytest.fixture(scope="module")
+def profile(browser: Browser) -> Iterator[BrowserContext]:
     made = browser.new_context()
     yield made
     made.close()
+
+
+@pytest.fixture
+def context(profile: BrowserContext, home: Server) -> BrowserContext:
+    """One browser with a storage of its own, which is empty; its tabs come and go."""
+    profile.unroute_all()
+    for left in profile.pages:
+        left.close()
+    page = profile.new_page()
+    page.goto(f"{home.url}/theme.css")
+    page.evaluate("localStorage.clear()")
+    page.close()
+    return profile
 
 
 def opened(context: BrowserContext, home: Server) -> Page:
