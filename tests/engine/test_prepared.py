@@ -25,6 +25,7 @@ from engine import (
 )
 from engine.cache.store import Store
 from engine.errors import ClosedError
+from engine.model.network import Network
 from engine.prompt import recipe, tokenized
 from engine.prompt.chat_template import ChatFormat
 from tests.engine.tiny import DATED, tiny_model
@@ -243,3 +244,23 @@ def test_what_a_reader_takes_its_time_for_is_in_no_clock(engine: Engine) -> None
             if isinstance(event, Finished):
                 assert event.answer.ttft_ms == sum(event.answer.timeline_ms.values()) == 0
                 assert event.answer.tpot_ms == 0
+
+
+def test_every_part_of_a_time_has_what_it_took(engine: Engine) -> None:
+    now = [0.0]
+    plain = Network.forward
+
+    def a_second(network: Network, *given: Any, **options: Any) -> Any:
+        now[0] += 1
+        return plain(network, *given, **options)
+
+    clock = mock.patch("time.perf_counter", side_effect=lambda: now[0])
+    with clock, mock.patch.object(Network, "forward", a_second):
+        prompt = engine.schema(SCHEMA).prompt(PROMPT)
+        first, again = prompt.answer(max_new_tokens=3), prompt.answer(max_new_tokens=3)
+        whole = prompt.answer(mode="uncached", max_new_tokens=3)
+    assert first.timeline_ms["encode"] == 1000 * len(first.segments)
+    assert first.ttft_ms == 1000 * (len(first.segments) + 1)
+    assert again.ttft_ms == whole.ttft_ms == 1000
+    assert {answer.timeline_ms["prefill"] for answer in (first, again, whole)} == {1000}
+    assert {answer.tpot_ms for answer in (first, again, whole)} == {1000}
