@@ -173,7 +173,11 @@ class Engine:
         return self.spec.placement(wanted)
 
     def count_tokens(self, text: str) -> int:
-        """Returns how many tokens a text has by itself."""
+        """Returns how many tokens a text has by itself.
+
+        Raises:
+            CharacterError: it holds half of a surrogate pair.
+        """
         return len(self.model.tokenize(text))
 
     def _prepared(self, tree: Schema) -> PreparedSchema:

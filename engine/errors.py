@@ -25,3 +25,27 @@ class SettingsError(PromptCacheError):
 
 class PathError(PromptCacheError):
     """A path leads to nothing that can be used as it was named: missing, of another kind, or closed to us."""
+
+
+class CharacterError(PromptCacheError):
+    """A text holds half of a surrogate pair, which is no character."""
+
+    def __init__(self, text: str) -> None:
+        at = next(place for place, one in enumerate(text) if 0xD800 <= ord(one) <= 0xDFFF)
+        line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+        super().__init__(
+            f"the text holds half of a surrogate pair (U+{ord(text[at]):04X}) in line {line}, column "
+            f"{column}. Remove it, or write the whole character."
+        )
+
+
+def require_characters(text: str) -> None:
+    """Refuses a text that cannot be encoded.
+
+    Raises:
+        CharacterError: it holds half of a surrogate pair.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise CharacterError(text) from None

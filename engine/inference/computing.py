@@ -10,9 +10,10 @@ import contextlib
 import logging
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Generator, Iterator
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from engine.errors import ClosedError
 from engine.events import Side, Working
@@ -23,6 +24,8 @@ log = logging.getLogger(__name__)
 WAITING = "waiting for another answer's step to end"
 PATIENCE_SECONDS = 1.0  # of waiting, until it is said; then twice as long each time
 _LONGEST_SECONDS = 30.0
+_LAST_SECONDS = 60.0  # that the end of the program waits for a step
+_END: Final = object()  # has the turn for good
 Progress = Callable[[int, int, str], None]
 E = TypeVar("E")
 R = TypeVar("R")
@@ -59,6 +62,8 @@ class Computing:
         self._changed = threading.Condition()
         self._line: deque[object] = deque()  # the first one's step is running
         self._thread: int | None = None  # that runs it
+        # A thread that ends with the interpreter while torch computes aborts the whole program.
+        weakref.finalize(self, _take_last_turn, self._changed, self._line)
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -135,6 +140,8 @@ class Computing:
         assert self._thread != threading.get_ident(), "a step waits for a step of its own thread"
         ticket, started = object(), time.perf_counter()
         with self._changed:
+            if _END in self._line and threading.current_thread() is threading.main_thread():
+                raise ClosedError("The program is ending, so nothing is computed any more.")
             self._line.append(ticket)
             try:
                 came = self._changed.wait_for(lambda: self._line[0] is ticket, patience)
@@ -158,3 +165,10 @@ class Computing:
             self._thread = None
             self._line.popleft()
             self._changed.notify_all()
+
+
+def _take_last_turn(changed: threading.Condition, line: deque[object]) -> None:
+    """Waits for the step that runs, and lets no other begin: who asks waits until the program has ended."""
+    with contextlib.suppress(KeyboardInterrupt), changed:
+        line.insert(min(1, len(line)), _END)
+        changed.wait_for(lambda: line[0] is _END, _LAST_SECONDS)

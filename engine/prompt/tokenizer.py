@@ -18,6 +18,8 @@ from typing import Any
 
 from tokenizers import Tokenizer as Backend
 
+from engine.errors import require_characters
+
 Encoded = tuple[list[int], list[tuple[int, int]]]
 
 
@@ -85,9 +87,13 @@ class Tokenizer:
         Returns:
             The tokens of each fragment; one that lies across a border belongs to where it begins. Texts in
             which a special token would arise from an author's words are tokenized each by itself.
+
+        Raises:
+            CharacterError: a text holds half of a surrogate pair.
         """
         begins = begins or (self._form is not None and self._each and behind in self._indices)
         if self._form is None:
+            require_characters("".join(one.text for one in fragments))
             return [self._slow(fragment, begins and not place) for place, fragment in enumerate(fragments)]
         ids, offsets = self._fast("".join(one.text for one in fragments), begins)
         ends = list(accumulate(len(one.text) for one in fragments))
@@ -150,7 +156,11 @@ def _backend(form: str, *, plain: bool = False) -> Backend:
 
 
 def _encode(backend: Backend, text: str) -> Encoded:
-    found = backend.encode(text, add_special_tokens=False)
+    try:
+        found = backend.encode(text, add_special_tokens=False)
+    except (TypeError, UnicodeError):  # the library takes it for no text
+        require_characters(text)
+        raise
     return found.ids, found.offsets
 
 

@@ -72,7 +72,7 @@ def require_ours(path: Path) -> Standing:
         raise NoFolderError(
             f"the cache folder {str(path)!r} is no folder. Choose another one with --cache-dir."
         ) from None
-    except OSError as error:
+    except (OSError, ValueError) as error:  # some texts are no path
         raise StoreError(
             f"the cache folder {str(path)!r} cannot be used: {error}. Choose another one with --cache-dir."
         ) from error

@@ -8,7 +8,7 @@ import time
 from engine.cache.store.codec import SCHEMES, Scheme
 from engine.cache.store.eviction import POLICIES, Policy, pinned
 from engine.cache.store.index import Index
-from engine.errors import StoreError
+from engine.errors import StoreError, require_characters
 
 DEFAULT_BUDGET = 20 << 30  # bytes
 
@@ -94,7 +94,9 @@ class Settings:
 
         Raises:
             StoreError: the schema has no segments.
+            CharacterError: the name holds half of a surrogate pair.
         """
+        require_characters(schema)
         with self._index.writing() as connection:
             there = connection.execute("select 1 from labels where schema = ? limit 1", [schema]).fetchone()
             if there is None:
@@ -107,7 +109,12 @@ class Settings:
             )
 
     def unpin(self, schema: str) -> bool:
-        """Takes a pin away; returns whether there was one."""
+        """Takes a pin away; returns whether there was one.
+
+        Raises:
+            CharacterError: the name holds half of a surrogate pair.
+        """
+        require_characters(schema)
         with self._index.writing() as connection:
             return connection.execute("delete from pins where schema = ?", [schema]).rowcount > 0
 
