@@ -22,7 +22,7 @@ class Tier(StrEnum):
         member._value_, member.label, member.meaning = name, label, meaning
         return member
 
-    NONE = "none", "not yet", "Not computed yet: the first run that uses it will"
+    NONE = "none", "not yet", "Not computed yet: the first run that uses it computes it"
     DISK = "disk", "disk", "Computed, and kept on disk"
     MEMORY = "memory", "memory", "Computed, and in memory: read directly"
 

@@ -17,6 +17,7 @@ from app.cli.options import (
 from app.cli.output import print_json, progress_bar, say, table
 from app.cli.param_types import Name, Whole
 from app.cli.setting_options import setting_option
+from engine.inference.findings import nats
 from engine.stopwatch import milliseconds
 
 
@@ -162,8 +163,8 @@ def _quality_table(results: list[dict[str, Any]]) -> str:
             [
                 result["name"],
                 *cells,
-                f"{result['kl_answer']:.2g}",
-                f"{result['kl_worst']:.2g}",
+                nats(result["kl_answer"]),
+                nats(result["kl_worst"]),
                 f"{result['flipped']:.2f}",
                 f"{result['same_answer']:.2f}",
                 f"{result['computed_share']:.1%}",
@@ -256,6 +257,10 @@ def store(kills: int, damages: int, seconds: int, questions: int, as_json: bool,
     say(store_words(report))
 
 
+def _compression(result: dict[str, Any]) -> str:
+    return _COMPRESSION.format(**result | {name: nats(result[name]) for name in ("kl_answer", "kl_worst")})
+
+
 def store_words(report: dict[str, Any]) -> str:
     """What the trials of the store gave, a line or two each."""
     found = {result["name"]: result for result in report["results"]}
@@ -264,7 +269,7 @@ def store_words(report: dict[str, Any]) -> str:
         told["full disk"] = "a full disk was not tried: none of its own could be mounted here"
     lines = [words.format(**found[name]) for name, words in told.items()]
     lines += [
-        f"{name.removeprefix('compression ')} against plain: {_COMPRESSION.format(**result)}"
+        f"{name.removeprefix('compression ')} against plain: {_compression(result)}"
         for name, result in found.items()
         if name.startswith("compression ") and not name.endswith(" plain")
     ]
@@ -288,8 +293,8 @@ _STORE = {
     "requests",
 }
 _COMPRESSION = """{bytes_by_bf16:.3f} of the bytes in bf16, {bytes_by_plain:.3f} of those stored plainly
-  over {questions} questions with {answer_tokens} answer tokens: KL {kl_answer:.2g} nats per token, worst
-  {kl_worst:.2g}; likeliest token the same for {answer_agreement:.2%}, same answer {same_answer:.1%}
+  over {questions} questions with {answer_tokens} answer tokens: KL {kl_answer} nats per token, worst
+  {kl_worst}; likeliest token the same for {answer_agreement:.2%}, same answer {same_answer:.1%}
   time to first token from files {ttft_from_disk_by_plain:.2f} times as long"""
 
 

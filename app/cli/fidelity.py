@@ -17,6 +17,7 @@ from app.cli.options import (
 )
 from app.cli.output import counted, print_json, progress_bar, say, table
 from app.cli.setting_options import reuse_options, setting_option
+from engine.inference.findings import nats
 from engine.pml import bind
 
 if TYPE_CHECKING:
@@ -84,10 +85,10 @@ def _in_words(found: Fidelity) -> str:
     agrees = "the same" if found.first_token_agrees else "another"
     end = "to its end" if found.read_to_end else "as far as --max-new-tokens"
     lines = [
-        f"The cached side finds {agrees} first token likeliest (KL {found.kl_first_token:.2g} nats). It read "
-        f"the uncached answer {end}, {counted(found.tokens_read, 'token')}, and agrees on "
-        f"{found.answer_agreement:.0%} of them (KL {found.kl_mean:.2g} per token; {found.kl_worst:.2g} at "
-        f"worst, at token {found.worst_position + 1}).",
+        f"The cached side finds {agrees} first token likeliest (KL {nats(found.kl_first_token)} nats). It "
+        f"read the uncached answer {end}, {counted(found.tokens_read, 'token')}, and agrees on "
+        f"{found.answer_agreement:.0%} of them (KL {nats(found.kl_mean)} per token; {nats(found.kl_worst)} "
+        f"at worst, at token {found.worst_position + 1}).",
         "",
     ]
     if found.flips:
@@ -104,10 +105,10 @@ def _modules(modules: Sequence[ModuleFidelity]) -> str:
         [
             m.path or "(anonymous text)",
             str(m.tokens),
-            f"{m.dependence:.3f}",
+            nats(m.dependence),
             f"{m.key_deviation:.1%}",
             f"{m.value_deviation:.1%}",
-            f"{m.harm:.2g}",
+            nats(m.harm),
             str(m.mends),
         ]
         for m in modules
@@ -123,8 +124,8 @@ def _remedies(remedies: Sequence[Remedy]) -> str:
         [
             r.what,
             str(r.flips),
-            f"{r.kl_worst:.2g}",
-            f"{r.kl_mean:.2g}",
+            nats(r.kl_worst),
+            nats(r.kl_mean),
             f"{r.answer_agreement:.0%}",
             f"+{r.computed}",
         ]
@@ -136,7 +137,7 @@ def _remedies(remedies: Sequence[Remedy]) -> str:
 def _flips(flips: Sequence[Flip]) -> str:
     """The first flipped tokens as a table, and how many more there are."""
     rows = [
-        [str(f.position + 1), repr(f.uncached), repr(f.cached), f"{f.kl:.2g}", f"…{f.before[-SHOWN_BEFORE:]}"]
+        [str(f.position + 1), repr(f.uncached), repr(f.cached), nats(f.kl), f"…{f.before[-SHOWN_BEFORE:]}"]
         for f in flips[:MOST_FLIPS]
     ]
     rows = [[cell.replace("\n", " ") for cell in row] for row in rows]

@@ -21,6 +21,7 @@ from app.cli.options import (
 from app.cli.output import Progress, print_json, progress_bar, say, table
 from app.cli.param_types import Name
 from app.cli.setting_options import setting_options
+from engine.inference.findings import nats
 from engine.pml import bind
 from engine.stopwatch import milliseconds
 
@@ -186,5 +187,5 @@ def _verdict(comparison: Mapping[str, Any], cached: Mapping[str, Any], keeps: bo
     same = "the texts are the same" if comparison["same_text"] else "the texts differ"
     return (
         f"Cached is {speed} to the first token{spared}; the likeliest first token {agrees} "
-        f"(KL {comparison['kl_first_token']:.3g}); {same}."
+        f"(KL {nats(comparison['kl_first_token'])}); {same}."
     )

@@ -12,8 +12,10 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal, NotRequired
 
-from app.studio.answers import Attribute, Exported, Mark, Picks, TreeRow, Word, WordsOfBoth
+from typing_extensions import TypedDict
+
 from app.studio.requests import Argument, Pick
 from app.studio.source_offsets import to_utf16
 from engine.errors import PromptCacheError
@@ -72,6 +74,89 @@ ATTRIBUTES = {
 }
 ROLES = ("system", "user", "assistant")
 PROMPT_FORMS = ("openai", "anthropic", "text")
+
+
+Mark = TypedDict(
+    "Mark",
+    {
+        "code": str,
+        "severity": Literal["error", "warning", "info"],
+        "message": str,
+        "fix": str,
+        "from": int,
+        "to": int,
+        "line": int,
+        "column": int,
+    },
+)
+
+
+class Parameter(TypedDict):
+    """A blank of a module."""
+
+    name: str
+    length: int
+    default: str
+
+
+class TreeRow(TypedDict):
+    """One row of the module tree; a union has no more than its depth."""
+
+    kind: Literal["module", "union"]
+    depth: int
+    name: NotRequired[str]
+    path: NotRequired[str]
+    preview: NotRequired[str]
+    params: NotRequired[list[Parameter]]
+
+
+class Word(TypedDict):
+    """An element that can be completed."""
+
+    name: str
+    kind: str
+    detail: str
+    info: NotRequired[str]
+    parents: NotRequired[list[str]]
+    empty: NotRequired[bool]
+
+
+class Attribute(TypedDict):
+    """An attribute that can be completed."""
+
+    name: str
+    detail: str
+
+
+class EditorWords(TypedDict):
+    """What one editor can complete and explain."""
+
+    elements: list[Word]
+    attributes: dict[str, list[Attribute]]
+    help: dict[str, str]
+
+
+class WordsOfBoth(TypedDict):
+    """What both editors can complete and explain."""
+
+    schema: EditorWords
+    prompt: EditorWords
+
+
+class Picks(TypedDict):
+    """What a prompt has picked: paths, and arguments by path and name."""
+
+    paths: list[str]
+    arguments: dict[str, dict[str, str]]
+
+
+class Exported(TypedDict):
+    """A document in another form."""
+
+    text: str
+    filename: str
+    media_type: str
+    notes: list[str]
 
 
 @dataclass(frozen=True)
@@ -146,6 +231,11 @@ class Documents:
 def digest(text: str) -> str:
     """A short name for a text."""
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
+
+
+def digest_of_both(schema: str, prompt: str) -> str:
+    """A short name for two documents together."""
+    return digest(f"{digest(schema)} {digest(prompt)}")
 
 
 def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:

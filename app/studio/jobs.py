@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from app.studio.answers import JobState
+from app.studio.answers import JobState, Json
 from engine.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)
@@ -88,7 +88,7 @@ class Job:
         """Has the work stop at its next step."""
         self._stop.set()
 
-    def state(self) -> JobState:
+    def state(self) -> JobState[Json]:
         """Returns what the page shows."""
         with self._changed:
             return {
@@ -101,7 +101,7 @@ class Job:
                 "result": self._result.to_json() if self._result is not None else None,
             }
 
-    def states(self) -> Iterator[JobState]:
+    def states(self) -> Iterator[JobState[Json]]:
         """Yields its states as they change, the last one included. Closing it stops the work."""
         seen = -1
         try:
@@ -152,7 +152,7 @@ class Jobs:
         job.start()
         return job
 
-    def state(self, key: str) -> JobState:
+    def state(self, key: str) -> JobState[Json]:
         """Returns how far a piece of work is, or what came of it.
 
         Raises:

@@ -13,10 +13,10 @@ import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import SequenceMatcher
-from typing import Any, cast
+from typing import Any, Literal, NotRequired, cast
 
-from app.studio.answers import Compared as ComparedSoFar
-from app.studio.answers import Difference, RunFrame, Side, SideFrame, State
+from typing_extensions import TypedDict
+
 from app.studio.jobs import Job, Jobs
 from app.studio.settings import PageSettings
 from engine import Compared, Delta, Engine, Finished, FirstToken, PreparedSchema, Working
@@ -24,18 +24,86 @@ from engine.errors import PromptCacheError
 
 logger = logging.getLogger(__name__)
 
+Side = Literal["cached", "uncached"]
+State = Literal["waiting", "working", "streaming", "done", "stopped", "not run", "failed"]
 SIDES: tuple[Side, Side] = ("cached", "uncached")
 NOT_STORED = "What was computed is held in memory at most, as the budget of the cache is 0."
 
 
+class SideFrame(TypedDict):
+    """One side of a run, so far. Times in milliseconds."""
+
+    state: State
+    working: str
+    done: int
+    total: int
+    text: str
+    ttft_ms: float | None
+    timeline_ms: dict[str, float]
+    tokens: dict[str, int]
+    tokens_per_second: float | None
+    samples_ms: list[float]
+    ended: str
+
+
+class Sides(TypedDict):
+    """Both sides."""
+
+    cached: SideFrame
+    uncached: SideFrame
+
+
+class ComparedSoFar(TypedDict):
+    """The cached answer beside the uncached one, as far as it is known."""
+
+    ttft_speedup: NotRequired[float]
+    first_token_agrees: NotRequired[bool]
+    kl_first_token: NotRequired[float]
+    same_text: NotRequired[bool]
+
+
+class Difference(TypedDict):
+    """Both texts cut into runs of words, each with whether it differs; how many words do."""
+
+    cached: list[tuple[str, bool]]
+    uncached: list[tuple[str, bool]]
+    differing: int
+
+
+class RunFrame(TypedDict):
+    """A run, so far; `texts` as in `CheckedTexts`."""
+
+    number: int
+    schema: str
+    texts: str
+    started: str
+    scope: str
+    repair: str
+    placement: str
+    order: list[Side]
+    repeats: int
+    repeat: int
+    state: State
+    message: str
+    warnings: list[str]
+    sides: Sides
+    comparison: ComparedSoFar
+    difference: Difference | None
+
+
 @dataclass(frozen=True)
 class RunRequest:
-    """What the page asks for: the texts of this moment, and how to run them."""
+    """What the page asks for: the texts of this moment, and how to run them.
+
+    Attributes:
+        texts: digest of both documents.
+    """
 
     key: str
     schema: PreparedSchema
     prompt: str
     settings: PageSettings
+    texts: str = ""
 
 
 @dataclass
@@ -84,6 +152,7 @@ class Run:
 
     Attributes:
         number: the run's number in this session, from 1; 0 while it has no first token yet.
+        texts: digest of both documents.
         message: what went wrong, in words, where something did.
         warnings: what the answers are complete without, in words.
     """
@@ -99,6 +168,7 @@ class Run:
     message: str = ""
     warnings: tuple[str, ...] = ()
     repeat: int = 1
+    texts: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the frame for the page."""
@@ -111,6 +181,7 @@ class Run:
         return {
             "number": self.number,
             "schema": self.schema,
+            "texts": self.texts,
             "started": self.started,
             "scope": self.settings.scope,
             "repair": self.settings.repair,
@@ -157,7 +228,7 @@ class Runs:
             order = SIDES if self._started % 2 == 0 else SIDES[::-1]
             self._started += 1
         settings = replace(request.settings, placement=self._engine.placement(request.settings.placement))
-        run = Run(request.schema.name, settings, order)
+        run = Run(request.schema.name, settings, order, texts=request.texts)
         run.started = datetime.now().astimezone().isoformat(timespec="seconds")
         return self._jobs.start(
             Job(request.key, lambda job: self._work(job, run, request), "run", result=run)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing_extensions import TypedDict
 
 import sample_schemas
-from app.studio.answers import SampleTitle
 from app.studio.drafts import Workspace
 from app.studio.folder import Folder
 from engine.errors import PromptCacheError
@@ -16,6 +15,13 @@ from engine.pml import Import, Role, Text, parse_prompt
 
 FIRST_SAMPLE = "travel"
 GIST_LENGTH = 150
+
+
+class SampleTitle(TypedDict):
+    """A sample of the File menu."""
+
+    name: str
+    title: str
 
 
 class SamplePrompt(TypedDict):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from engine import RunSettings
-from engine.inference.settings import declared, settings_of
+from engine.errors import SettingsError
+from engine.inference.settings import Setting, declared, settings_of
+
+MOST_WHOLE = 2**53 - 1  # beyond it a number of JavaScript is not always the one that was written
 
 
 @dataclass(frozen=True)
@@ -25,11 +29,14 @@ class PageSettings(RunSettings):
 
     @classmethod
     def read(cls, sent: Mapping[str, object]) -> PageSettings:
-        """Takes settings as the page sends them.
+        """Takes settings as the page sends them; a refusal names them as the form does.
 
         Raises:
             SettingsError: a value is out of its range, or its name is unknown.
         """
+        for name, one in declarations().items():
+            if name in sent and not one.takes(sent[name]):
+                raise SettingsError(f"{one.label} must be {one.range}.")
         read = super().read(sent)
         assert isinstance(read, cls)
         return read
@@ -44,9 +51,19 @@ class PageSettings(RunSettings):
         return cls.read({name: sent[name] for name in ("scope", "placement") if name in sent})
 
 
+def declarations() -> dict[str, Setting]:
+    """Returns the settings by name, whole numbers within what a page can hold exactly."""
+    found = dict(settings_of(PageSettings))
+    for name, one in found.items():
+        if one.kind == "integer":
+            most = math.inf if one.most is None else one.most
+            found[name] = replace(one, most=min(most, MOST_WHOLE))
+    return found
+
+
 def described() -> list[dict[str, Any]]:
     """Returns the declarations for the page's form."""
-    return [one.describe() for one in settings_of(PageSettings).values()]
+    return [one.describe() for one in declarations().values()]
 
 
 def as_today(kept: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from typing import Annotated, Any, Literal, NotRequired
 
-from app.studio.answers import (
-    Done,
-    DraftSaved,
-    Files,
-    FileSaved,
-    JobState,
-    Json,
-    ModelFacts,
-    Opened,
-    Shelf,
-    Shelved,
-    Start,
-)
+from typing_extensions import TypedDict
+
+from app.studio.answers import JobState, Json, JsonOf
 from app.studio.drafts import StaleDraftError, Workspace
 from app.studio.endpoints import Endpoints, endpoint
-from app.studio.folder import ChangedFileError, ElsewhereError, NotUtf8Error, Stamp
+from app.studio.folder import ChangedFileError, ElsewhereError, Encoding, NotUtf8Error, Stamp
 from app.studio.parts import Parts
 from app.studio.requests import (
     Nothing,
@@ -34,13 +25,15 @@ from app.studio.requests import (
     SaveFile,
     Shelve,
 )
-from app.studio.samples import FIRST_SAMPLE
+from app.studio.runs import RunFrame
+from app.studio.samples import FIRST_SAMPLE, SampleTitle
 from app.studio.settings import as_today, described
 from engine import Engine
-from engine.choices import TIMELINE_PARTS
+from engine.choices import TIMELINE_PARTS, TimelinePart
 from engine.errors import PromptCacheError
+from engine.inference.settings import Kind
 from engine.pml import document_kind
-from engine.tiers import TIERS
+from engine.tiers import TIERS, Tier
 
 ABOUT_DEMO = (
     "The bundled model is tiny and was made for the gallery's samples: it shows what caching does, reads "
@@ -48,6 +41,120 @@ ABOUT_DEMO = (
     "(or a folder)."
 )
 PREVIEW = 400  # characters of an earlier workspace's texts
+
+
+class ModelFacts(TypedDict):
+    """The loaded model in a few words."""
+
+    about: str
+    name: str
+    family: str
+    device: str
+    dtype: str
+    context_length: int
+    bytes_per_token: int
+    summary: str
+
+
+class SettingForm(TypedDict):
+    """A setting as `engine.inference.settings.Setting.describe` tells it."""
+
+    name: str
+    kind: Kind
+    label: str
+    sentence: str
+    default: Any
+    range: str
+    unit: NotRequired[str]
+    least: NotRequired[float]
+    most: NotRequired[float]
+    above: NotRequired[bool]
+    choices: NotRequired[dict[str, str]]
+    pattern: NotRequired[str]
+    examples: NotRequired[list[str]]
+
+
+class TierWords(TypedDict):
+    """A tier in a word or two, and in a sentence."""
+
+    name: Tier
+    label: str
+    meaning: str
+
+
+class Start(TypedDict):
+    """Everything a page needs to start."""
+
+    workspace: Annotated[Json, JsonOf(Workspace)]
+    model: ModelFacts
+    samples: list[SampleTitle]
+    folder: bool
+    files: list[str]
+    settings: Annotated[list[Json], JsonOf(list[SettingForm])]
+    tiers: Annotated[list[dict[str, str]], JsonOf(list[TierWords])]
+    timeline_parts: dict[TimelinePart, str]
+    runs: list[RunFrame]
+
+
+class Opened(TypedDict):
+    """The workspace that is open now; or what to ask about a file in another encoding."""
+
+    workspace: NotRequired[Annotated[Json, JsonOf(Workspace)]]
+    kind: NotRequired[Literal["schema", "prompt"]]
+    encoding: NotRequired[Encoding]
+    message: NotRequired[str]
+
+
+class DraftSaved(TypedDict):
+    """The revision that was kept and when; or the draft of another tab that was faster."""
+
+    revision: NotRequired[int]
+    saved: NotRequired[str]
+    conflict: NotRequired[Annotated[Json, JsonOf(Workspace)]]
+    message: NotRequired[str]
+
+
+class Files(TypedDict):
+    """Names of the documents in the user's folder."""
+
+    files: list[str]
+
+
+class FileSaved(TypedDict):
+    """The name of the file that was written; or why it was not, and what to ask."""
+
+    saved: NotRequired[str]
+    origin: NotRequired[str]
+    stamp: NotRequired[Annotated[Json, JsonOf(Stamp)]]
+    files: NotRequired[list[str]]
+    refused: NotRequired[Literal["elsewhere", "unknown", "gone", "changed"]]
+    message: NotRequired[str]
+
+
+class Shelved(TypedDict):
+    """The key among the earlier workspaces; none where the texts are the open ones."""
+
+    key: NotRequired[str]
+
+
+class KeptWorkspace(TypedDict):
+    """An earlier workspace: the beginnings of its texts."""
+
+    key: str
+    name: str
+    saved: str
+    schema: str
+    prompt: str
+
+
+class Shelf(TypedDict):
+    """Earlier workspaces, latest first."""
+
+    shelf: list[KeptWorkspace]
+
+
+class Done(TypedDict):
+    """It was done."""
 
 
 class Workspaces(Endpoints):
@@ -167,7 +274,7 @@ class Workspaces(Endpoints):
         return self._opened(self._drafts.shelved(request.key), request.page)
 
     @endpoint
-    def job_state(self, request: OneJob) -> JobState:
+    def job_state(self, request: OneJob) -> JobState[Json]:
         """How far a piece of long work is, or what came of it."""
         return self._jobs.state(request.key)
 

@@ -45,6 +45,13 @@ export function milliseconds(value) {
   return `${value.toFixed(value >= 100 ? 0 : value >= 1 ? 1 : 2)} ms`
 }
 
+/** A KL divergence, or a part of one. @param {number} value */
+export function nats(value) {
+  if (value === 0) return "0"
+  if (Math.abs(value) < 0.001) return "< 0.001"
+  return Math.abs(value) < 0.1 ? value.toPrecision(2) : value.toFixed(2)
+}
+
 /** @param {number} value */
 export function bytes(value) {
   if (value < 1024) return `${value} B`

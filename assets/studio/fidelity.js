@@ -1,9 +1,8 @@
 // What reuse did to an answer: measured on demand, module by module, with what would mend it.
-import { count, h, plural } from "./dom.js"
+import { count, h, nats, plural } from "./dom.js"
 import { Emitter } from "./events.js"
 import { AWAY, Job, STOPPED } from "./jobs.js"
 
-const nats = (/** @type {number} */ value) => Math.abs(value) < 5e-4 ? "0" : value < 0.1 ? value.toPrecision(2) : value.toFixed(2)
 const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
 /** @type {[string, string, (m: Api.ModuleFidelity) => string][]} */
 const COLUMNS = [
@@ -16,6 +15,7 @@ const COLUMNS = [
   ["Flips", "Flipped tokens that are this module's doing", m => count(m.mends)],
 ]
 const MOST_FLIPS = 8
+const OLD = "Measured of other texts than are in the editors now. Measure again for these."
 
 /**
  * "repair": the setting is wanted; "scaffold": one of these modules is.
@@ -24,7 +24,8 @@ const MOST_FLIPS = 8
 export class Explanation extends Emitter {
   #workspace
   #server
-  /** @type {Job | null} */
+  #drawer
+  /** @type {Job<Api.Fidelity> | null} */
   #job = null
   #texts = ""
   #measure = h("button", { type: "button", id: "explain", onclick: () => this.start() }, "Measure")
@@ -37,27 +38,36 @@ export class Explanation extends Emitter {
    * @param {HTMLElement} host
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("./server.js").Server} server
+   * @param {import("./drawer.js").Drawer} drawer
    */
-  constructor(host, workspace, server) {
+  constructor(host, workspace, server, drawer) {
     super()
     this.#workspace = workspace
     this.#server = server
+    this.#drawer = drawer
     host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
     this.#body.append(h("p", { class: "empty" }, "Measure to see how faithful the cached answer to this prompt is, which module suffers from reuse, and what would mend it."))
     workspace.on("typing", () => this.#showAge())
+    workspace.on("opened", () => this.#showAge())
+    drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.say("") })
   }
 
   async start() {
+    const refusal = this.#drawer.refusal(), texts = JSON.stringify(this.#workspace.texts())
+    if (refusal) return this.say(`Nothing was measured. ${refusal}`, "bad")
+    /** @type {Job<Api.Fidelity>} */
     const job = this.#job = new Job(this.#server)
     this.#buttons()
-    this.#texts = JSON.stringify(this.#workspace.texts())
     const { origin, settings } = this.#workspace
     job.on("state", state => this.#progress(state))
     const end = await job.asked(this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
     this.#job = null
     this.#buttons()
-    if (end.result) this.#show(/** @type {Api.Fidelity} */ (end.result))
-    else this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
+    if (end.result) {
+      this.#texts = texts
+      this.#show(end.result)
+      this.#showAge()
+    } else this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
   }
 
   stop() {
@@ -65,7 +75,7 @@ export class Explanation extends Emitter {
     this.#job?.stop()
   }
 
-  /** @param {Api.JobState} state */
+  /** @param {Api.JobState<Api.Fidelity>} state */
   #progress({ what, done, total }) {
     this.#meter.hidden = !total
     Object.assign(this.#meter, { max: total || 1, value: done })
@@ -116,9 +126,13 @@ export class Explanation extends Emitter {
     this.say(`Repair ${repair} is set for the next run.`)
   }
 
+  // What was measured of other texts stays, and says so; an undo brings them back.
   #showAge() {
-    if (this.#texts && !this.#job && this.#body.querySelector("table") && !this.#status.textContent && this.#texts !== JSON.stringify(this.#workspace.texts()))
-      this.say("Measured before the last edit.")
+    const old = this.#texts !== "" && this.#texts !== JSON.stringify(this.#workspace.texts())
+    this.#body.toggleAttribute("data-old", old)
+    if (this.#job) return
+    if (old) this.say(OLD)
+    else if (this.#status.textContent === OLD || this.#status.dataset.mood === "bad") this.say("")
   }
 
   /** @param {string} words */

@@ -9,15 +9,19 @@ const WATCH_MS = 1000
 export const STOPPED = "Stopped."
 export const AWAY = "The studio's server does not answer."
 
-/** @typedef {import("./server.js").Reply<Api.JobState>} JobReply */
+/**
+ * @template Result
+ * @typedef {import("./server.js").Reply<Api.JobState<Result>>} JobReply
+ */
 
 /**
  * One piece of long work. "state" tells how far it is; "late" that nothing is heard of work that was begun elsewhere.
- * @extends {Emitter<{state: Api.JobState, late: void}>}
+ * @template Result what comes of it
+ * @extends {Emitter<{state: Api.JobState<Result>, late: void}>}
  */
 export class Job extends Emitter {
   #server
-  /** @type {(end: JobReply) => void} */
+  /** @type {(end: JobReply<Result>) => void} */
   #end = () => {}
   #heard = 0
   #over = false
@@ -29,19 +33,20 @@ export class Job extends Emitter {
     this.key = key
   }
 
-  /** Asks about work until it is over; its last state. @param {Promise<JobReply>} begun @returns {Promise<JobReply>} */
+  /** Asks about work until it is over; its last state. @param {Promise<JobReply<Result>>} begun @returns {Promise<JobReply<Result>>} */
   async asked(begun) {
     let state = await begun
     while (!state.away && state.error == null && !state.over) {
       this.key = state.key  // of the same work, where somebody else began it
       this.emit("state", state)
       await pause(ASK_AGAIN_MS)
-      state = await this.#server.ask("job_state", { key: this.key })
+      // The server keeps work of every kind under its key.
+      state = /** @type {JobReply<Result>} */ (await this.#server.ask("job_state", { key: this.key }))
     }
     return state
   }
 
-  /** Follows work whose states are brought by `take`, and that `begin` begins; its last state. @param {() => void} begin @returns {Promise<JobReply>} */
+  /** Follows work whose states are brought by `take`, and that `begin` begins; its last state. @param {() => void} begin @returns {Promise<JobReply<Result>>} */
   followed(begin) {
     const end = new Promise(resolve => { this.#end = resolve })
     begin()
@@ -49,7 +54,7 @@ export class Job extends Emitter {
     return end
   }
 
-  /** @param {Api.JobState} state */
+  /** @param {Api.JobState<Result>} state */
   take(state) {
     this.#heard = Date.now()
     this.emit("state", state)

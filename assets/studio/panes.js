@@ -1,5 +1,5 @@
 // The two answers side by side, and between them what caching changed.
-import { count, h, milliseconds, plural } from "./dom.js"
+import { count, h, milliseconds, nats, plural } from "./dom.js"
 
 /** @type {Record<Api.SideFrame["state"], string>} */
 const STATES = {
@@ -104,18 +104,21 @@ export class Panes {
   #cached
   #uncached
   #ratio = h("strong", { class: "ratio" }, "–")
-  #ratioWords = h("span", { class: "soft" }, "faster to the first token")
+  #ratioWords = h("span", { class: "soft" })
   #agrees = h("dd", {}, "–")
   #divergence = h("dd", {}, "–")
   #texts = h("dd", {}, "–")
   #mark = h("input", { type: "checkbox", checked: true })
   #title = h("p", { class: "soft run-title" })
+  #age = h("p", { class: "age", role: "status" })
+  #panes
   /** @type {Api.RunFrame | null} */
   #run = null
+  #beside = ""
 
   /** @param {HTMLElement} host @param {Record<string, string>} stages of a timeline, in words */
   constructor(host, stages) {
-    this.#cached = new Pane("Cached", "Run the prompt to see the answer that reuses the cached modules.", stages)
+    this.#cached = new Pane("Cached", "Run the prompt: modules that are not stored yet are computed first, and this answer reads them instead of computing them again.", stages)
     this.#uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.", stages)
     const meaning = "How far caching moved the probabilities of the first token (Kullback-Leibler divergence); 0 is not at all"
     const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
@@ -126,7 +129,8 @@ export class Panes {
         h("div", { title: meaning }, h("dt", {}, "KL, first token"), this.#divergence),
         h("div", {}, h("dt", {}, "Texts"), this.#texts)),
       h("label", { class: "check" }, this.#mark, "Mark differences"))
-    host.append(this.#cached.node, comparison, this.#uncached.node)
+    this.#panes = h("div", { class: "panes" }, this.#cached.node, comparison, this.#uncached.node)
+    host.append(this.#age, this.#panes)
     this.#mark.addEventListener("change", () => this.#paint())
     this.#paint()
   }
@@ -137,20 +141,35 @@ export class Panes {
     this.#paint()
   }
 
+  /** Says which texts are in the editors now. @param {string} texts their digest */
+  beside(texts) {
+    this.#beside = texts
+    this.#showAge()
+  }
+
+  #showAge() {
+    const run = this.#run, old = run !== null && this.#beside !== "" && run.texts !== this.#beside
+    this.#panes.toggleAttribute("data-old", old)
+    const which = run?.number ? `Run ${run.number}` : "This run"
+    const words = old ? `${which} answers other texts than are in the editors now (its schema: ${run.schema}). Run to see these answered.` : ""
+    if (this.#age.textContent !== words) this.#age.textContent = words
+  }
+
   #paint() {
+    this.#showAge()
     const run = this.#run, difference = this.#mark.checked ? run?.difference : null
     const longest = Math.max(0, ...Object.values(run?.sides ?? {}).map(side => side.ttft_ms ?? 0))
     this.#cached.show(run?.sides.cached, longest, difference?.cached, run?.state)
     this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run?.state)
-    /** @type {Api.Compared} */
+    /** @type {Api.ComparedSoFar} */
     const { ttft_speedup: ratio, first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
     const how = [run?.scope, run?.repair !== "none" && run?.repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
     this.#title.textContent = run?.number ? [`Run ${run.number}`, ...how].join(" · ") : ""
     this.#ratio.textContent = ratio == null ? "–" : `${(ratio >= 1 ? ratio : 1 / ratio).toFixed(ratio >= 100 ? 0 : 1)}×`
-    this.#ratioWords.textContent = ratio != null && ratio < 1 ? "slower to the first token" : "faster to the first token"
+    this.#ratioWords.textContent = ratio == null ? "not timed yet" : ratio < 1 ? "slower to the first token" : "faster to the first token"
     this.#ratio.dataset.verdict = ratio == null ? "" : ratio >= 1 ? "good" : "warn"
     this.#verdict(this.#agrees, agrees == null ? null : agrees, agrees ? "the same" : "differs")
-    this.#divergence.textContent = divergence == null ? "–" : divergence < 1e-6 ? "0" : divergence.toPrecision(2)
+    this.#divergence.textContent = divergence == null ? "–" : nats(divergence)
     const differing = run?.difference?.differing
     this.#verdict(this.#texts, differing == null ? null : differing === 0, differing === 0 ? "the same" : `${plural(differing ?? 0, "word")} differ`)
   }

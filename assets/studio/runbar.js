@@ -1,36 +1,9 @@
-// Run, stop, and the settings of a run.
+// Run and stop, and what is said of a run.
 import { h } from "./dom.js"
 import { Emitter } from "./events.js"
 import { AWAY, Job } from "./jobs.js"
 
 const KINDS = { schema: "Schema", prompt: "Prompt" }
-const TEXTS_HINT = " (\\n: new line)"
-
-/** @typedef {{input: HTMLInputElement | HTMLSelectElement, show: (value: any) => void, value: () => any}} Field */
-
-/** The elements of a setting in the form. @param {Api.SettingForm} setting @returns {Field} */
-function fieldOf({ name, kind, least, most, choices, pattern, range, examples }) {
-  if (choices) {
-    const input = h("select", {}, ...Object.entries(choices).map(([value, words]) => h("option", { value }, `${value}: ${words}`)))
-    return { input, show: value => { input.value = value }, value: () => input.value }
-  }
-  if (kind === "flag") {
-    const input = h("input", { type: "checkbox" })
-    return { input, show: value => { input.checked = value }, value: () => input.checked }
-  }
-  if (kind === "integer" || kind === "number") {
-    const bounds = { min: least == null ? null : String(least), max: most == null ? null : String(most) }
-    const input = h("input", { type: "number", required: true, step: kind === "integer" ? "1" : "any", title: range, ...bounds })
-    return { input, show: value => { input.value = value }, value: () => Number(input.value) }
-  }
-  if (kind === "texts") {
-    const input = h("input", { type: "text" })
-    const show = (/** @type {string[]} */ texts) => { input.value = (texts[0] ?? "").replaceAll("\n", "\\n") }
-    return { input, show, value: () => input.value ? [input.value.replaceAll("\\n", "\n")] : [] }
-  }
-  const input = h("input", { type: "text", required: true, list: examples ? `${name}-examples` : null, title: range, pattern })
-  return { input, show: value => { input.value = value }, value: () => input.value }
-}
 
 /**
  * "start": a run begins; "frame": there is more of it to show.
@@ -40,38 +13,29 @@ export class RunBar extends Emitter {
   #workspace
   #server
   #trigger
-  /** @type {Job | null} */
+  /** @type {Job<Api.RunFrame> | null} */
   #job = null
   #run = h("button", { type: "button", class: "primary", id: "run", onclick: () => this.start() }, "Run", h("kbd", {}, "Ctrl ↵"))
   #stop = h("button", { type: "button", id: "stop", disabled: true, onclick: () => this.stop() }, "Stop", h("kbd", {}, "Esc"))
   #status = h("div", { class: "run-status", role: "status", "aria-live": "polite" })
   #drawer
-  /** @type {Api.SettingForm[]} */
-  #settings = []
-  /** @type {Record<string, Field>} */
-  #fields = {}
 
   /**
    * @param {HTMLElement} host
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("./server.js").Server} server
+   * @param {import("./drawer.js").Drawer} drawer
    * @param {(event: string, detail: unknown) => void} trigger tells the server of an event
    */
-  constructor(host, workspace, server, trigger) {
+  constructor(host, workspace, server, drawer, trigger) {
     super()
     this.#workspace = workspace
     this.#server = server
     this.#trigger = trigger
-    this.#drawer = h("form", { class: "drawer", id: "run-settings", hidden: true, onsubmit: (/** @type {Event} */ event) => event.preventDefault() })
-    const toggle = h("button", { type: "button", "aria-expanded": "false", "aria-controls": "run-settings", onclick: () => {
-      this.#drawer.hidden = !this.#drawer.hidden
-      toggle.setAttribute("aria-expanded", String(!this.#drawer.hidden))
-    } }, "Settings")
-    host.append(h("div", { class: "run-bar" }, this.#run, this.#stop, toggle, this.#status), this.#drawer)
-    workspace.on("opened", () => {
-      this.#showSettings()
-      if (!this.#job) this.#say("")  // it was said of another document
-    })
+    this.#drawer = drawer
+    host.append(h("div", { class: "run-bar" }, this.#run, this.#stop, drawer.toggle, this.#status), drawer.form)
+    drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
+    workspace.on("opened", () => { if (!this.#job) this.#say("") })  // it was said of another document
     workspace.on("typing", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
     document.addEventListener("keydown", event => {
       if (event.defaultPrevented) return
@@ -80,42 +44,30 @@ export class RunBar extends Emitter {
     })
   }
 
-  /** Makes the form. @param {Api.SettingForm[]} settings as the engine declares them */
-  offer(settings) {
-    this.#settings = settings
-    const lists = settings.filter(({ examples }) => examples).map(({ name, examples = [] }) =>
-      h("datalist", { id: `${name}-examples` }, ...examples.map(value => h("option", { value }))))
-    this.#drawer.replaceChildren(...settings.map(setting => this.#field(setting)), ...lists)
-    this.#showSettings()
-  }
-
   get running() { return this.#job !== null }
 
   async start() {
     if (this.#job) return
+    const refusal = this.#drawer.refusal()
+    if (refusal) return this.#say(`Nothing was run. ${refusal}`, "bad")
+    /** @type {Job<Api.RunFrame>} */
     const job = this.#job = new Job(this.#server)
     this.#buttons()
     this.#say("Checking the documents…")
-    const wrong = Object.values(this.#fields).find(({ input }) => !input.checkValidity())
     const faults = await this.#workspace.faults()
     // A module that is too long for the model does not matter to a prompt that leaves it out.
     const fault = faults?.find(({ severity, kind, counted }) => severity === "error" && !(kind === "schema" && counted))
     if (!faults) return this.#refuse("The studio's server does not answer, so nothing was run. Your text is kept.")
     if (fault) return this.#refuseFor(fault)
-    if (wrong) {
-      this.#drawer.hidden = false
-      wrong.input.reportValidity()
-      return this.#refuse("A setting is out of its range, so nothing was run.")
-    }
     await this.#workspace.save()
     this.#say("Running…")
     const { origin, settings } = this.#workspace
-    job.on("state", ({ result }) => { if (result) this.#progress(/** @type {Api.RunFrame} */ (result)) })
+    job.on("state", ({ result }) => { if (result) this.#progress(result) })
     job.on("late", () => this.#say("Waiting for a run in another tab to end…"))
     const request = { key: job.key, origin, settings, ...this.#workspace.texts() }
     const end = await job.followed(() => this.#trigger("run", { request }))
     if (end.away) this.#refuse("The studio's server went away during the run. What came is kept; run again when it is back.")
-    else if (end.result) this.#finish(/** @type {Api.RunFrame} */ (end.result))
+    else if (end.result) this.#finish(end.result)
     else this.#refuse(end.fault ?? end.error ?? AWAY)
   }
 
@@ -126,11 +78,11 @@ export class RunBar extends Emitter {
     this.#job.stop()
   }
 
-  /** One state of a run from the server. @param {Api.JobState} state */
+  /** One state of a run from the server. @param {Api.JobState<Api.RunFrame>} state */
   take(state) {
     if (state.key === this.#job?.key) this.#job.take(state)
     // What comes of a run that was given up is shown all the same.
-    else if (state.result) this.emit("frame", /** @type {Api.RunFrame} */ (state.result))
+    else if (state.result) this.emit("frame", state.result)
   }
 
   /** @param {Api.RunFrame} frame */
@@ -181,25 +133,5 @@ export class RunBar extends Emitter {
   #buttons() {
     this.#run.disabled = this.#job !== null
     this.#stop.disabled = this.#job === null
-  }
-
-  /** Sets one setting from elsewhere on the page. @param {string} name @param {unknown} value */
-  set(name, value) {
-    this.#workspace.change({ [name]: value })
-    this.#showSettings()
-  }
-
-  /** @param {Api.SettingForm} setting */
-  #field(setting) {
-    const { name, label, sentence, kind, choices } = setting
-    const field = this.#fields[name] = fieldOf(setting), { input } = field
-    input.id = `setting-${name}`
-    input.addEventListener("change", () => { if (input.checkValidity()) this.#workspace.change({ [name]: field.value() }) })
-    const words = h("label", { for: input.id }, kind === "texts" ? label + TEXTS_HINT : label)
-    return h("div", { class: `field ${choices ? "wide" : ""} ${kind === "flag" ? "check" : ""}`, title: sentence }, words, input)
-  }
-
-  #showSettings() {
-    for (const { name, default: usual } of this.#settings) this.#fields[name].show(this.#workspace.settings[name] ?? usual)
   }
 }

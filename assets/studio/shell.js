@@ -276,6 +276,7 @@ export class Shell extends Emitter {
     workspace.on("saved", at => { say(`draft kept ${clock(at)}`); this.dismiss("conflict") })
     workspace.on("unsaved", () => say("draft not kept"))
     workspace.on("written", () => this.#showSaved())
+    workspace.on("unchecked", sentence => { if (sentence) this.notice(sentence, { key: "unchecked" }); else this.dismiss("unchecked") })
     workspace.on("notice", sentence => this.notice(sentence, { key: "document" }))
     workspace.on("conflict", ({ conflict, message }) => {
       say("draft not kept")

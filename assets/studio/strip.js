@@ -2,7 +2,6 @@
 import { bytes, count, h, plural } from "./dom.js"
 
 const KINDS = { anonymous: "always there", module: "module", argument: "argument", text: "new text" }
-const TIERS = { none: "not computed yet", disk: "on disk", memory: "in memory" }
 
 /** @typedef {Api.Piece & {node: HTMLElement}} DrawnPiece */
 
@@ -13,6 +12,8 @@ export class Strip {
   /** @type {DrawnPiece[]} */
   #pieces = []
   #current = -1
+  /** The tiers in words. @type {Api.TierWords[]} */
+  tiers = []
 
   /** @param {HTMLElement} host @param {import("./workspace.js").Workspace} workspace */
   constructor(host, workspace) {
@@ -25,7 +26,7 @@ export class Strip {
     this.#track.addEventListener("blur", () => this.#point(-1))
     this.#track.addEventListener("keydown", event => this.#key(event))
     workspace.on("measured", ({ strip }) => this.#draw(strip))
-    this.#draw(null)
+    this.#readout.textContent = "Drawn when the documents are read."
   }
 
   /** @param {Api.Strip | null} strip */
@@ -52,8 +53,8 @@ export class Strip {
 
   /** @param {DrawnPiece} piece */
   #describe({ kind, label, path, start, tokens, cached, bytes: size }) {
-    const what = label || path || KINDS[kind]
-    const held = kind === "text" || kind === "argument" ? KINDS[kind] : `${TIERS[cached]}${size ? `, ${bytes(size)}` : ""}`
+    const what = label || path || KINDS[kind], tier = this.tiers.find(({ name }) => name === cached)
+    const held = kind === "text" || kind === "argument" ? KINDS[kind] : [size ? bytes(size) : "", tier?.meaning ?? cached].filter(Boolean).join(" · ")
     return `${what} · ${plural(tokens, "token")} · positions ${count(start)}–${count(start + tokens - 1)} · ${held}`
   }
 

@@ -30,11 +30,11 @@ function source({ name, origin, prompt_origin, files }, kind) {
 }
 
 /**
- * "problems": of one document; "recovered": text of closed tabs; "written": what a file holds has changed; "notice": a sentence.
+ * "problems": of one document; "unchecked": why the texts could not be looked at, "" once they could; "recovered": text of closed tabs; "written": what a file holds has changed; "notice": a sentence.
  * @extends {Emitter<{
  *   checked: Api.CheckedTexts, measured: Api.Measured, problems: {kind: Kind, list: Api.Mark[]}, saving: void, saved: string, unsaved: void,
  *   conflict: {conflict: Api.Workspace, message: string}, recovered: {restored: boolean, keys: string[]}, written: void, typing: void,
- *   opened: void, notice: string,
+ *   opened: void, notice: string, unchecked: string,
  * }>}
  */
 export class Workspace extends Emitter {
@@ -97,11 +97,13 @@ export class Workspace extends Emitter {
     const own = this.#unsaved.own(), next = left.findLast(([, page]) => page.base === workspace.revision && other(page))
     const restored = !own && next !== undefined && this.#unsaved.keep(next[1])
     const unsaved = own ?? (restored && next ? next[1] : null)
-    this.#take(workspace)
+    const settings = unsaved?.base === workspace.revision && unsaved.settings ? unsaved.settings : workspace.settings
+    const reset = JSON.stringify(settings) !== JSON.stringify(workspace.settings)
+    this.#take({ ...workspace, settings })
     for (const kind of KINDS) this.editors[kind].load(workspace[kind], source(workspace, kind))
-    if (unsaved && !other(unsaved)) this.#unsaved.forget()
+    if (unsaved && !other(unsaved) && !reset) this.#unsaved.forget()
     else if (unsaved) {
-      for (const kind of KINDS) this.editors[kind].replace(unsaved[kind], { from: source(unsaved, kind) })
+      if (other(unsaved)) for (const kind of KINDS) this.editors[kind].replace(unsaved[kind], { from: source(unsaved, kind) })
       this.#revision = unsaved.base
       this.#dirty = true
       this.#saveSoon()
@@ -312,7 +314,7 @@ export class Workspace extends Emitter {
     const version = this.#version, texts = this.texts()
     const request = { ...texts, origin: this.origin, fallback: this.#goodSchema, known: this.#known }
     const answer = await this.#server.ask("check", request)
-    if (answer.away || answer.error != null) { if (answer.error) this.#say(answer.error); return false }
+    if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
     if (version !== this.#version) return false
     this.#checked = version
     if (answer.schema.ok) this.#goodSchema = texts.schema
@@ -332,8 +334,9 @@ export class Workspace extends Emitter {
   async #measure() {
     const version = this.#version, texts = { schema: this.basis(), prompt: this.editors.prompt.text() }
     const answer = await this.#server.ask("measure", { ...texts, origin: this.origin, settings: this.settings })
-    if (answer.away || answer.error != null) { if (answer.error) this.#say(answer.error); return false }
+    if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
     if (version !== this.#version) return false
+    this.emit("unchecked", "")
     this.#measured = { version, diagnostics: answer.diagnostics, texts }
     for (const kind of KINDS) this.#show(kind)
     this.emit("measured", answer)

@@ -8,6 +8,12 @@ from typing import Any
 # At most sqrt(KL / 2) of the probability lies on other tokens (Pinsker): 7% at worst, 2% on average.
 FAITHFUL_WORST = 1e-2  # nats
 FAITHFUL_MEAN = 1e-3  # nats per token; over an answer they add up
+SHOWN_FROM = 1e-3  # nats; what is less has no digits worth reading
+
+
+def nats(value: float) -> str:
+    """Returns a KL divergence for people, in nats; JSON keeps it exact."""
+    return "< 0.001" if 0 < abs(value) < SHOWN_FROM else f"{value:.2g}"
 
 
 @dataclass(frozen=True)

@@ -92,7 +92,7 @@ class SamplingParams(_Checked):
     max_new_tokens: int = field(
         default=128,
         metadata=declared(
-            "New tokens, at most", "Longest answer, in tokens.", unit="tokens", least=1, most=1_000_000
+            "Most new tokens", "Longest answer, in tokens.", unit="tokens", least=1, most=1_000_000
         ),
     )
     temperature: float = field(

@@ -83,6 +83,10 @@ class Setting:
             raise SettingsError(f"{self.name} is {value!r}; it must be {self.range}.")
         return found
 
+    def takes(self, value: object) -> bool:
+        """Returns whether a value is in the range."""
+        return self._taken(value) is not None
+
     def describe(self) -> dict[str, Any]:
         """Returns the declaration as JSON; bounds and choices only where there are any."""
         told = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from engine.inference.findings import Fidelity
+from engine.inference.findings import Fidelity, nats
 
 
 def advice(found: Fidelity, *, scope: str) -> str:
@@ -18,7 +18,7 @@ def advice(found: Fidelity, *, scope: str) -> str:
         far = "" if found.read_to_end else f" in its first {found.tokens_read} tokens, as far as it was read"
         return (
             f"The cached answer is as good as the uncached one{far}: no token flips, and the KL is "
-            f"{found.kl_worst:.2g} at worst. There is nothing to mend."
+            f"{nats(found.kl_worst)} at worst. There is nothing to mend."
         )
     return f"{_difference(found)} {_remedy(found, scope)}"
 
@@ -27,13 +27,13 @@ def _difference(found: Fidelity) -> str:
     if not found.flips:
         return (
             "No token flips, so the likeliest answer is the same, but the distributions differ by a KL of "
-            f"{found.kl_worst:.2g} at token {found.worst_position + 1} and {found.kl_mean:.2g} per token: a "
-            "sampled answer may differ."
+            f"{nats(found.kl_worst)} at token {found.worst_position + 1} and {nats(found.kl_mean)} per "
+            "token: a sampled answer may differ."
         )
     first, count = found.flips[0], len(found.flips)
     where = f"the cached side finds {first.cached!r} likelier than {first.uncached!r}"
     more = f"{count} tokens flip, the first of them token" if count > 1 else "One token flips, token"
-    return f"{more} {first.position + 1}: {where} (KL {first.kl:.2g})."
+    return f"{more} {first.position + 1}: {where} (KL {nats(first.kl)})."
 
 
 def _remedy(found: Fidelity, scope: str) -> str:
@@ -53,14 +53,14 @@ def _remedy(found: Fidelity, scope: str) -> str:
         best = min(free, key=lambda remedy: (len(remedy.scaffold), remedy.kl_worst))
         return (
             f"{suffers}. Encoded together, {_listed(best.scaffold)} {flips}bring the worst KL from "
-            f"{found.kl_worst:.2g} to {best.kl_worst:.2g}, and a run computes nothing more for it."
+            f"{nats(found.kl_worst)} to {nats(best.kl_worst)}, and a run computes nothing more for it."
         )
     if cheap:
         best = min(cheap, key=lambda remedy: remedy.computed)
         flips = "leaves no flip and " if found.flips else ""
         return (
-            f"{suffers}. Repair {best.repair} {flips}brings the worst KL from {found.kl_worst:.2g} to "
-            f"{best.kl_worst:.2g}, for {best.computed} more computed tokens."
+            f"{suffers}. Repair {best.repair} {flips}brings the worst KL from {nats(found.kl_worst)} to "
+            f"{nats(best.kl_worst)}, for {best.computed} more computed tokens."
         )
     goal = "removes every flip and halves" if found.flips else "halves"
     return (

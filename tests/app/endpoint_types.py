@@ -11,7 +11,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, NotRequired, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NotRequired, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from app.studio.answers import JsonOf
 from app.studio.endpoints import Endpoint, Endpoints
@@ -68,14 +68,18 @@ class Writer:
             return f"Record<{self.spell(inner[0])}, {self.spell(inner[1])}>"
         if isinstance(kind, type) and issubclass(kind, Enum):
             return " | ".join(f'"{member.value}"' for member in kind)
-        return self._named(kind)
+        if isinstance(kind, TypeVar):
+            return kind.__name__
+        return f"{self._named(origin)}<{', '.join(map(self.spell, inner))}>" if inner else self._named(kind)
 
     def _named(self, kind: Any) -> str:
         name: str = kind.__name__
         assert self._written.setdefault(name, kind) is kind, f"two types are called {name}"
-        if name in self.interfaces:
+        filled_in = getattr(kind, "__parameters__", ())
+        head = f"{name}<{', '.join(map(self.spell, filled_in))}>" if filled_in else name
+        if head in self.interfaces:
             return name
-        self.interfaces[name] = ""
+        self.interfaces[head] = ""
         hints = get_type_hints(kind, include_extras=True)
         if dataclasses.is_dataclass(kind):
             fields = dataclasses.fields(kind)
@@ -91,7 +95,7 @@ class Writer:
             for field, hint in hints.items()
             if field not in inherited
         ]
-        self.interfaces[name] = f"  interface {name}{extended} {{\n{''.join(lines)}  }}"
+        self.interfaces[head] = f"  interface {head}{extended} {{\n{''.join(lines)}  }}"
         return name
 
 

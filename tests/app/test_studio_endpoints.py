@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter
 
-from app.studio.answers import Done
 from app.studio.endpoints import Endpoints, by_name, endpoint
 from app.studio.requests import Nothing
 from app.studio.samples import gist
+from app.studio.workspaces import Done
 from engine.cache.store import Store
 from engine.engine import Engine
 from tests.app.asked import Asked
@@ -120,12 +120,11 @@ def test_a_quick_fix_is_asked_for_by_the_place_of_its_mark(asked: Asked) -> None
 
 
 def test_what_long_work_ends_with_is_what_its_type_says(asked: Asked) -> None:
-    state = TypeAdapter(asked.endpoints["job_state"].answer)
     for question, key in (("measure_fidelity", "3"), ("cache_verify", "4")):
         asked.ask(question, {**RUN, "key": key} if question == "measure_fidelity" else {"key": key})
         ended = asked.ended(key)
         assert (ended["fault"], ended["result"] is None) == ("", False)
-        state.validate_python(ended)
+        TypeAdapter(asked.endpoints[question].answer).validate_python(ended)
 
 
 @pytest.mark.parametrize(

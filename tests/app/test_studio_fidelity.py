@@ -61,4 +61,7 @@ def test_a_prompt_that_cannot_be_read_is_refused_at_once(asked: Asked) -> None:
 
 
 def test_a_setting_out_of_its_range_is_refused_by_name_and_range(asked: Asked) -> None:
-    assert begin(asked, "1", temperature=11)["error"].startswith("temperature is 11; it must be a number")
+    assert (
+        begin(asked, "1", temperature=11)["error"]
+        == "Temperature must be a number, at least 0 and at most 10."
+    )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from app.studio.answers import JobState
+from app.studio.answers import JobState, Json
 from app.studio.jobs import KEPT, Job, Jobs, Result
 from engine.errors import PromptCacheError
 
@@ -17,7 +17,7 @@ def started(work: Callable[[Job], Result]) -> Job:
     return Jobs().start(Job("k", work, "test"))
 
 
-def ended(job: Job) -> JobState:
+def ended(job: Job) -> JobState[Json]:
     until = time.monotonic() + 30
     while not job.over:
         assert time.monotonic() < until

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.studio.settings import PageSettings, as_today, described
+from app.studio.settings import PageSettings, as_today, declarations, described
 from engine.errors import PromptCacheError
 
 
@@ -36,7 +36,7 @@ def test_settings_of_the_page() -> None:
 )
 def test_nothing_is_brought_into_its_range(wrong: dict[str, Any]) -> None:
     (name,) = wrong
-    with pytest.raises(PromptCacheError, match=f"^{name} is .*; it must be "):
+    with pytest.raises(PromptCacheError, match=f"^{declarations()[name].label} must be "):
         PageSettings.read(wrong)
 
 
@@ -44,6 +44,15 @@ def test_the_form_has_every_setting_with_its_range() -> None:
     form = {one["name"]: one for one in described()}
     assert set(form) == set(PageSettings.__dataclass_fields__)
     assert (form["repeats"]["least"], form["repeats"]["most"]) == (1, 25)
+
+
+def test_whole_numbers_are_those_that_a_page_holds_exactly() -> None:
+    form = {one["name"]: one for one in described()}
+    assert (form["seed"]["most"], form["top_k"]["most"]) == (2**53 - 1, 2**53 - 1)
+    assert form["seed"]["range"].endswith("at most 9007199254740991")
+    assert PageSettings.read({"seed": 2**53 - 1}).seed == 2**53 - 1
+    with pytest.raises(PromptCacheError, match="Seed must be a whole number"):
+        PageSettings.read({"seed": 2**53})
 
 
 def test_what_is_measured_depends_on_no_other_setting() -> None:

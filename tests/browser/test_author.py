@@ -148,7 +148,7 @@ def test_a_new_module_is_encoded_once(author: Page) -> None:
 
 def test_a_run_is_stopped_half_way_and_keeps_what_came(author: Page) -> None:
     author.get_by_role("button", name="Settings").click()
-    author.get_by_label("New tokens, at most").fill("2000")
+    author.get_by_label("Most new tokens").fill("2000")
     author.get_by_label("Temperature").fill("5")
     author.get_by_label("Temperature").press("Tab")
     author.locator("#run").click()

@@ -33,9 +33,9 @@ def open_cache(page: Page) -> None:
 
 
 def run(page: Page) -> None:
-    if not page.get_by_label("New tokens, at most").is_visible():
+    if not page.get_by_label("Most new tokens").is_visible():
         page.get_by_role("button", name="Settings").click()
-    page.get_by_label("New tokens, at most").fill("2")
+    page.get_by_label("Most new tokens").fill("2")
     page.locator("#run").click()
     expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
 

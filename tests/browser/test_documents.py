@@ -129,6 +129,8 @@ def test_a_fault_of_the_server_is_not_called_an_absence(author: Page, watched: W
     expect(author.locator(".notices")).to_contain_text("failed at this")
     expect(author.locator(".notices")).not_to_contain_text("does not answer")
     author.unroute("**/component_server/")
+    rewrite(author, "prompt", '<prompt schema="travel"/>')
+    expect(author.locator(".notices")).to_be_empty()
     assert all("500" in line for line in watched.complaints)
     watched.complaints.clear()
 

@@ -8,19 +8,18 @@ declare namespace Api {
     cache_pin: [PinSchema, Pins]
     cache_prune: [StoreSize, Gone]
     cache_state: [Nothing, StoreState]
-    cache_surplus: [StoreSize, Surplus]
-    cache_verify: [VerifyStore, JobState]
+    cache_verify: [VerifyStore, JobState<Verified>]
     check: [Check, CheckedTexts]
     count_tokens: [OneText, Counted]
     edit_prompt: [EditPrompt, Prompted]
     export_as: [Export, Exported]
     fix_document: [FixDocument, Written]
     format_document: [OneText, Written]
-    job_state: [OneJob, JobState]
+    job_state: [OneJob, JobState<Record<string, any>>]
     list_files: [Nothing, Files]
     list_samples: [Nothing, Gallery]
     measure: [Measure, Measured]
-    measure_fidelity: [Work, JobState]
+    measure_fidelity: [Work, JobState<Fidelity>]
     open_file: [OpenFile, Opened]
     open_sample: [OpenSample, Opened]
     open_shelved: [OpenShelved, Opened]
@@ -76,13 +75,14 @@ declare namespace Api {
   }
 
   interface CheckedTexts {
+    texts: string
     schema: CheckedSchema
     prompt: CheckedPrompt
     basis: Basis
     picks: Picks
   }
 
-  interface Compared {
+  interface ComparedSoFar {
     ttft_speedup?: number
     first_token_agrees?: boolean
     kl_first_token?: number
@@ -199,14 +199,14 @@ declare namespace Api {
     removed: Removed
   }
 
-  interface JobState {
+  interface JobState<Result> {
     key: string
     what: string
     done: number
     total: number
     over: boolean
     fault: string
-    result: RunFrame | Fidelity | Verified | null
+    result: Result | null
   }
 
   interface KeptWorkspace {
@@ -392,6 +392,7 @@ declare namespace Api {
   interface RunFrame {
     number: number
     schema: string
+    texts: string
     started: string
     scope: string
     repair: string
@@ -403,7 +404,7 @@ declare namespace Api {
     message: string
     warnings: string[]
     sides: Sides
-    comparison: Compared
+    comparison: ComparedSoFar
     difference: Difference | null
   }
 

@@ -5,27 +5,27 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
 import gradio as gr
 import plotly.graph_objects as go
 from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from app.studio import documents
-from app.studio.answers import (
-    Basis,
-    CheckedTexts,
-    Counted,
-    Exported,
-    JobState,
-    Measured,
-    OldRun,
-    Prompted,
-    Strip,
-    Written,
-)
+from app.studio.answers import JobState, Json, JsonOf
 from app.studio.chart import ttft_chart
-from app.studio.documents import diagnostics_json, digest, first_error
+from app.studio.documents import (
+    Exported,
+    Mark,
+    Picks,
+    TreeRow,
+    WordsOfBoth,
+    diagnostics_json,
+    digest,
+    digest_of_both,
+    first_error,
+)
 from app.studio.endpoints import endpoint, read
 from app.studio.jobs import Job
 from app.studio.pages.page import Page, host
@@ -42,13 +42,119 @@ from app.studio.requests import (
     Texts,
     Work,
 )
-from app.studio.runs import RunRequest
+from app.studio.runs import RunFrame, RunRequest
 from app.studio.settings import PageSettings
 from engine import Fidelity, PreparedSchema, RunSettings
 from engine.errors import PromptCacheError
 from engine.pml import Diagnostic, PromptError, add_scaffold, parse_prompt
+from engine.tiers import Tier
 
 _WORK = TypeAdapter(Work)
+
+
+class Basis(TypedDict):
+    """The schema that the prompt was checked against; its tree where the page does not know it."""
+
+    digest: str
+    stale: bool
+    tree: NotRequired[list[TreeRow]]
+    words: NotRequired[WordsOfBoth]
+
+
+class CheckedSchema(TypedDict):
+    """Marks of the schema; its name, "" where it has none."""
+
+    diagnostics: list[Mark]
+    name: str
+    ok: bool
+    modules: int
+
+
+class CheckedPrompt(TypedDict):
+    """Marks of the prompt; the name of the schema that it is written for."""
+
+    diagnostics: list[Mark]
+    name: str
+
+
+class CheckedTexts(TypedDict):
+    """One look at both documents; `texts` names the two of them."""
+
+    texts: str
+    schema: CheckedSchema
+    prompt: CheckedPrompt
+    basis: Basis
+    picks: Picks
+
+
+class ModuleSize(TypedDict):
+    """Tokens of a module, its own and all it holds; bytes of its keys and values, and where they are."""
+
+    tokens: int
+    total: int
+    bytes: int
+    cached: Tier
+
+
+class Piece(TypedDict):
+    """A part of the prompt along its positions."""
+
+    kind: Literal["anonymous", "module", "argument", "text"]
+    path: str
+    start: int
+    tokens: int
+    cached: Tier
+    bytes: int
+    label: str
+
+
+class Strip(TypedDict):
+    """The prompt along its positions."""
+
+    pieces: Annotated[list[Json], JsonOf(list[Piece])]
+    total: int
+    cached: int
+    new: int
+
+
+class MarksOfBoth(TypedDict):
+    """Marks of both documents."""
+
+    schema: list[Mark]
+    prompt: list[Mark]
+
+
+class Measured(TypedDict):
+    """Sizes by module path, and what only a tokenizer can see."""
+
+    sizes: dict[str, ModuleSize]
+    positions: NotRequired[int]
+    strip: Strip | None
+    diagnostics: MarksOfBoth
+
+
+class Prompted(TypedDict):
+    """A prompt after an edit."""
+
+    prompt: str
+
+
+class Written(TypedDict):
+    """A text after an edit."""
+
+    text: str
+
+
+class Counted(TypedDict):
+    """A number of tokens."""
+
+    tokens: int
+
+
+class OldRun(TypedDict):
+    """An earlier run of this session."""
+
+    run: RunFrame
 
 
 class AuthorPage(Page):
@@ -89,6 +195,7 @@ class AuthorPage(Page):
             basis["words"] = documents.words_json(tree)
         own, of_prompt = checked.schema.tree, checked.prompt.tree
         return {
+            "texts": digest_of_both(schema, prompt),
             "schema": {
                 "diagnostics": diagnostics_json(checked.schema.diagnostics, schema),
                 "name": own.name if own else "",
@@ -191,7 +298,7 @@ class AuthorPage(Page):
             wanted = self._wanted(read(_WORK, sent))
         except PromptCacheError as error:
             key = sent.get("key") if isinstance(sent, dict) else ""
-            refused: JobState = {
+            refused: JobState[Json] = {
                 "key": str(key),
                 "what": "",
                 "done": 0,
@@ -203,8 +310,9 @@ class AuthorPage(Page):
             yield json.dumps(refused), None
             return
         for state in self._runs.start(wanted).states():
-            over = state["over"] and state["result"]["number"]
-            yield json.dumps(state), self.chart() if over else None
+            result = state["result"]
+            told = state["over"] and result is not None and result["number"]
+            yield json.dumps(state), self.chart() if told else None
 
     def chart(self) -> go.Figure:
         """The chart of this session's runs."""
@@ -221,7 +329,7 @@ class AuthorPage(Page):
         return {"run": run.frame()}
 
     @endpoint
-    def measure_fidelity(self, request: Work) -> JobState:
+    def measure_fidelity(self, request: Work) -> JobState[Annotated[Json, JsonOf(Fidelity)]]:
         """Begins to measure how faithful the cached answer is, and through which module it is not."""
         wanted = self._wanted(request)
         prompt = wanted.schema.prompt(wanted.prompt)
@@ -242,7 +350,8 @@ class AuthorPage(Page):
         settings = PageSettings.read(request.settings)
         with self._tokenizing:
             prepared = self._engine.schema(request.schema, base=base)
-        return RunRequest(request.key, prepared, request.prompt, settings)
+        texts = digest_of_both(request.schema, request.prompt)
+        return RunRequest(request.key, prepared, request.prompt, settings, texts)
 
     def _base(self, request: Texts) -> Path | None:
         return self._library.base_of(request.origin)

@@ -191,7 +191,7 @@ class CachePage(Page):
         return {"removed": removed.to_json()}
 
     @endpoint
-    def cache_verify(self, request: VerifyStore) -> JobState:
+    def cache_verify(self, request: VerifyStore) -> JobState[Annotated[Json, JsonOf(Verified)]]:
         """Begins to read every file and compare it with the index; one at a time."""
         store, repair = self._engine.store, request.repair
 

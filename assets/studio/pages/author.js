@@ -1,5 +1,6 @@
 // The Author page: modules, schema and prompt, the layout, a run of both sides, and what reuse changed.
 import { h, plural } from "../dom.js"
+import { Drawer } from "../drawer.js"
 import { Explanation } from "../fidelity.js"
 import { History } from "../history.js"
 import { Panes } from "../panes.js"
@@ -51,31 +52,37 @@ function showProblems(workspace, kind, list, status, problems) {
 export function mount(studio) {
   const { server, workspace, shell, gradio } = studio
   const runHost = h("div", { class: "run-host" })
-  const runBar = new RunBar(runHost, workspace, server, gradio.trigger)
+  const drawer = new Drawer(workspace), runBar = new RunBar(runHost, workspace, server, drawer, gradio.trigger)
   const keys = { "Mod-Enter": () => runBar.start(), "Mod-s": () => shell.save() }
 
   const picker = h("section", { class: "panel picker", "aria-label": "Modules" })
   const strip = h("section", { class: "strip", "aria-label": "Layout" })
-  const panes = h("div", { class: "panes" }), about = h("p", { class: "soft about-model", hidden: true })
+  const answers = h("div", { class: "answers" }), about = h("p", { class: "soft about-model", hidden: true })
   const explained = h("section", { class: "explanation", "aria-label": "What reuse changed" })
-  const explanation = new Explanation(explained, workspace, server)
-  explanation.on("repair", setting => runBar.set("repair", setting))
+  const explanation = new Explanation(explained, workspace, server, drawer)
+  explanation.on("repair", setting => drawer.set("repair", setting))
   explanation.on("scaffold", async modules => explanation.say(await workspace.addScaffold(modules)))
-  new Strip(strip, workspace)
+  drawer.on("set back", sentence => {
+    if (sentence) shell.notice(sentence, { key: "settings", mood: "info" })
+    else shell.dismiss("settings")
+  })
+  const layout = new Strip(strip, workspace)
   studio.hosts.author.append(
     h("div", { class: "desk" }, picker, documentPanel(workspace, "schema", keys), documentPanel(workspace, "prompt", keys)),
-    strip, runHost, panes, about, explained)
+    strip, runHost, answers, about, explained)
   runBar.on("frame", ({ state }) => { if (state !== "working") studio.emit("stored") })
   gradio.watch("value", () => { if (gradio.props.value) runBar.take(JSON.parse(gradio.props.value)) })
 
   return {
     begin(start) {
       new Picker(picker, workspace, server, start.tiers)
-      runBar.offer(start.settings)
+      layout.tiers = start.tiers
+      drawer.offer(start.settings)
       about.textContent = start.model.about
       about.hidden = !start.model.about
 
-      const shown = new Panes(panes, start.timeline_parts)
+      const shown = new Panes(answers, start.timeline_parts)
+      workspace.on("checked", ({ texts }) => shown.beside(texts))
       const history = new History(studio.hosts.history, async number => {
         const { run, error } = await server.ask("show_run", { number })
         if (error) return shell.notice(error)

@@ -55,7 +55,7 @@ class CachePage {
   #sort = ["last_used", -1]
   /** @type {Set<string>} */
   #chosen = new Set()
-  /** @type {Job | null} */
+  /** @type {Job<Api.Verified> | null} */
   #job = null
   #filter = h("input", { type: "search", placeholder: "Filter by schema, module, model…", "aria-label": "Filter segments" })
   #totals = h("dl", { class: "totals" })

@@ -12,7 +12,7 @@ from benchmarks.tasks import read_tasks, suite
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Finished
-from engine.inference.findings import Fidelity, Flip, ModuleFidelity, Remedy
+from engine.inference.findings import Fidelity, Flip, ModuleFidelity, Remedy, nats
 from engine.inference.params import RunSettings
 from engine.inference.verdict import advice
 from engine.model.loading import load
@@ -114,7 +114,7 @@ def test_what_a_module_mends_is_what_flips_without_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("found", "words"),
     [
-        (GOOD, ["as good as the uncached one", "nothing to mend", "0.0001 at worst"]),
+        (GOOD, ["as good as the uncached one", "nothing to mend", "< 0.001 at worst"]),
         (
             replace(LATE, remedies=(BLEND,)),
             ["token 100", "' Oslo' likelier than ' Rome'", "Module 'b' suffers"],
@@ -143,3 +143,9 @@ def test_an_answer_that_was_not_read_to_its_end_is_good_as_far_as_it_was_read() 
 
 def test_under_the_scope_scaffold_a_flip_is_rounding() -> None:
     assert "only rounding is left" in advice(LATE, scope="scaffold")
+
+
+def test_what_is_almost_nothing_is_not_called_nothing() -> None:
+    shown = [nats(value) for value in (0.0, 7e-8, -7e-8, 9.9e-4, 1e-3, 0.0123, 0.3)]
+    assert shown == ["0", "< 0.001", "< 0.001", "< 0.001", "0.001", "0.012", "0.3"]
+    assert "the KL is < 0.001 at worst" in advice(replace(GOOD, kl_worst=7e-8), scope="anchored")

@@ -1,0 +1,146 @@
+"""The drawer of a run's settings: one policy for what is out of its range, and what becomes of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from app.studio.settings import declarations, described
+
+KEEP = """async settings => {
+  const { workspace } = window.promptCacheStudio
+  workspace.change(settings)
+  await workspace.save()
+}"""
+AGREE = """async ([settings, values]) => {
+  const scripts = [...document.scripts].map(one => one.src || one.textContent)
+  const script = scripts.find(text => text.includes("studio.js"))
+  const url = script.match(/[^"'\\s]*studio\\.js/)[0].replace("studio.js", "settings.js")
+  const { takes } = await import(new URL(url, location.href).href)
+  return settings.map(setting => values.map(value => takes(setting, value)))
+}"""
+VALUES: list[Any] = [
+    *(None, True, False, "", "x", "anchored", "schema", "none", "link:2", "link:2 ", "blend:0.15\n"),
+    *(-1, 0, 1, 1.0, 0.01, 0.5, 2, 10, 10.5, 25, 26, 1_000_000, 1_000_001, 2**53 - 1, 2**53, 2**63, 1e300),
+    *([], ["a"], [""], ["a", ""], [1], {}),
+]
+
+
+def reload(page: Page) -> None:
+    page.reload()
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+
+
+def notice(page: Page) -> Locator:
+    return page.locator(".notice[data-notice=settings]")
+
+
+def opened(page: Page) -> Page:
+    page.get_by_role("button", name="Settings").click()
+    return page
+
+
+def test_kept_settings_that_are_not_valid_have_their_defaults_again(author: Page) -> None:
+    author.evaluate(KEEP, {"scope": "wide", "temperature": 99, "gone": 1, "top_k": 3})
+    reload(author)
+    expect(notice(author)).to_contain_text('Scope was "wide" and must be one of isolated, anchored, scaffold')
+    expect(notice(author)).to_contain_text("Temperature was 99 and must be a number, at least 0 and")
+    expect(author.locator(".strip .piece").first).to_be_visible()
+    opened(author)
+    expect(author.get_by_label("Scope")).to_have_value("anchored")
+    expect(author.get_by_label("Temperature")).to_have_value("0")
+    expect(author.get_by_label("Top-k")).to_have_value("3")
+    author.get_by_label("Scope").select_option("isolated")
+    expect(notice(author)).to_be_visible()
+    author.get_by_label("Temperature").fill("1")
+    expect(notice(author)).to_have_count(0)
+    assert author.locator(".notice").count() == 0
+
+
+def test_a_value_out_of_its_range_is_said_at_its_field_until_it_is_mended(author: Page) -> None:
+    field = opened(author).get_by_label("Top-p")
+    field.fill("2")
+    field.press("Tab")
+    expect(field).to_have_attribute("aria-invalid", "true")
+    expect(field).to_have_accessible_description("Top-p must be a number, above 0 and at most 1.")
+    author.get_by_role("button", name="Settings").click()
+    author.locator("#run").click()
+    expect(field).to_be_focused()
+    status = author.locator(".run-status")
+    expect(status).to_have_text("Nothing was run. Top-p must be a number, above 0 and at most 1.")
+    author.locator("#explain").click()
+    measured = author.locator(".explanation .bar [role=status]")
+    expect(measured).to_have_text("Nothing was measured. Top-p must be a number, above 0 and at most 1.")
+    field.fill("0.5")
+    expect(author.locator("#setting-top_p-fault")).to_be_hidden()
+    assert field.get_attribute("aria-invalid") is None
+    assert field.get_attribute("aria-describedby") is None
+    expect(status).to_be_empty()
+    expect(measured).to_be_empty()
+
+
+@pytest.mark.parametrize(("label", "typed"), [("Most new tokens", ""), ("Seed", "1.5"), ("Repair", "much")])
+def test_every_kind_of_field_has_the_same_policy(author: Page, label: str, typed: str) -> None:
+    field = opened(author).get_by_label(label, exact=True)
+    field.fill(typed)
+    author.keyboard.press("Control+Enter")
+    expect(field).to_be_focused()
+    expect(author.locator(".run-status")).to_contain_text(f"Nothing was run. {label} must be ")
+    described = field.get_attribute("aria-describedby")
+    expect(author.locator(f"#{described}")).to_contain_text(f"{label} must be ")
+
+
+def test_what_was_typed_out_of_range_does_not_vanish_in_silence(author: Page) -> None:
+    opened(author).get_by_label("Temperature").fill("11")
+    reload(author)
+    expect(notice(author)).to_contain_text("Temperature was 11 and must be a number")
+    expect(author.get_by_label("Temperature")).to_have_value("0")
+
+
+def test_a_seed_is_the_number_that_was_typed_or_is_refused(author: Page) -> None:
+    seed = opened(author).get_by_label("Seed")
+    expect(seed).to_have_attribute("max", str(2**53 - 1))
+    seed.fill(str(2**53 + 1))
+    seed.press("Tab")
+    rule = f"Seed must be a whole number, at least 0 and at most {2**53 - 1}."
+    expect(seed).to_have_accessible_description(rule)
+    seed.fill(str(2**53 - 1))
+    expect(author.locator("#setting-seed-fault")).to_be_hidden()
+    reload(author)
+    expect(author.get_by_label("Seed")).to_have_value(str(2**53 - 1))
+    assert notice(author).count() == 0
+
+
+def test_the_page_takes_what_the_engine_takes(author: Page) -> None:
+    found = author.evaluate(AGREE, [described(), VALUES])
+    wanted = [[one.takes(value) for value in VALUES] for one in declarations().values()]
+    assert found == wanted
+
+
+@pytest.mark.parametrize("width", [1440, 1024, 400])
+def test_the_fields_stand_in_rows_and_fit(author: Page, width: int) -> None:
+    author.set_viewport_size({"width": width, "height": 900})
+    opened(author)
+    uneven = author.evaluate(
+        """() => {
+            const form = document.querySelector(".drawer").getBoundingClientRect()
+            const fields = [...document.querySelectorAll(".drawer .field")]
+            const outside = fields.filter(one => { const box = one.getBoundingClientRect()
+                return box.left < form.left || box.right > form.right + 1
+                    || one.scrollWidth > one.clientWidth + 1 })
+            const lines = fields.filter(one => !one.matches(".check")), tops = new Map()
+            const wrapped = lines.map(one => one.querySelector("label"))
+                .filter(label => label.getBoundingClientRect().height > 24)
+            for (const one of lines) {
+                const row = Math.round(one.getBoundingClientRect().top)
+                const input = Math.round(one.querySelector("input, select").getBoundingClientRect().top)
+                tops.set(row, [...tops.get(row) ?? [], input])
+            }
+            const ragged = [...tops.values()].filter(row => Math.max(...row) - Math.min(...row) > 2)
+            return [...outside, ...wrapped, ...ragged].map(one => one.textContent ?? String(one))
+        }"""
+    )
+    assert uneven == []
+    assert author.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
