@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go
 
-from app.studio.answers import Side
-from app.studio.runs import SIDES, Run
+from app.studio.runs import SIDES, Run, Side
 from engine.choices import TIMELINE_PARTS, TimelinePart
 from engine.stopwatch import milliseconds
 
