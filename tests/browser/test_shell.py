@@ -111,7 +111,7 @@ def lightness(control: Locator) -> float:
 def test_controls_are_dark_in_the_dark(author: Page) -> None:
     turn_dark(author)
     author.get_by_role("button", name="Settings").click()
-    author.get_by_label("New tokens, at most").fill("2")
+    author.get_by_label("Most new tokens").fill("2")
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     drawn: dict[str, float] = {}

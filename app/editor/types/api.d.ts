@@ -8,6 +8,7 @@ declare namespace Api {
     cache_pin: [PinSchema, Pins]
     cache_prune: [StoreSize, Gone]
     cache_state: [Nothing, StoreState]
+    cache_surplus: [StoreSize, Surplus]
     cache_verify: [VerifyStore, JobState<Verified>]
     check: [Check, CheckedTexts]
     count_tokens: [OneText, Counted]
