@@ -264,3 +264,14 @@ def test_every_part_of_a_time_has_what_it_took(engine: Engine) -> None:
     assert again.ttft_ms == whole.ttft_ms == 1000
     assert {answer.timeline_ms["prefill"] for answer in (first, again, whole)} == {1000}
     assert {answer.tpot_ms for answer in (first, again, whole)} == {1000}
+
+
+def test_what_answers_read_is_counted_once(engine: Engine) -> None:
+    prompt = engine.schema(SCHEMA).prompt(PROMPT)
+    read = [len(prompt.answer(max_new_tokens=1).segments) for _ in range(3)]
+    stats = engine.store.stats()
+    assert (stats.misses, stats.hits) == (read[0], read[1] + read[2])
+    counts = dict.fromkeys(("hit", "miss"), 0)
+    for row in stats.served:
+        counts[row["outcome"]] += row["count"]
+    assert counts == {"miss": stats.misses, "hit": stats.hits}
