@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from engine.model.masks import Hidden
 
+FEW_ROWS = 64  # packed; for more of them, values in one piece are worth a copy
 SCORE_BYTES = 48 << 20  # of scores held at once; more rows are processed in blocks
 
 
@@ -119,7 +120,7 @@ def attend(
     for part, own in zip(parts, columns, strict=True):
         before = part.hidden.before * group
         if before < count:
-            torch.bmm(part.query[:, before:], part.keys.transpose(1, 2), out=own[:, before:])
+            _score(part.query[:, before:], part.keys, own[:, before:])
     if rules.softcap is not None:
         scores.div_(rules.softcap).tanh_().mul_(rules.softcap)
     if rules.sinks is not None:
@@ -129,10 +130,46 @@ def attend(
         hide(own, part.hidden, rows)
     weights = scratch.take("weights", tuple(scores.shape), like)
     torch.softmax(scores, -1, out=weights)
-    out = torch.bmm(weights[:, :, borders[-2] : borders[-1]], parts[-1].values)
-    for part, (at, end) in zip(parts[:-1], pairwise(borders[:-1]), strict=True):
-        out.baddbmm_(weights[:, :, at:end], part.values)
-    return out, weights[:, :, : borders[-1]]
+    weights = weights[:, :, : borders[-1]]
+    return _weighted(weights, [part.values for part in parts], borders, scratch), weights
+
+
+def _score(query: Tensor, keys: Tensor, out: Tensor) -> None:
+    """Scores [kv_heads, rows, tokens] of packed queries over keys that are not copied."""
+    if _in_one_product(keys):
+        torch.bmm(query, keys.transpose(1, 2), out=out)
+        return
+    for own, of_head, found in zip(query, keys, out, strict=True):
+        torch.mm(own, of_head.t(), out=found)
+
+
+def _weighted(weights: Tensor, values: Sequence[Tensor], borders: Sequence[int], scratch: Scratch) -> Tensor:
+    """The sum of values by weights [kv_heads, rows, tokens of all parts]."""
+    kv_heads, count, tokens = weights.shape
+    first = values[0]
+    if len(values) > 1 and count > FEW_ROWS and not _takes_strides(first):
+        whole = scratch.take("values", (kv_heads, tokens, first.shape[2]), first)
+        for one, (at, end) in zip(values, pairwise(borders), strict=True):
+            whole[:, at:end] = one
+        return torch.bmm(weights, whole)
+    out = weights.new_zeros(kv_heads, count, first.shape[2])
+    for one, (at, end) in zip(values, pairwise(borders), strict=True):
+        if _in_one_product(one):
+            out.baddbmm_(weights[:, :, at:end], one)
+            continue
+        for own, of_head, found in zip(weights[:, :, at:end], one, out, strict=True):
+            found.addmm_(own, of_head)
+    return out
+
+
+def _in_one_product(states: Tensor) -> bool:
+    """Whether a product over all key heads reads keys or values where they lie."""
+    return _takes_strides(states) or states.is_contiguous()
+
+
+def _takes_strides(states: Tensor) -> bool:
+    """Whether products take any distance between heads; those of oneDNN copy first."""
+    return states.device.type != "cpu" or states.dtype == torch.float32
 
 
 def hide(scores: Tensor, hidden: Hidden, rows: int) -> None:

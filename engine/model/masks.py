@@ -7,7 +7,7 @@ A row sees keys at its own position and before, no further back than the window,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -27,6 +27,31 @@ class Hidden:
 
     before: int = 0
     mask: Tensor | None = None
+    _biases: dict[tuple[int, int], tuple[Tensor | None, Tensor | None]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    def bias(self, group: int, keys: int, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the same as numbers to add to scores, built once for all layers of one number format.
+
+        Args:
+            group: packed rows for each of these.
+            keys: how many there are.
+            like: gives dtype and device.
+
+        Returns:
+            Numbers [packed rows behind the first that see nothing, or 1; keys], 0 or minus infinity; and
+            which of these rows see nothing either, bool. None for either where there is nothing to say.
+        """
+        if self.mask is None:
+            return None, None
+        if (group, keys) not in self._biases:
+            mask = self.mask if len(self.mask) == 1 else self.mask[self.before :].repeat_interleave(group, 0)
+            bias = torch.zeros(len(mask), keys, dtype=like.dtype, device=like.device)
+            bias[:, keys - mask.shape[1] :].masked_fill_(mask, -torch.inf)
+            blind = (bias == -torch.inf).all(1)
+            self._biases[group, keys] = bias, blind if bool(blind.any()) else None
+        return self._biases[group, keys]
 
 
 @dataclass(frozen=True)

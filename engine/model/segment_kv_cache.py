@@ -25,6 +25,7 @@ from engine.model.attention import (
     unpack,
 )
 from engine.model.banded import banded_attention, block_rows
+from engine.model.fused_attention import attend_fused, fuses
 from engine.model.kv_cache import StopForward, UnfitError, check_states
 from engine.model.masks import Block, Masks
 from engine.model.rope import Rotaries
@@ -218,6 +219,8 @@ class SegmentKVCache:
             segment, cut = placement.segment, slice(placement.lo, placement.hi)
             parts.append(Part(query, segment.keys[layer, :, cut], segment.values[layer, :, cut], hidden))
         parts.append(Part(packed, keys[:, block.tail], values[:, block.tail], block.own))
+        if self.attention is None and fuses(rules, packed):
+            return attend_fused(parts, rules, block.rows)
         out, weights = attend(parts, rules, block.rows, self.scratch)
         if self.attention is not None:
             cached = weights[:, :, : self.cached_tokens]

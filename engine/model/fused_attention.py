@@ -1,0 +1,79 @@
+"""Attention over keys in several places by torch's fused kernel, whose parts are merged by their log-sum-exp.
+
+The kernel reads keys and values wherever they lie, with any distance between heads: it copies nothing, and
+holds no scores but those of a few rows and keys. What it cannot do (soft caps, telling its weights) is left
+to `engine.model.attention`, and so are shapes for which it is the slower one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.model.attention import AttentionParams, Part
+
+# Rows of a key head, packed; above, the kernel lays out the same keys anew for every few of them.
+MOST_ROWS = {torch.float32: 1 << 30, torch.bfloat16: 128}
+
+
+def fuses(rules: AttentionParams, query: Tensor) -> bool:
+    """Whether the fused kernel does this attention, and is the faster way.
+
+    Args:
+        rules: of the layer.
+        query: packed, [kv_heads, rows * group, head_dim].
+    """
+    most = MOST_ROWS.get(query.dtype, 0)
+    return query.device.type == "cpu" and rules.softcap is None and query.shape[1] <= most
+
+
+def attend_fused(parts: Sequence[Part], rules: AttentionParams, rows: int) -> Tensor:
+    """Attention of a block of rows over several parts, as `attention.attend` computes it.
+
+    Args:
+        parts: what the rows read; of the last one each row sees a key.
+        rules: of the layer, without a soft cap; the scale is in the queries already.
+        rows: of the block.
+
+    Returns:
+        Packed, [kv_heads, rows * group, head_dim].
+    """
+    like = parts[-1].query
+    kv_heads, count, _ = like.shape
+    group = count // rows
+    found = [one for part in parts if (one := _over(part, group)) is not None]
+    if len(found) == 1 and rules.sinks is None:
+        return found[0][0]
+    sums = torch.full((len(found) + (rules.sinks is not None), kv_heads, count), -torch.inf)
+    for own, (_, log_sum, before) in zip(sums, found, strict=False):
+        own[:, before:] = log_sum
+    if rules.sinks is not None:
+        sinks = rules.sinks.float().view(kv_heads, 1, group)
+        sums[-1] = sinks.expand(-1, rows, -1).reshape(kv_heads, count)
+    shares = torch.softmax(sums, 0)[..., None]
+    out, _, _ = found[-1]
+    merged = out * shares[len(found) - 1]
+    for share, (out, _, before) in zip(shares, found[:-1], strict=False):
+        merged[:, before:] += out * share[:, before:]
+    return merged.to(like.dtype)
+
+
+def _over(part: Part, group: int) -> tuple[Tensor, Tensor, int] | None:
+    """Output and log-sum-exp of the packed rows behind the first that see none of a part; how many those are.
+
+    None where no row sees any of it.
+    """
+    before = part.hidden.before * group
+    if before >= part.query.shape[1]:
+        return None
+    bias, blind = part.hidden.bias(group, part.keys.shape[1], part.query)
+    if blind is not None and bool(blind.all()):
+        return None
+    out, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
+        part.query[None, :, before:], part.keys[None], part.values[None], attn_mask=bias, scale=1.0
+    )
+    if blind is not None:
+        log_sum = log_sum.masked_fill(blind, -torch.inf)
+    return out[0], log_sum[0], before
