@@ -19,6 +19,7 @@ def machine(model: Model) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "device": model.device,
+        "weights": model.weights,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": platform.system(),

@@ -16,6 +16,7 @@ from benchmarks.answers import Answers
 from benchmarks.forward import Forward
 from benchmarks.machine import machine
 from benchmarks.turns import ratio, timed
+from engine.choices import Weights
 from engine.errors import PromptCacheError
 from engine.model.loading import load
 
@@ -38,6 +39,7 @@ def run(
     *,
     device: str = "auto",
     dtype: str = "auto",
+    weights: Weights = "auto",
     cached: int = 1024,
     modules: int = 8,
     new: int = 32,
@@ -51,6 +53,7 @@ def run(
         model: name of the model.
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
+        weights: "auto", "packed" or "plain".
         cached: tokens in all modules together.
         modules: how many there are.
         new: tokens that are computed after them.
@@ -71,7 +74,7 @@ def run(
         )
     say = progress or (lambda _: None)
     say(f"loading {model}")
-    loaded = load(model, device=device, dtype=dtype)
+    loaded = load(model, device=device, dtype=dtype, weights=weights)
     if cached + new + 1 >= loaded.context_length:
         raise PromptCacheError(
             f"{cached + new} tokens do not fit the model's {loaded.context_length}; lower --cached."

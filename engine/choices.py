@@ -33,6 +33,15 @@ DEVICES: Final[Mapping[Device, str]] = MappingProxyType(
     }
 )
 
+Weights = Literal["auto", "packed", "plain"]
+WEIGHTS: Final[Mapping[Weights, str]] = MappingProxyType(
+    {
+        "auto": "packed for the processor where a measurement says that they win, else plain",
+        "packed": "packed for the processor",
+        "plain": "as the files have them",
+    }
+)
+
 TimelinePart = Literal["parse", "plan", "encode", "load", "repair", "prefill", "sample"]
 TIMELINE_PARTS: Final[Mapping[TimelinePart, str]] = MappingProxyType(
     {

@@ -20,7 +20,7 @@ from typing import Self
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Store, Verify
-from engine.choices import PlacementPolicy, Scope
+from engine.choices import PlacementPolicy, Scope, Weights
 from engine.inference.computing import Computing, Progress
 from engine.model.loading import load
 from engine.model.model import Model
@@ -66,6 +66,7 @@ class Engine:
         *,
         device: str = "auto",
         dtype: str = "auto",
+        weights: Weights = "auto",
         cache_dir: Path | None = None,
         verify: Verify = "first",
         memory: int = MEMORY_BUDGET,
@@ -78,6 +79,7 @@ class Engine:
             model: "demo", "random:SHAPE", a local folder, or a Hugging Face id.
             device: "auto", "cpu", "cuda" or "mps".
             dtype: "auto", "fp32", "bf16" or "fp16".
+            weights: "plain", "packed" for the processor, or "auto": packed where they win when measured.
             cache_dir: folder of the store; None for the user's cache folder.
             verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".
             memory: the most bytes of segments held in memory, or on the GPU.
@@ -91,7 +93,7 @@ class Engine:
         """
         store = Store.open(cache_dir, verify=verify)
         try:
-            loaded = load(model, device=device, dtype=dtype, progress=progress)
+            loaded = load(model, device=device, dtype=dtype, weights=weights, progress=progress)
             loaded.chat.date = date
             return cls(loaded, store, memory)
         except BaseException:

@@ -59,6 +59,7 @@ def ttft(
         options.name,
         device=options.device,
         dtype=options.dtype,
+        weights=options.weights,
         cached=cached,
         modules=modules,
         new=new,
@@ -70,6 +71,49 @@ def ttft(
         print_json(report)
     else:
         say(_as_table(report))
+
+
+@bench.command()
+@click.option("--cached", type=Whole(1), default=512, show_default=True, help="Tokens in stored modules.")
+@click.option("--modules", type=Whole(1), default=8, show_default=True, help="Modules they are split over.")
+@click.option("--steps", type=Whole(2), default=16, show_default=True, help="Tokens of an answer.")
+@click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured answers of each side.")
+@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of tokens and orders.")
+@model_options
+@json_option
+@debug_option
+def decode(
+    cached: int, modules: int, steps: int, repeats: int, seed: int, as_json: bool, **model_choice: Any
+) -> None:
+    """Time per token of an answer after cached tokens, with plain and with packed weights in turn.
+
+    A sample is the median step of one answer: from the token before to the text of this one. The model is
+    held twice, once for each side, unless --weights names one.
+    """
+    options = ModelOptions(cache_dir=None, **model_choice)
+    from benchmarks import decode as measurement
+
+    report = measurement.run(
+        options.name,
+        device=options.device,
+        dtype=options.dtype,
+        cached=cached,
+        modules=modules,
+        steps=steps,
+        repeats=repeats,
+        seed=seed,
+        sides=measurement.SIDES if options.weights == "auto" else (options.weights,),
+        progress=_narrate if sys.stderr.isatty() else None,
+    )
+    if as_json:
+        print_json(report)
+        return
+    rows = [
+        [one["name"], milliseconds(one["median_ms"]), milliseconds(min(one["samples_ms"]))]
+        for one in report["results"]
+    ]
+    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
+    say(f"{table(['', 'MEDIAN', 'LEAST'], rows)}\n\n{machine}")
 
 
 @bench.command()

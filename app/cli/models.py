@@ -51,14 +51,15 @@ def models(as_json: bool, **model_choice: Any) -> None:
                 "bytes_per_token": model.bytes_per_token,
                 "device": model.device,
                 "dtype": model.dtype,
+                "weights": model.weights,
                 "fingerprint": model.fingerprint,
             }
         )
         return
     say(f"{USABLE}\n")
     say(
-        f"{model.name}: {model.family}, {model.dtype} on {model.device}, a context window of "
-        f"{model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
+        f"{model.name}: {model.family}, {model.dtype} on {model.device}, {model.weights} weights, a context "
+        f"window of {model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
     )
     say(probe.summary)
     for check, difference in probe.checks.items():

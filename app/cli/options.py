@@ -14,7 +14,7 @@ import click
 
 from app.cli.output import Console, reading_bar
 from app.cli.param_types import Name, Size
-from engine.choices import DEVICES
+from engine.choices import DEVICES, WEIGHTS
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -37,6 +37,7 @@ class ModelOptions:
         verify: when a stored file's digest is checked.
         memory: the most bytes of segments held in memory; None is the engine's own bound.
         date: the date that a chat template may write; None for this day.
+        weights: `auto`, `packed` or `plain`.
     """
 
     model: str | None
@@ -46,6 +47,7 @@ class ModelOptions:
     verify: Any = "first"
     memory: int | None = None
     date: datetime.datetime | None = None
+    weights: Any = "auto"
 
     @property
     def name(self) -> str:
@@ -74,13 +76,14 @@ class ModelOptions:
         _quiet_hub()
         from engine.model.loading import load
 
-        return load(self.name, device=self.device, dtype=self.dtype)
+        return load(self.name, device=self.device, dtype=self.dtype, weights=self.weights)
 
     def for_engine(self) -> dict[str, Any]:
         """The options of `Engine.open` besides the model's name."""
         given = {
             "device": self.device,
             "dtype": self.dtype,
+            "weights": self.weights,
             "cache_dir": self.cache_dir,
             "verify": self.verify,
             "date": self.date.date() if self.date else None,
@@ -119,6 +122,15 @@ _DTYPE = click.option(
     show_envvar=True,
     show_default=True,
     help="Number format of weights and segments.",
+)
+_WEIGHTS = click.option(
+    "--weights",
+    type=Name([*WEIGHTS]),
+    default="auto",
+    envvar="PML_WEIGHTS",
+    show_envvar=True,
+    show_default=True,
+    help="How weights lie in memory: packed for the processor, plain, or packed where measured to win.",
 )
 cache_dir_option = click.option(
     "--cache-dir",
@@ -159,8 +171,8 @@ schema_option = click.option(
 
 
 def model_options(command: Command) -> Command:
-    """Adds `--model`, `--device` and `--dtype`."""
-    for option in (_DTYPE, _DEVICE, model_option):
+    """Adds `--model`, `--device`, `--dtype` and `--weights`."""
+    for option in (_WEIGHTS, _DTYPE, _DEVICE, model_option):
         command = option(command)
     return command
 

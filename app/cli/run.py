@@ -78,6 +78,7 @@ def run(
     verify: str,
     memory: int | None,
     date: datetime.datetime | None,
+    weights: str,
     **given: Any,
 ) -> None:
     """Answer PROMPT, with and without the cache.
@@ -87,7 +88,7 @@ def run(
     shows. PROMPT may be - for standard input.
     """
     schema = read_schema(schema_path)
-    options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date)
+    options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights)
     from engine import PromptError, RunSettings
 
     # One answer and the process ends: turns that nobody finds again are not worth a segment each.

@@ -20,6 +20,7 @@ from safetensors import safe_open
 from transformers import AutoTokenizer, GenerationConfig
 from transformers.utils import logging as transformers_logging
 
+from engine.choices import Weights
 from engine.errors import ModelError
 from engine.model import synthetic as random_models
 from engine.model.checkpoint import PATTERNS, Checkpoint, Signature
@@ -27,6 +28,7 @@ from engine.model.configuration import OWN_ATTENTION, network_class, read_config
 from engine.model.devices import candidates, first_that_holds
 from engine.model.fingerprint import Progress, fingerprint
 from engine.model.model import DTYPES, Model
+from engine.model.packed_weights import pack_weights
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +39,12 @@ T = TypeVar("T")
 
 
 def load(
-    name: str = "demo", *, device: str = "auto", dtype: str = "auto", progress: Progress | None = None
+    name: str = "demo",
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    weights: Weights = "auto",
+    progress: Progress | None = None,
 ) -> Model:
     """Loads a model by name.
 
@@ -47,6 +54,7 @@ def load(
             probe holds on it, else the CPU.
         dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU and for 1B parameters and
             more, else fp32, the faster one on most CPUs.
+        weights: "plain", "packed" for the processor, or "auto": packed where they win when they are measured.
         progress: called with (bytes done, bytes in all, what) while large files are read for the first time.
 
     Raises:
@@ -58,13 +66,15 @@ def load(
     wanted = DTYPES.get(dtype)
     if name.startswith(random_models.PREFIX):
         network, tokenizer, identity = random_models.build(name, wanted)
-        return first_that_holds(name, network, tokenizer, identity, devices, network.dtype)
-    folder = DEMO_FOLDER if name == "demo" else _folder(name)
-    quiet: Any = transformers_logging
-    quiet.set_verbosity_error()
-    quiet.disable_progress_bar()
-    model = _load_folder(name, folder, devices, wanted, progress)
-    log.info("loaded %s from %s on %s", name, folder, model.device)
+        model = first_that_holds(name, network, tokenizer, identity, devices, network.dtype)
+    else:
+        folder = DEMO_FOLDER if name == "demo" else _folder(name)
+        quiet: Any = transformers_logging
+        quiet.set_verbosity_error()
+        quiet.disable_progress_bar()
+        model = _load_folder(name, folder, devices, wanted, progress)
+        log.info("loaded %s from %s on %s", name, folder, model.device)
+    pack_weights(model.network.module, weights)
     return model
 
 

@@ -11,6 +11,7 @@ import torch
 
 from engine.model.attention_path import AttentionPath
 from engine.model.network import Network
+from engine.model.packed_weights import packed_layers
 from engine.model.probe import Probe, context_length, probe
 from engine.model.rope import Rotaries
 from engine.prompt.chat_template import ChatFormat
@@ -88,6 +89,11 @@ class Model:
     def device(self) -> str:
         """Where the model runs."""
         return str(self.network.device)
+
+    @property
+    def weights(self) -> str:
+        """How its weights lie: "packed" for the processor, all that win by it, or "plain"."""
+        return "packed" if packed_layers(self.network.module) else "plain"
 
     @property
     def bytes_per_token(self) -> int:

@@ -87,6 +87,7 @@ def test_every_promised_command_is_there() -> None:
         "models",
         "bench",
         "bench ttft",
+        "bench decode",
         "bench quality",
         "bench store",
     }
@@ -353,6 +354,7 @@ def test_bench_asks_for_what_was_said(measured: dict[str, Any], run_pml: Pml) ->
         "model": "random:llama-100m",
         "device": "auto",
         "dtype": "fp32",
+        "weights": "auto",
         "cached": 64,
         "modules": 4,
         "new": 8,
@@ -392,6 +394,7 @@ def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: 
         "model": "random:llama-100m",
         "device": "auto",
         "dtype": "auto",
+        "weights": "auto",
         "date": None,
         "verify": "first",
         "cache_dir": tmp_path / "cache",

@@ -1,0 +1,125 @@
+"""Time per token of an answer over cached tokens, with plain weights and with packed ones, which take turns.
+
+What is timed is what an answer takes: a step of `engine.inference.sequence` from the token before to the text
+of this one, with the choice of the token in it. The first step, a prefill, is not counted, nor is the copy of
+the segments into one buffer before the second: that of a warm-up is none of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from benchmarks.machine import machine
+from benchmarks.turns import Way, ratio, timed
+from engine.cache.encoder import encode
+from engine.choices import Weights
+from engine.errors import PromptCacheError
+from engine.inference.params import SamplingParams
+from engine.inference.prefill import Prefill
+from engine.inference.sequence import Sequence
+from engine.model.loading import load
+from engine.model.model import Model
+from engine.prompt.recipe import segment_key
+from engine.segment import Placement
+
+SIDES: tuple[Weights, ...] = ("plain", "packed")
+NEW = 4  # tokens behind the cached ones
+
+
+def run(
+    model: str,
+    *,
+    device: str = "auto",
+    dtype: str = "auto",
+    cached: int = 512,
+    modules: int = 8,
+    steps: int = 16,
+    repeats: int = 5,
+    seed: int = 0,
+    sides: tuple[Weights, ...] = SIDES,
+    progress: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Measures a step of decoding.
+
+    Args:
+        model: name of the model, which is loaded once for each side.
+        device: "auto", "cpu" or "cuda".
+        dtype: "auto", "fp32", "bf16" or "fp16".
+        cached: tokens in all modules together.
+        modules: how many there are.
+        steps: tokens of an answer that are timed, at least 2.
+        repeats: answers of each side, each after one to warm up.
+        seed: the seed of tokens, and of the orders in which the sides take turns.
+        sides: how weights lie.
+        progress: called with a line of text now and then.
+
+    Returns:
+        `results` (name, params, weights, samples_ms of a step, median_ms), `ratios`, `machine`.
+
+    Raises:
+        PromptCacheError: numbers that cannot be run, or a model that cannot be loaded.
+    """
+    if min(cached, modules, repeats) < 1 or cached < modules or steps < 2:
+        raise PromptCacheError(
+            "--cached, --modules and --repeats must be at least 1, --cached at least --modules, --steps 2."
+        )
+    say = progress or (lambda _: None)
+    loaded = {}
+    for side in sides:
+        say(f"loading {model} with {side} weights")
+        loaded[f"step_{side}"] = load(model, device=device, dtype=dtype, weights=side)
+    first = next(iter(loaded.values()))
+    if cached + NEW + steps + 1 >= first.context_length:
+        raise PromptCacheError(
+            f"{cached + NEW + steps} tokens do not fit the model's {first.context_length}; lower --cached."
+        )
+    ways = [Way(name, _Decoding(one, cached, modules, steps, seed).time) for name, one in loaded.items()]
+    samples = timed(ways, repeats, seed, say)
+    params = {"model": model, "dtype": first.dtype, "cached": cached, "modules": modules, "steps": steps}
+    return {
+        "results": [
+            {
+                "name": name,
+                "params": {**params, "seed": seed},
+                "weights": loaded[name].weights,
+                "samples_ms": values,
+                "median_ms": statistics.median(values),
+            }
+            for name, values in samples.items()
+        ],
+        "ratios": {
+            f"{over}/{under}": ratio(samples, over, under) for over, under in itertools.pairwise(samples)
+        },
+        "machine": machine(first),
+    }
+
+
+class _Decoding:
+    """Answers over drawn tokens in modules of equal length."""
+
+    def __init__(self, model: Model, cached: int, modules: int, steps: int, seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        vocabulary = int(model.config.vocab_size)
+        tokens = torch.randint(0, vocabulary, (cached + NEW,), generator=generator).tolist()
+        borders = [cached * i // modules for i in range(modules + 1)]
+        placements = []
+        for lo, hi in itertools.pairwise(borders):
+            key = segment_key(model.fingerprint, model.dtype, tokens[lo:hi], ())
+            placements.append(Placement(encode(model, key, tokens[lo:hi], ()), 0, hi - lo, lo))
+        positions = range(cached, cached + NEW)
+        self._model, self._steps = model, steps
+        self._prefill = Prefill(placements, tokens[cached:], positions, tokens, cached + NEW)
+
+    def time(self) -> float:
+        """Milliseconds of the median step of one answer, the steps that begin it left out."""
+        params = SamplingParams(max_new_tokens=self._steps + 2)
+        sequence = Sequence(self._model, self._prefill, params)
+        while len(sequence.token_ids) < self._steps + 2:
+            sequence.ending = None  # random weights may end an answer anywhere
+            sequence.step()
+        return statistics.median(sequence.step_ms[1:])

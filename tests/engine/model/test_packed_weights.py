@@ -1,0 +1,123 @@
+"""Packed weights: the same answers as plain ones, never both at once, and plain where they do not pay."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from engine.model import packed_weights
+from engine.model.loading import load
+from engine.model.model import Model
+from engine.model.packed_weights import PackedLinear, pack_weights, packed_layers
+from engine.model.synthetic import byte_tokenizer
+from tests.engine.cases import apart
+from tests.engine.tiny import FAMILIES, tiny_network
+
+TOKENS = range(3, 40)
+
+
+def logits(model: Model) -> torch.Tensor:
+    kv = model.network.kv_cache((), len(TOKENS) + 1)
+    first = model.network.forward(TOKENS, TOKENS, kv, keep=len(TOKENS))
+    return torch.cat([first, model.network.forward([9], [TOKENS.stop], kv)])
+
+
+def model_with(network: Any) -> Model:
+    return Model("tiny", network, byte_tokenizer(), "tiny")
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, 3, 32, 400])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_packed_layer_is_the_plain_one(dtype: torch.dtype, rows: int, bias: bool) -> None:
+    torch.manual_seed(rows)
+    plain = nn.Linear(96, 160, bias=bias).to(dtype)
+    x = torch.randn(1, rows, 96).to(dtype)
+    with torch.inference_mode():
+        packed = PackedLinear(plain)
+        one, other = plain(x), packed(x)
+        assert torch.equal(packed(x.expand(2, -1, -1).transpose(0, 1))[:, 1], other[0])  # not contiguous
+    assert (one.shape, one.dtype) == (other.shape, other.dtype)
+    if dtype == torch.bfloat16:
+        assert torch.equal(one, other)
+    elif rows:
+        assert apart(one, other) <= 2e-6
+    assert torch.equal(packed.weight, plain.weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_answers_as_with_plain_weights(family: str, dtype: torch.dtype) -> None:
+    model = model_with(tiny_network(family).to(dtype))
+    plain = logits(model)
+    packed = pack_weights(model.network.module, "packed")
+    assert packed == packed_layers(model.network.module)
+    assert (model.weights == "packed") == (packed > 0)
+    assert (model.network.dtype, model.device) == (dtype, "cpu")
+    spread = float(plain.float().std())
+    assert apart(logits(model).float(), plain.float()) <= (1e-5 if dtype == torch.float32 else 0.02) * spread
+
+
+def test_a_head_that_shares_its_weight_with_the_embedding_is_not_held_twice() -> None:
+    network = tiny_network("gemma")
+    assert network.lm_head.weight is network.model.embed_tokens.weight
+    assert pack_weights(network, "packed") > 0
+    assert type(network.lm_head) is nn.Linear
+    assert network.lm_head.weight is network.model.embed_tokens.weight
+
+
+def test_rows_are_let_go_layer_by_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = tiny_network("llama")
+    gc.collect()
+    rows = [weakref.ref(one.weight) for one in network.modules() if type(one) is nn.Linear]
+    alive = []
+    made = PackedLinear.__init__
+
+    def counting(self: PackedLinear, plain: nn.Linear) -> None:
+        alive.append(sum(one() is not None for one in rows))
+        made(self, plain)
+
+    monkeypatch.setattr(PackedLinear, "__init__", counting)
+    assert pack_weights(network, "packed") == len(rows)
+    assert alive == list(range(len(rows), 0, -1))
+    assert not any(one() is not None for one in rows)
+
+
+def test_what_is_no_plain_layer_stays() -> None:
+    class Own(nn.Linear):
+        pass
+
+    hooked, half = nn.Linear(8, 8), nn.Linear(8, 8).half()
+    hooked.register_forward_hook(lambda *_: None)
+    network = nn.ModuleList([Own(8, 8), hooked, half, nn.Linear(8, 8, device="meta")])
+    assert pack_weights(network, "packed") == 0
+
+
+def test_auto_leaves_small_networks_and_formats_whose_answers_would_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    network = tiny_network("llama")
+    assert pack_weights(network, "auto") == 0
+    monkeypatch.setattr(packed_weights, "SMALL", 0)
+    monkeypatch.setattr(packed_weights, "WINS", 1e9)
+    monkeypatch.setattr(packed_weights, "_same", lambda *_: False)
+    assert pack_weights(network, "auto") == 0
+    monkeypatch.setattr(packed_weights, "_same", lambda *_: True)
+    assert pack_weights(network, "auto") > 0
+
+
+def test_auto_keeps_plain_weights_that_are_no_slower(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packed_weights, "SMALL", 0)
+    monkeypatch.setattr(packed_weights, "WINS", 0.0)
+    assert pack_weights(tiny_network("llama").bfloat16(), "auto") == 0
+
+
+def test_a_model_is_loaded_as_asked() -> None:
+    assert load("demo").weights == "plain"
+    assert load("demo", weights="packed").weights == "packed"
+    assert load("demo", weights="plain").weights == "plain"
