@@ -210,10 +210,9 @@ class SegmentKVCache:
     ) -> Tensor:
         """One block of packed rows, [kv_heads, rows * group, head_dim] in and out."""
         rotary = self.rotaries[layer]
+        turned: Sequence[Tensor] = [packed] * len(self.placements)
         if rotary is not None and self._angles:
-            turned = rotary.rotate(packed[None], *self._angles[id(rotary)])
-        else:
-            turned = packed[None].expand(len(self.placements), -1, -1, -1)
+            turned = rotary.rotate(packed[None], *self._angles[id(rotary)]).unbind()
         parts = []
         for query, placement, hidden in zip(turned, self.placements, block.placed, strict=True):
             segment, cut = placement.segment, slice(placement.lo, placement.hi)
