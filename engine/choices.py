@@ -23,6 +23,15 @@ PLACEMENTS: Final[Mapping[PlacementPolicy, str]] = MappingProxyType(
     }
 )
 
+Speculate = Literal["auto", "on", "off"]
+SPECULATIONS: Final[Mapping[Speculate, str]] = MappingProxyType(
+    {
+        "auto": "where it cannot change the text: at temperature 0",
+        "on": "at any temperature",
+        "off": "one token a pass",
+    }
+)
+
 Device = Literal["auto", "cpu", "cuda", "mps"]
 DEVICES: Final[Mapping[Device, str]] = MappingProxyType(
     {

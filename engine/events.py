@@ -40,12 +40,16 @@ class Answer:
 
     Attributes:
         ttft_ms: time from the prompt's text to the first token id, in milliseconds.
-        tpot_ms: mean time of each further token in milliseconds: forward pass, choice, and its text.
+        tpot_ms: mean time of each further token in milliseconds: forward pass, choice, and its text; of
+            several from one pass, each its share.
         timeline_ms: the parts of ttft_ms, in order.
         tokens: prompt, from_cache (read from segments), encoded (those of them whose segments this very run
             computed), computed, generated, and choosing: what it took a repair to choose its tokens, in
-            tokens that pass through the whole network.
+            tokens that pass through the whole network. Of those generated, drafted: how many were guessed,
+            accepted: how many of these the model chose, and repeated: how many were computed again, since
+            rounding might have decided.
         stopped: what ended it: "eos", "length", or "stop" for a stop string.
+        passes: through the network after the first token's; fewer than tokens where guesses held.
         waited_ms: how long its steps waited for those of other answers, in milliseconds; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.
     """
@@ -59,6 +63,7 @@ class Answer:
     segments: tuple[SegmentUse, ...]
     stopped: Ending
     warnings: tuple[str, ...] = ()
+    passes: int = 0
     waited_ms: float = 0.0
     first_logits: Tensor | None = field(default=None, repr=False, compare=False)
 

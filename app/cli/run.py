@@ -61,6 +61,7 @@ class Outcome:
 )
 @setting_options(
     *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
+    "speculate",
     *("store_conversation", "scope", "repair", "placement"),
 )
 @engine_options
@@ -159,6 +160,8 @@ def _summary(outcome: Outcome, *, keeps: bool) -> str:
         ["generated", *(str(answers[side]["tokens"]["generated"]) for side in sides)],
         ["time per token after", *(_pace(answers[side]["tpot_ms"]) for side in sides)],
     ]
+    if any(answers[side]["tokens"]["drafted"] for side in sides):
+        figures.insert(-1, ["guessed right, passes", *(_guesses(answers[side]) for side in sides)])
     lines = [table(["", *sides], figures), ""]
     lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]
     if outcome.comparison:
@@ -168,6 +171,11 @@ def _summary(outcome: Outcome, *, keeps: bool) -> str:
 
 def _pace(tpot_ms: float | None) -> str:
     return milliseconds(tpot_ms) if tpot_ms else "-"
+
+
+def _guesses(answer: Mapping[str, Any]) -> str:
+    tokens = answer["tokens"]
+    return f"{tokens['accepted']} of {tokens['drafted']}, {answer['passes']}"
 
 
 def _timeline(parts: Mapping[str, float]) -> str:

@@ -53,6 +53,7 @@ class Pane {
       ["computed", tokens.computed == null ? "–" : count(tokens.computed)],
       ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–"],
     ]
+    if (tokens.drafted) facts.push(["guessed right", `${count(tokens.accepted)} of ${count(tokens.drafted)}`])
     if (tokens.encoded) facts.splice(1, 0, ["encoded now", count(tokens.encoded)])
     if (samples.length > 1) facts.push([`median of ${samples.length}`, `${milliseconds(Math.min(...samples))} to ${milliseconds(Math.max(...samples))}`])
     this.#facts.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))

@@ -97,10 +97,11 @@ def _answer(
         ttft_ms=sequence.clock.total,
         tpot_ms=sum(times) / len(times) if times else 0.0,
         timeline_ms=dict(sequence.clock.parts),
-        tokens={**sequence.counts, "generated": len(sequence.token_ids)},
+        tokens={**sequence.counts, "generated": len(sequence.token_ids), **sequence.guessed},
         segments=tuple(uses),
         stopped=ending,
         warnings=tuple(told),
+        passes=sequence.passes,
         waited_ms=sequence.clock.waited,
         first_logits=sequence.first_logits,
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from engine.choices import PLACEMENTS, SCOPES, PlacementPolicy, Scope
+from engine.choices import PLACEMENTS, SCOPES, SPECULATIONS, PlacementPolicy, Scope, Speculate
 from engine.errors import SettingsError
 from engine.inference.settings import declared, settings_of
 
@@ -130,6 +130,14 @@ class SamplingParams(_Checked):
     seed: int = field(
         default=0,
         metadata=declared("Seed", "Seed of the sampling, the same on both sides.", least=0, most=2**63 - 1),
+    )
+    speculate: Speculate = field(
+        default="auto",
+        metadata=declared(
+            "Guess ahead",
+            "Guess tokens that repeat the prompt or the answer, and check several of them in one pass.",
+            choices=SPECULATIONS,
+        ),
     )
 
 

@@ -1,8 +1,14 @@
-"""The state of one answer, advanced a token at a time. Who steps which sequence when is no concern of it."""
+"""The state of one answer, advanced a token at a time. Who steps which sequence when is no concern of it.
+
+A pass computes the latest token, and behind it guesses of the next ones. What the model chooses after each is
+compared with the next guess: as far as they agree, one pass gives several tokens, the very ones that as many
+passes would give. Where rounding may decide between two tokens, those passes are made.
+"""
 
 from __future__ import annotations
 
 import time
+from collections import deque
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -11,10 +17,28 @@ from engine.events import Ending
 from engine.inference.params import SamplingParams
 from engine.inference.prefill import Prefill
 from engine.inference.sampler import Sampler
+from engine.inference.speculation import Speculation
 from engine.inference.text_stream import TextStream
-from engine.model.kv_cache import KVCache
+from engine.model.kv_cache import KVCache, Rowwise
 from engine.model.model import Model
 from engine.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a sequence wants of its next forward pass.
+
+    Attributes:
+        token_ids: the tokens to compute.
+        positions: of those, ascending.
+        keep: of how many of the last ones it wants logits.
+        rowwise: how they attend one by one; None for all at once.
+    """
+
+    token_ids: list[int]
+    positions: list[int]
+    keep: int = 1
+    rowwise: Rowwise | None = None
 
 
 @dataclass(frozen=True)
@@ -49,6 +73,9 @@ class Sequence:
         step_ms: time of each step after the first, from the token before to this one's text, in milliseconds.
         room: how many tokens of the answer the context window has room for.
         kv: keys and values of the prompt and the answer; None before the first step.
+        passes: through the network after the first token's.
+        repeated: those of them that computed a token again, by itself.
+        speculation: guesses of the answer; None where it does without.
     """
 
     def __init__(
@@ -63,9 +90,18 @@ class Sequence:
         self.ending: Ending | None = None
         self.step_ms: list[float] = []
         self.kv: KVCache | None = None
+        self.passes = self.repeated = 0
         self._limit = min(params.max_new_tokens, self.room)
         self._sampler = Sampler(params, prefill.prompt)
         self._stream = TextStream(model.tokenizer, params.stop)
+        guesses = params.speculate == "on" or (params.speculate == "auto" and not self._sampler.draws)
+        self.speculation = Speculation(prefill.prompt) if guesses else None
+        self._chosen: list[int] = []  # tokens of the answer, those as well that are yet to be given out
+        self._ahead: deque[tuple[int, Tensor]] = deque()  # the latter, with what they were chosen from
+        self._draft: list[int] = []  # what is guessed in the pass that is under way
+        self._start = 0  # tokens of the tail before the answer's
+        self._plain = 0  # tokens of the answer that were computed by themselves, all before them as well
+        self._repeats = False  # tokens by themselves, until the next choice
 
     @property
     def text(self) -> str:
@@ -89,34 +125,116 @@ class Sequence:
             "choosing": self.prefill.choosing,
         }
 
+    @property
+    def guessed(self) -> dict[str, int]:
+        """Tokens of the answer that were guessed, by what became of them, as in `Answer.tokens`."""
+        guesses = self.speculation or Speculation(())
+        return {"drafted": guesses.drafted, "accepted": guesses.accepted, "repeated": self.repeated}
+
     def step(self) -> Step:
-        """Computes one token; the first one by prefill."""
+        """Gives the next token, computing what that takes; the first one by prefill."""
         assert self.ending is None, "an answer that has ended is not stepped"
-        return self._further() if self.token_ids else self._first()
-
-    def _first(self) -> Step:
-        prefill = self.prefill
-        self.clock.restart()
-        self.kv = self.model.network.kv_cache(prefill.placements, len(prefill.token_ids) + self._limit)
-        self.logits = self.model.network.forward(prefill.token_ids, prefill.positions, self.kv)[-1].float()
-        self.first_logits = self.logits
-        self.clock.lap("prefill")
-        token = self._sampler.choose(self.logits)
-        self.clock.lap("sample")
-        return self._take(token)
-
-    def _further(self) -> Step:
         started = time.perf_counter()
-        assert self.kv is not None
-        if not self.step_ms:
-            self.kv.fold()
-        position = self.prefill.end + len(self.token_ids) - 1
-        self.logits = self.model.network.forward(self.token_ids[-1:], [position], self.kv)[-1].float()
-        step = self._take(self._sampler.choose(self.logits))
-        self.step_ms.append((time.perf_counter() - started) * 1000)
+        first = not self._chosen
+        if first:
+            self.clock.restart()
+        while not self._ahead:
+            rows = self.wanted()
+            assert self.kv is not None
+            forward = self.model.network.forward
+            logits = forward(rows.token_ids, rows.positions, self.kv, rows.keep, rowwise=rows.rowwise)
+            if first:
+                self.clock.lap("prefill")
+            self.take(logits)
+        token, self.logits = self._ahead.popleft()
+        if first:
+            self.clock.lap("sample")
+            self.first_logits = self.logits
+        step = self._give(token)
+        if not first:
+            self.step_ms.append((time.perf_counter() - started) * 1000)
         return step
 
-    def _take(self, token: int) -> Step:
+    def wanted(self) -> Rows:
+        """Says what the next pass over `kv` is to compute; `take` takes its logits."""
+        prefill = self.prefill
+        if self.kv is None:
+            self.kv = self.model.network.kv_cache(prefill.placements, len(prefill.token_ids) + self._limit)
+            return Rows(list(prefill.token_ids), list(prefill.positions))
+        if not self.passes:
+            self.kv.fold()
+            self._start = self.kv.length
+        computed = self.kv.length - self._start
+        self._draft = [] if self._repeats else self._guesses()
+        latest = self._chosen[computed]
+        idle = 0 if self._draft else self.model.rows.idle
+        rows = [latest, *self._draft, *[latest] * idle]
+        at = prefill.end + computed
+        return Rows(rows, list(range(at, at + len(rows))), len(rows), Rowwise(idle))
+
+    def _guesses(self) -> list[int]:
+        """Guesses what follows, where the text stays and is hardly ever computed again for it."""
+        if self.speculation is None:
+            return []
+        guesses = self.speculation.draft(self._chosen, self._limit - len(self._chosen) - 1)
+        if guesses and self.params.speculate == "auto" and not self.model.rows.small:
+            self.speculation = None
+            return []
+        return guesses
+
+    def take(self, logits: Tensor) -> None:
+        """Chooses tokens by the logits [keep, vocabulary] of the pass that was wanted."""
+        if not self._chosen:
+            self._choose(logits[-1].float())
+            return
+        assert self.kv is not None
+        self.passes += 1
+        self.repeated += self._repeats
+        rows = len(self._draft) + 1
+        self.kv.truncate(self.kv.length - len(logits) + rows)
+        computed = self.kv.length - self._start
+        if not self._draft and computed == self._plain + 1:
+            self._plain = computed
+        if computed < len(self._chosen):
+            return
+        certain = self._sampler.draws or self._plain == computed or not self.model.rows.bound
+        accepted, sure = self._accepted(logits[:rows], certain=certain)
+        answered = len(self._chosen)
+        if self.speculation is not None and self._draft:
+            self.speculation.judge(len(self._draft), accepted, answered)
+        if self.speculation is not None and not sure:
+            self.speculation.repeat(answered - self._plain, answered)
+        self._repeats = not sure
+        self.kv.truncate(self._start + (answered - 1 if sure else self._plain))
+
+    def _accepted(self, logits: Tensor, *, certain: bool) -> tuple[int, bool]:
+        """Chooses after each row, as long as that is the next guess.
+
+        Args:
+            logits: [rows, vocabulary].
+            certain: rounding need not be looked at.
+
+        Returns:
+            How many guesses were chosen, and whether that is so whatever is rounded.
+        """
+        for place, row in enumerate(logits):
+            scores = row.float()
+            if not certain and not self._sampler.sure(scores, self.model.rows.bound * float(scores.std())):
+                return place, False
+            token = self._choose(scores)
+            if place == len(self._draft) or token != self._draft[place]:
+                return place, True
+            if token in self.model.end_tokens:
+                return place + 1, True
+        raise AssertionError("a row follows every guess")
+
+    def _choose(self, scores: Tensor) -> int:
+        token = self._sampler.choose(scores)
+        self._chosen.append(token)
+        self._ahead.append((token, scores))
+        return token
+
+    def _give(self, token: int) -> Step:
         """Adds a token to the answer, with its text, and sees whether it ends here."""
         self.token_ids.append(token)
         if token in self.model.end_tokens:

@@ -42,7 +42,9 @@ class UncachedSide:
     @classmethod
     def of(cls, model: Model, plan: PromptPlan, max_new_tokens: int) -> UncachedSide:
         """Answers greedily, with every token computed."""
-        answering = Answering(model, whole(plan), SamplingParams(max_new_tokens=max_new_tokens))
+        answering = Answering(
+            model, whole(plan), SamplingParams(max_new_tokens=max_new_tokens, speculate="off")
+        )
         logits = []
         states: Segment | None = None
         while answering.ending is None:

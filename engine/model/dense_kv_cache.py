@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.model.kv_cache import StopForward, UnfitError, check_states, placed_keys
+from engine.model.kv_cache import Rowwise, StopForward, UnfitError, check_states, placed_keys
 from engine.model.rope import Rotaries
 from engine.segment import Placement
 
@@ -75,8 +75,17 @@ class DenseKVCache:
         assert held is not None, "no forward pass has run"
         return held[0][0, :, self._at], held[1][0, :, self._at]
 
-    def begin(self, positions: Sequence[int], until: int | None = None) -> None:
-        """Announces a forward pass over tokens at these positions, ascending, up to the layer `until`."""
+    def begin(
+        self,
+        positions: Sequence[int],
+        until: int | None = None,
+        *,
+        rowwise: Rowwise | None = None,  # noqa: ARG002
+    ) -> None:
+        """Announces a forward pass over tokens at these positions, ascending, up to the layer `until`.
+
+        How rows attend is the model's own affair, so `rowwise` changes nothing.
+        """
         assert self.length + len(positions) <= self.capacity, "more tokens than announced"
         if not self._room:
             starts = [p.start for p in self.placements]
@@ -96,6 +105,13 @@ class DenseKVCache:
         """Counts the tokens of the forward pass that has just run."""
         self.length += len(self._rows)
         self._at = torch.cat([self._at, self._rows])
+
+    @torch.inference_mode()
+    def truncate(self, length: int) -> None:
+        """Forgets all new tokens but the first `length`."""
+        assert length <= self.length
+        self._filled[self._at[length:]] = False
+        self._at, self.length = self._at[:length], length
 
     def fold(self) -> None:
         """Does nothing: there is one buffer already."""

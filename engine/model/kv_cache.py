@@ -6,6 +6,7 @@ Knows nothing about prompts, files or how attention is computed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
@@ -20,6 +21,18 @@ class UnfitError(Exception):
 
 class StopForward(Exception):  # noqa: N818 - it ends a pass, and is no fault
     """Ends a forward pass of which only the first layers were wanted."""
+
+
+@dataclass(frozen=True)
+class Rowwise:
+    """Each row of a pass attends by the very products that a pass of its own would take.
+
+    Attributes:
+        idle: the last rows, which attend to nothing: they keep a pass of one row from taking products of
+            another kind than a pass of several.
+    """
+
+    idle: int = 0
 
 
 class KVCache(Protocol):
@@ -55,16 +68,22 @@ class KVCache(Protocol):
     def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
 
-    def begin(self, positions: Sequence[int], until: int | None = None) -> None:
+    def begin(
+        self, positions: Sequence[int], until: int | None = None, *, rowwise: Rowwise | None = None
+    ) -> None:
         """Announces a forward pass.
 
         Args:
             positions: positions of its tokens, ascending.
             until: the layer at whose keys and values the pass ends with StopForward; None for a whole pass.
+            rowwise: how its rows attend one by one, where attention is ours; None for all at once.
         """
 
     def commit(self) -> None:
         """Counts the tokens of the forward pass that has just run."""
+
+    def truncate(self, length: int) -> None:
+        """Forgets all tokens of the tail but the first `length`, as if they had never been computed."""
 
     def fold(self) -> None:
         """Makes one run of keys of many, where decoding over that is faster."""

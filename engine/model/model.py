@@ -5,6 +5,7 @@ Knows nothing about schemas or stores. `loading` makes models.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from engine.model.network import Network
 from engine.model.packed_weights import packed_layers
 from engine.model.probe import Probe, context_length, probe
 from engine.model.rope import Rotaries
+from engine.model.row_rounding import RowRounding
 from engine.prompt.chat_template import ChatFormat
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -89,6 +91,11 @@ class Model:
     def device(self) -> str:
         """Where the model runs."""
         return str(self.network.device)
+
+    @functools.cached_property
+    def rows(self) -> RowRounding:
+        """How passes of several rows are rounded."""
+        return RowRounding(self.network)
 
     @property
     def weights(self) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.model.attention import Scratch
 from engine.model.attention_path import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
 from engine.model.dense_kv_cache import DenseKVCache
-from engine.model.kv_cache import KVCache, StopForward, UnfitError, placed_keys
+from engine.model.kv_cache import KVCache, Rowwise, StopForward, UnfitError, placed_keys
 from engine.model.segment_kv_cache import SegmentKVCache
 from engine.segment import Placement
 
@@ -93,7 +93,13 @@ class Network:
 
     @torch.inference_mode()
     def forward(
-        self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache, keep: int = 1
+        self,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        kv: KVCache,
+        keep: int = 1,
+        *,
+        rowwise: Rowwise | None = None,
     ) -> Tensor:
         """Runs new tokens through the network; their keys and values join the tail of `kv`.
 
@@ -103,11 +109,12 @@ class Network:
                 table).
             kv: the keys and values that they may attend to, also at negative positions; made by `kv_cache`.
             keep: how many of the last tokens to return logits for.
+            rowwise: how tokens attend one by one, where attention is ours; None for all at once.
 
         Returns:
             Logits [keep, vocabulary].
         """
-        kv.begin(positions)
+        kv.begin(positions, rowwise=rowwise)
         logits = self._run(token_ids, positions, kv, keep)
         kv.commit()
         return logits
@@ -131,11 +138,31 @@ class Network:
             Keys and values, each [kv_heads, tokens, head_dim]; keys rotated for `positions`.
         """
         kv = self.kv_cache((), len(token_ids))
-        kv.begin(positions, until=layer)
+        self.forward_to(layer, token_ids, positions, kv)
+        return kv.layer_tail(layer)
+
+    @torch.inference_mode()
+    def forward_to(
+        self,
+        layer: int,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        kv: KVCache,
+        rowwise: Rowwise | None = None,
+    ) -> None:
+        """Runs new tokens as far as the keys and values of one layer, which join the tail of `kv`.
+
+        Args:
+            layer: the layer.
+            token_ids: the new tokens.
+            positions: ascending, one per token.
+            kv: what they may attend to.
+            rowwise: as for `forward`.
+        """
+        kv.begin(positions, until=layer, rowwise=rowwise)
         with contextlib.suppress(StopForward):
             self._run(token_ids, positions, kv, 1)
         kv.commit()
-        return kv.layer_tail(layer)
 
     @torch.inference_mode()
     def attention_to_cache(

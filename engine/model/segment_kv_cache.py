@@ -26,7 +26,7 @@ from engine.model.attention import (
 )
 from engine.model.banded import banded_attention, block_rows
 from engine.model.fused_attention import attend_fused, fuses
-from engine.model.kv_cache import StopForward, UnfitError, check_states
+from engine.model.kv_cache import Rowwise, StopForward, UnfitError, check_states
 from engine.model.masks import Block, Masks
 from engine.model.rope import Rotaries
 from engine.segment import Placement
@@ -70,6 +70,7 @@ class SegmentKVCache:
         self._ascending = True  # whether those do
         self._masks = Masks((), self._positions[:0], 0, ascending=True)  # of the pass that is under way
         self._until: int | None = None
+        self._rowwise: Rowwise | None = None
         self._angles = self._find_angles()
 
     def _find_angles(self) -> dict[int, tuple[Tensor, Tensor]]:
@@ -108,19 +109,26 @@ class SegmentKVCache:
         keys, values = self._tail[:, layer, :, : self.length]
         return keys, values
 
-    def begin(self, positions: Sequence[int], until: int | None = None) -> None:
+    def begin(
+        self, positions: Sequence[int], until: int | None = None, *, rowwise: Rowwise | None = None
+    ) -> None:
         """Announces a forward pass over tokens at these positions, ascending, up to the layer `until`."""
         start, end = self.length, self.length + len(positions)
         assert end <= self.capacity, "more tokens than announced"
         self._positions[start:end] = torch.tensor(positions, dtype=torch.int64)
         if start and self._positions[start - 1] >= self._positions[start]:
             self._ascending = False
-        self._until = until
+        self._until, self._rowwise = until, rowwise
         self._masks = Masks(self.placements, self._positions[:end], len(positions), ascending=self._ascending)
 
     def commit(self) -> None:
         """Counts the tokens of the forward pass that has just run."""
         self.length += self._masks.rows
+
+    def truncate(self, length: int) -> None:
+        """Forgets all tokens of the tail but the first `length`."""
+        assert length <= self.length
+        self.length = length
 
     def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns the layer's whole tail."""
@@ -187,13 +195,17 @@ class SegmentKVCache:
         heads, rows, _ = query.shape
         if not self.placements and self.length == 0 and rows > 1 and rules.plain:
             return self._fresh(query, key, value, rules)
-        most = rows_at_once(heads, self.cached_tokens + keys.shape[1], query)
+        most = 1 if self._rowwise else rows_at_once(heads, self.cached_tokens + keys.shape[1], query)
         if rules.window is not None and rules.window < keys.shape[1]:
             most = min(most, block_rows(rules.window))
         packed = pack(query * rules.scale, key.shape[0])
         group = packed.shape[1] // rows
         found = []
+        idle = self._rowwise.idle if self._rowwise else 0
         for block in masks.blocks(rules.window, most, query.device):
+            if block.first >= rows - idle:
+                found.append(packed.new_zeros(packed.shape[0], idle * group, packed.shape[2]))
+                break
             part = packed[:, block.first * group : block.end * group]
             found.append(self._attend_block(layer, part, keys, values, block, rules))
         return unpack(found[0] if len(found) == 1 else torch.cat(found, 1), rows)

@@ -13,9 +13,11 @@ import pytest
 from engine.choices import (
     PLACEMENTS,
     SCOPES,
+    SPECULATIONS,
     TIMELINE_PARTS,
     PlacementPolicy,
     Scope,
+    Speculate,
     TimelinePart,
 )
 from engine.errors import SettingsError
@@ -37,6 +39,7 @@ def test_every_choice_has_its_words() -> None:
     for type_, words in (
         (Scope, SCOPES),
         (PlacementPolicy, PLACEMENTS),
+        (Speculate, SPECULATIONS),
         (TimelinePart, TIMELINE_PARTS),
     ):
         assert tuple(words) == get_args(type_)
@@ -139,7 +142,7 @@ def test_the_documents_have_every_setting_and_choice() -> None:
         option = "" if name == "hold_conversation" else f"`--{name.replace('_', '-')}`"
         default = {"flag": ("no", "yes")[bool(one.default)], "texts": "none"}.get(one.kind, one.default)
         rows.append(f"| `{name}` | {option} | {default} | {one.range} | {one.sentence} |")
-    for choices in (SCOPES, PLACEMENTS, REPAIRS, TIMELINE_PARTS):
+    for choices in (SPECULATIONS, SCOPES, PLACEMENTS, REPAIRS, TIMELINE_PARTS):
         rows += [f"| `{name}` | {words} |" for name, words in choices.items()]
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
     assert [row for row in rows if row not in lines] == []
