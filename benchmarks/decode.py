@@ -117,7 +117,7 @@ class _Decoding:
 
     def time(self) -> float:
         """Milliseconds of the median step of one answer, the steps that begin it left out."""
-        params = SamplingParams(max_new_tokens=self._steps + 2)
+        params = SamplingParams(max_new_tokens=self._steps + 2, speculate="off")
         sequence = Sequence(self._model, self._prefill, params)
         while len(sequence.token_ids) < self._steps + 2:
             sequence.ending = None  # random weights may end an answer anywhere

@@ -117,6 +117,59 @@ def decode(
 
 
 @bench.command()
+@click.argument("prompts", nargs=-1, required=True, metavar="PROMPT...", type=click.Path(path_type=Path))
+@click.option("--schema", required=True, type=click.Path(path_type=Path), help="Of the prompts.")
+@click.option("--tokens", type=Whole(1), default=128, show_default=True, help="Of an answer, at most.")
+@click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured answers of each side.")
+@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of the orders.")
+@model_options
+@json_option
+@debug_option
+def guesses(
+    prompts: tuple[Path, ...],
+    schema: Path,
+    tokens: int,
+    repeats: int,
+    seed: int,
+    as_json: bool,
+    **model_choice: Any,
+) -> None:
+    """Passes and time per token of answers to each PROMPT, with guesses and without, in turns."""
+    options = ModelOptions(cache_dir=None, **model_choice)
+    from benchmarks import guesses as measurement
+
+    report = measurement.run(
+        options.name,
+        prompts,
+        schema,
+        device=options.device,
+        dtype=options.dtype,
+        weights=options.weights,
+        tokens=tokens,
+        repeats=repeats,
+        seed=seed,
+        progress=_narrate if sys.stderr.isatty() else None,
+    )
+    if as_json:
+        print_json(report)
+        return
+    rows = [
+        [
+            one["prompt"],
+            str(one["tokens"]),
+            f"{one['passes']['off']} / {one['passes']['on']}",
+            f"{one['accepted']} of {one['drafted']}",
+            f"{milliseconds(one['median_ms']['off'])} / {milliseconds(one['median_ms']['on'])}",
+            "yes" if one["same_text"] else "NO",
+        ]
+        for one in report["results"]
+    ]
+    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
+    head = ["", "TOKENS", "PASSES WITHOUT / WITH", "GUESSED RIGHT", "PER TOKEN", "SAME TEXT"]
+    say(f"{table(head, rows)}\n\n{machine}")
+
+
+@bench.command()
 @click.argument("path", required=False, metavar="[PATH]")
 @setting_option("scope", multiple=True, help="May be given again. Default: all, and the repairs on anchored.")
 @setting_option("repair", multiple=True, help="May be given again; each is run with each scope.")

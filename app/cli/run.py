@@ -160,7 +160,7 @@ def _summary(outcome: Outcome, *, keeps: bool) -> str:
         ["generated", *(str(answers[side]["tokens"]["generated"]) for side in sides)],
         ["time per token after", *(_pace(answers[side]["tpot_ms"]) for side in sides)],
     ]
-    if any(answers[side]["tokens"]["drafted"] for side in sides):
+    if any(answers[side]["tokens"].get("drafted") for side in sides):
         figures.insert(-1, ["guessed right, passes", *(_guesses(answers[side]) for side in sides)])
     lines = [table(["", *sides], figures), ""]
     lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]

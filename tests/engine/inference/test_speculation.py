@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -66,27 +65,41 @@ def told(sequence: Sequence) -> tuple[Any, ...]:
 
 
 SETTINGS: list[dict[str, Any]] = [
-    {"max_new_tokens": 40},
+    {"max_new_tokens": 24},
     {"max_new_tokens": 11, "repetition_penalty": 1.3},
-    {"max_new_tokens": 24, "repetition_penalty": 0.7},
+    {"max_new_tokens": 20, "repetition_penalty": 0.7},
 ]
 
 
 def test_at_temperature_0_the_text_is_that_of_one_token_a_pass(engine: Engine) -> None:
     accepted = 0
-    for cached, settings in itertools.product((True, False), SETTINGS):
+    for cached, settings in zip((True, False, True), SETTINGS, strict=True):
         prompt = prefilled(engine, cached=cached)
         plain = answered(engine.model, prompt, speculate="off", **settings)
         guessed = answered(engine.model, prompt, **settings)
         assert told(guessed) == told(plain)
         assert (plain.passes, plain.guessed["drafted"]) == (len(plain.token_ids) - 1, 0)
         accepted += guessed.guessed["accepted"]
-        stop = (plain.text[5:7],) if len(plain.text) > 7 else ()
-        stopped = [
-            answered(engine.model, prompt, speculate=which, stop=stop, **settings) for which in ("off", "on")
-        ]
-        assert told(stopped[0]) == told(stopped[1])
     assert accepted, "nothing was tried"
+
+
+@pytest.mark.parametrize("ending", ["stop", "eos", "length"])
+def test_an_answer_ends_where_it_ends_with_one_token_a_pass(
+    ending: str, llama: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = prefilled(llama, cached=True)
+    plain = answered(llama.model, prompt, speculate="off", max_new_tokens=40)
+    for place in range(6, 14):
+        settings: dict[str, Any] = {"max_new_tokens": 40}
+        if ending == "stop":
+            settings["stop"] = (plain.text[place : place + 2],)
+        elif ending == "length":
+            settings["max_new_tokens"] = place
+        else:
+            monkeypatch.setattr(Model, "end_tokens", frozenset({plain.token_ids[place]}))
+        pair = [answered(llama.model, prompt, speculate=which, **settings) for which in ("off", "on")]
+        assert told(pair[0]) == told(pair[1])
+        assert pair[1].ending == ending
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
