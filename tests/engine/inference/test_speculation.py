@@ -16,8 +16,9 @@ from engine.inference.prefill import Prefill, prefill, whole
 from engine.inference.sequence import Sequence
 from engine.inference.speculation import FEW, MANY, ROW_COST, Speculation
 from engine.model.attention import AttentionParams
-from engine.model.kv_cache import Rowwise
+from engine.model.kv_cache import KVCache, Rowwise
 from engine.model.model import Model
+from engine.model.network import Network
 from engine.model.row_rounding import RowRounding
 from engine.model.segment_kv_cache import SegmentKVCache
 from engine.segment import Placement, Segment
@@ -150,27 +151,25 @@ def test_draws_are_those_of_one_token_a_pass(llama: Engine) -> None:
 def test_whatever_is_guessed_the_distribution_stays(
     guess: int, llama: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two tokens after the first, drawn from logits that are given: guesses of any token, over many seeds."""
-    rows = torch.full((3, 320), -torch.inf)
-    rows[0, :3], rows[1, :3], rows[2, :3] = torch.tensor([[2.0, 1.0, 0.5], [0.1, 0.7, 2.0], [0.0, 0.0, 0.0]])
-    prompt = Prefill((), [5], [0], [5], 1)
-    monkeypatch.setattr(Speculation, "draft", lambda *_: [guess, 1, 2][:FEW])
-    monkeypatch.setattr(type(llama.model), "end_tokens", frozenset())
-    pairs = torch.zeros(3, 3)
+    """Pairs of tokens, each drawn by the logits that belong to the one before it, over many seeds."""
+    after = torch.tensor([[2.0, 1.0, 0.5], [0.1, 0.7, 2.0], [0.0, 0.0, 0.0]])
+
+    def forward(_: Network, token_ids: Any, positions: Any, kv: KVCache, keep: int, **__: Any) -> Any:
+        kv.begin(positions)
+        kv.commit()
+        return after[list(token_ids)][-keep:]
+
+    monkeypatch.setattr(Network, "forward", forward)
+    monkeypatch.setattr(Speculation, "draft", lambda *_: [guess, 1, 2])
+    monkeypatch.setattr(Model, "end_tokens", frozenset())
+    prompt, pairs = Prefill((), [0], [0], [0], 1), torch.zeros(3, 3)
     for seed in range(1500):
         params = RunSettings(max_new_tokens=9, temperature=1.0, speculate="on", seed=seed)
         sequence = Sequence(llama.model, prompt, params)
-        sequence.kv = SegmentKVCache((), rotaries=(None,), capacity=9)
-        sequence.kv.length = 1
-        sequence.take(rows[:1])
-        wanted = sequence.wanted()
-        sequence.kv.length += len(wanted.token_ids)
-        by_token = torch.stack([rows[token % 3] for token in wanted.token_ids])
-        sequence.take(by_token)
-        first, second = sequence._chosen[:2]
-        pairs[first, second] += 1
-    want = torch.softmax(rows[0, :3], -1)[:, None] * torch.softmax(rows[:, :3], -1)
-    assert (pairs / pairs.sum() - want).abs().max() < 0.05
+        steps = [sequence.step() for _ in range(3)]
+        pairs[steps[1].token, steps[2].token] += 1
+    share = torch.softmax(after, -1)
+    assert (pairs / pairs.sum() - (share[0] @ share)[:, None] * share).abs().max() < 0.05
 
 
 def test_the_keys_of_refused_guesses_are_forgotten(engine: Engine) -> None:
