@@ -23,6 +23,7 @@ BASE = {
     "engine.directory",
     "engine.errors",
     "engine.events",
+    "engine.places",
     "engine.segment",
     "engine.stopwatch",
     "engine.tiers",

@@ -8,7 +8,7 @@ from typing import Any
 
 from tokenizers import Tokenizer, models
 from tokenizers.decoders import DecodeStream
-from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 

@@ -12,7 +12,8 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.masking_utils import AttentionMaskInterface
+from transformers.modeling_utils import AttentionInterface
 
 from engine.model.attention import AttentionParams
 from engine.model.configuration import OWN_ATTENTION

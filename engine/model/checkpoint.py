@@ -16,6 +16,9 @@ from typing import Any
 
 from engine.errors import ModelError
 
+DEMO_FOLDER = Path(__file__).resolve().parents[2] / "assets" / "demo_model"
+"""The bundled model; it stands beside this package in the sources and in an installation."""
+
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TEMPLATES = "additional_chat_templates"
@@ -119,6 +122,12 @@ class Checkpoint:
         except OSError as error:
             raise _unreadable(name, error) from error
         return Signature(stamps, all(settled(one) for _, one in stamps))
+
+
+def local_folder(name: str) -> Path | None:
+    """Returns the folder that a name of a model stands for, "demo" for the bundled one; None if none does."""
+    path = DEMO_FOLDER if name == "demo" else Path(name).expanduser()
+    return path if path.is_dir() else None
 
 
 def stamp(path: Path) -> Stamp:

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerBase
+from transformers.configuration_utils import PreTrainedConfig
+from transformers.models.auto.configuration_auto import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils.import_utils import DummyObject
 
 from engine.errors import ModelError

@@ -11,6 +11,7 @@ import torch
 from engine.choices import DEVICES
 from engine.errors import ModelError
 from engine.model.model import Model
+from engine.model.remembered import Memory
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ def first_that_holds(
     fingerprint: str,
     devices: Sequence[torch.device],
     dtype: torch.dtype | None,
+    memory: Memory | None = None,
 ) -> Model:
     """Returns the model on the first device on which it runs and the probe holds.
 
@@ -54,19 +56,20 @@ def first_that_holds(
         fingerprint: digest of weights, config and tokenizer.
         devices: the devices to try, best first; at least one.
         dtype: the number format that is wanted; None for what suits the device.
+        memory: measurements of earlier starts; None to measure now.
 
     Raises:
         ModelError: it runs and holds on none of them.
     """
     for device in devices[:-1]:
         try:
-            return Model(name, _on(device, module, dtype), tokenizer, fingerprint)
+            return Model(name, _on(device, module, dtype), tokenizer, fingerprint, memory)
         except Exception as error:  # of torch, for what the device lacks, or of the probe
             log.warning("model %s does not run on %s (%s)", name, device, _first_line(error))
     last = devices[-1]
     placed = _on(last, module, dtype)
     try:
-        return Model(name, placed, tokenizer, fingerprint)
+        return Model(name, placed, tokenizer, fingerprint, memory)
     except (RuntimeError, TypeError) as error:
         if last.type != "mps":
             raise

@@ -14,27 +14,30 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-import platformdirs
 import torch
 from safetensors import safe_open
-from transformers import AutoTokenizer, GenerationConfig
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from transformers.generation.configuration_utils import GenerationConfig
+from transformers.models.auto.tokenization_auto import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from engine.choices import Weights
 from engine.errors import ModelError
 from engine.model import synthetic as random_models
-from engine.model.checkpoint import PATTERNS, Checkpoint, Signature
+from engine.model.checkpoint import DEMO_FOLDER, PATTERNS, Checkpoint, Signature
 from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration
 from engine.model.devices import candidates, first_that_holds
 from engine.model.fingerprint import Progress, fingerprint
 from engine.model.model import DTYPES, Model
 from engine.model.packed_weights import pack_weights
+from engine.model.remembered import Memory
+from engine.places import user_cache
 
 log = logging.getLogger(__name__)
 
-DEMO_FOLDER = Path(__file__).resolve().parents[2] / "assets" / "demo_model"
-"""The bundled model; it stands beside this package in the sources and in an installation."""
 _ATTEMPTS = 2
+_DRAWS = frozenset({"normal_", "uniform_"})
 T = TypeVar("T")
 
 
@@ -66,7 +69,7 @@ def load(
     wanted = DTYPES.get(dtype)
     if name.startswith(random_models.PREFIX):
         network, tokenizer, identity = random_models.build(name, wanted)
-        model = first_that_holds(name, network, tokenizer, identity, devices, network.dtype)
+        model = first_that_holds(name, network, tokenizer, identity, devices, network.dtype, _memory())
     else:
         folder = DEMO_FOLDER if name == "demo" else _folder(name)
         quiet: Any = transformers_logging
@@ -76,6 +79,10 @@ def load(
         log.info("loaded %s from %s on %s", name, folder, model.device)
     pack_weights(model.network.module, weights)
     return model
+
+
+def _memory() -> Memory:
+    return Memory(user_cache() / "probes.json")
 
 
 def _folder(name: str) -> Path:
@@ -136,13 +143,13 @@ def _load_folder(
     Raises:
         ModelError: it is no usable model, or its files changed twice while they were read.
     """
-    memory = Path(platformdirs.user_cache_dir("prompt-cache-studio")) / "fingerprints.json"
+    digests = user_cache() / "fingerprints.json"
     for attempt in range(_ATTEMPTS):
         checkpoint = Checkpoint.of(name, folder)
         before = checkpoint.signature(name)
         try:
             config = _guarded(name, lambda: read_configuration(name, folder))
-            found = fingerprint(checkpoint, memory, progress)
+            found = fingerprint(checkpoint, digests, progress)
             reading = partial(read_checkpoint, name, checkpoint, config, dtype)
             network, tokenizer = _guarded(name, reading)
         except ModelError:
@@ -154,7 +161,7 @@ def _load_folder(
                 f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
             ) from error
         if _unchanged(name, checkpoint, before, found):
-            return first_that_holds(name, network, tokenizer, found, devices, dtype)
+            return first_that_holds(name, network, tokenizer, found, devices, dtype, _memory())
         log.info("files of %s changed while they were read", name)
     raise ModelError(
         f"files of model {name!r} in {folder} change while they are read. Wait until whatever writes them is "
@@ -203,7 +210,7 @@ def read_checkpoint(
     folder = checkpoint.folder
     tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     made, config = network_class(config)
-    with ExitStack() as files:
+    with ExitStack() as files, _Unfilled():
         network, told = made.from_pretrained(
             None,
             config=config,
@@ -222,6 +229,26 @@ def read_checkpoint(
     if (folder / "generation_config.json").is_file():
         network.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     return network.eval(), tokenizer
+
+
+class _Unfilled(TorchFunctionMode):
+    """Spares the building of a network what torch computes of tensors without memory, in Python.
+
+    For that it loads an algebra system, which takes longer than to read a small model. Random numbers that
+    weights replace are not drawn; ranges, of which tables are made, are real ones.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        given, name = kwargs or {}, getattr(func, "__name__", "")
+        if name in _DRAWS:
+            drawn: Tensor = given["tensor"] if "tensor" in given else args[0]
+            if drawn.is_meta:
+                return drawn
+        if name == "arange" and str(given.get("device")) == "meta":
+            given = {**given, "device": "cpu"}
+        return func(*args, **given)
 
 
 def _tensors(checkpoint: Checkpoint, files: ExitStack) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from engine.model.attention_path import AttentionPath
 from engine.model.network import Network
 from engine.model.packed_weights import packed_layers
 from engine.model.probe import Probe, context_length, probe
+from engine.model.remembered import Memory
 from engine.model.rope import Rotaries
 from engine.model.row_rounding import RowRounding
 from engine.prompt.chat_template import ChatFormat
@@ -29,6 +30,7 @@ class Model:
         module: a network of transformers, in evaluation mode.
         tokenizer: a tokenizer of transformers.
         fingerprint: digest of weights, config and tokenizer.
+        memory: measurements of earlier starts; None to measure now.
 
     Raises:
         ModelError: the probe finds that neither path reproduces the model.
@@ -42,10 +44,13 @@ class Model:
         chat: the chat format, with the tokenizer's own copies.
     """
 
-    def __init__(self, name: str, module: Any, tokenizer: Any, fingerprint: str) -> None:
+    def __init__(
+        self, name: str, module: Any, tokenizer: Any, fingerprint: str, memory: Memory | None = None
+    ) -> None:
         self.name, self.tokenizer, self.fingerprint = name, tokenizer, fingerprint
         plain = Network(module)
-        self.probe: Probe = probe(plain, name)
+        measured = probe(plain, name) if memory is None else memory.probed(plain, name, fingerprint)
+        self.probe: Probe = measured
         self.network = plain.under(self.probe.setup)
         self.form = self.probe.form
         self.family: str = module.config.model_type

@@ -110,9 +110,7 @@ def probe(network: Network, name: str) -> Probe:
     Raises:
         ModelError: neither path does; the message says what was found on each.
     """
-    generator = torch.Generator().manual_seed(0)
-    tokens = torch.randint(0, int(network.config.vocab_size), (TOKENS,), generator=generator).tolist()
-    found = []
+    tokens, found = _dozen(network), []
     for path in ATTENTION_PATHS:
         setup = AttentionSetup(path, (None,) * network.layers)
         try:
@@ -130,6 +128,33 @@ def probe(network: Network, name: str) -> Probe:
         f"model {name!r} ({network.module.config.model_type}) is reproduced neither by attention over "
         f"segments nor by a dense cache ({'; '.join(found)}). Use a model of another family."
     )
+
+
+def holds(network: Network, found: Probe) -> bool:
+    """Whether a measurement of an earlier day reproduces a network's own logits: three short passes.
+
+    A segment of a dozen tokens' beginning is read by the others, moved where the measurement says that it can
+    be. How far the model is exact is not measured again.
+
+    Args:
+        network: of which the module is measured, whatever its own setup is.
+        found: the measurement.
+    """
+    if found.path == "segments" and not network.takes_attention:
+        return False
+    tokens = _dozen(network)
+    read = _moved if found.relocatable else _between
+    try:
+        own = network.own_logits(tokens)
+        with network_code():
+            return agree(*read(network.under(found.setup), tokens, own), float(own.float().std()) or 1.0)
+    except (UnfitError, DroppedError):
+        return False
+
+
+def _dozen(network: Network) -> list[int]:
+    generator = torch.Generator().manual_seed(0)
+    return torch.randint(0, int(network.config.vocab_size), (TOKENS,), generator=generator).tolist()
 
 
 def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:

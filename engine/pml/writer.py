@@ -53,6 +53,26 @@ def write_prompt(prompt: Prompt) -> str:
     raise WriteError(f"this prompt cannot be written as a document: {_reason(parsed)}")
 
 
+def self_contained(schema: Schema) -> Schema:
+    """Returns a schema that reads no other files: what its `src` files say is the text of its modules.
+
+    A schema without `src` is returned as it is.
+    """
+    nodes = _nodes(schema)
+    if not any(isinstance(node, Module) and node.src is not None for node in nodes):
+        return schema
+    done: dict[int, Any] = {}
+    for node in reversed(nodes):
+        if isinstance(node, Union):
+            done[id(node)] = replace(node, members=tuple(done[id(member)] for member in node.members))
+        elif not isinstance(node, Param):
+            children = tuple(done.get(id(child), child) for child in node.children)
+            own = {"src": None} if isinstance(node, Module) else {}
+            done[id(node)] = replace(node, children=children, **own)
+    contained: Schema = done[id(schema)]
+    return contained
+
+
 def _readable(parsed: Parsed[Any], allowed: tuple[str, ...] = ()) -> bool:
     return all(found.severity != "error" or found.code in allowed for found in parsed.diagnostics)
 

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import platformdirs
-
 from engine.cache.store import moving, rebuild
 from engine.cache.store.audit import Auditor, Progress, Verified
 from engine.cache.store.blobs import Blobs
@@ -34,6 +32,7 @@ from engine.cache.store.settings import Settings
 from engine.cache.store.transfer import Moved
 from engine.cache.store.writing import MAKE_ROOM, WAIT, Writer
 from engine.errors import StoreError
+from engine.places import user_cache
 from engine.segment import Form, Segment
 from engine.tiers import Reason
 
@@ -44,7 +43,7 @@ PATIENCE_SECONDS = 60.0  # for another process that computes the same segment
 
 def default_folder() -> Path:
     """Returns the user's cache folder for segments."""
-    return Path(platformdirs.user_cache_dir("prompt-cache-studio")) / "segments"
+    return user_cache() / "segments"
 
 
 class Store:

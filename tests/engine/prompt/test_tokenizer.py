@@ -12,7 +12,7 @@ from transformers import AutoTokenizer
 
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.model.loading import DEMO_FOLDER
+from engine.model.checkpoint import DEMO_FOLDER
 from engine.pml import RoleClose, RoleOpen, bind, parse_prompt, parse_schema
 from engine.pml.conversation import part_text
 from engine.prompt.chat_template import ChatFormat
