@@ -1,0 +1,155 @@
+"""What a process loads, counted in packages: what no run needs must not come back unseen."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "sample_schemas"
+PROMPT, SCHEMA = str(SAMPLES / "travel.prompt.1.pml"), str(SAMPLES / "travel.pml")
+UNUSED = {
+    *("sympy", "mpmath", "pandas", "scipy", "sklearn", "matplotlib", "gradio", "plotly", "torch._inductor"),
+    *("torch._dynamo.convert_frame", "torch.distributed.tensor", "torch.distributed.fsdp", "torch.onnx"),
+    *("torch.distributed.checkpoint", "torch.fx.experimental.symbolic_shapes", "triton", "accelerate"),
+}
+
+
+def in_new_process(code: str, *words: str) -> dict[str, Any]:
+    """What a program prints as JSON on its last line."""
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+LOADED = """
+import atexit, json, sys
+atexit.register(lambda: print(json.dumps({"loaded": sorted(sys.modules)}), flush=True))
+from app.cli import main
+main(sys.argv[1:])
+"""
+
+
+def test_a_run_loads_what_one_model_needs(tmp_path: Path) -> None:
+    words = ("run", PROMPT, "--schema", SCHEMA, "--server", "never", "--cache-dir", str(tmp_path))
+    loaded = set(in_new_process(LOADED, *words, "--max-new-tokens", "2")["loaded"])
+    assert "transformers.models.llama.modeling_llama" in loaded
+    assert sorted(UNUSED & loaded) == []
+    assert len(loaded) < 2100
+
+
+def test_a_check_loads_the_language_alone() -> None:
+    loaded = set(in_new_process(LOADED, "check", SCHEMA)["loaded"])
+    heavy = {"torch", "transformers", "numpy", "safetensors", "gradio", "pydantic", "tokenizers", "jinja2"}
+    assert sorted((UNUSED | heavy) & loaded) == []
+    assert len(loaded) < 400
+
+
+PAGE = """
+import json, sys
+from app.studio import page, handed, opening
+print(json.dumps({"loaded": sorted(sys.modules)}))
+"""
+
+
+def test_the_page_is_there_before_torch() -> None:
+    loaded = set(in_new_process(PAGE)["loaded"])
+    assert "gradio" in loaded
+    assert (
+        not {"torch", "transformers", "sqlite_utils", "safetensors", "scipy", "sklearn", "matplotlib"}
+        & loaded
+    )
+
+
+LATER = """
+import json, sys, torch
+from app.lean import LatePackage, starting
+with starting():
+    from engine.engine import Engine
+before = [name for name in ("transformers", "transformers.models", "torch._dynamo")
+          if isinstance(sys.modules[name], LatePackage)]
+import transformers, torch._dynamo, transformers.models.llama
+from transformers import AutoModelForCausalLM, LlamaConfig
+from transformers.models.llama.modeling_llama import LlamaForCausalLM
+import pandas
+print(json.dumps({
+    "before": before,
+    "after": [name for name in before if isinstance(sys.modules[name], LatePackage)],
+    "one class": AutoModelForCausalLM._model_mapping[LlamaConfig] is LlamaForCausalLM,
+    "compiler": torch._dynamo.config.cache_size_limit > 0,
+    "version": transformers.__version__,
+    "pandas": hasattr(pandas, "DataFrame"),
+}))
+"""
+
+
+def test_what_was_left_out_comes_when_it_is_asked_for() -> None:
+    found = in_new_process(LATER)
+    assert found["before"] == ["transformers", "transformers.models", "torch._dynamo"]
+    assert "transformers" not in found["after"]
+    assert found["one class"]
+    assert found["compiler"]
+    assert found["pandas"]
+    assert found["version"].startswith("5.")
+
+
+BROKEN = """
+import json, sys, torch
+from app import lean
+lean.NEEDED = (*lean.NEEDED, "no_such_module")
+with lean.starting():
+    from engine.engine import Engine
+import transformers
+print(json.dumps({
+    "late": [name for name, module in sys.modules.items() if isinstance(module, lean.LatePackage)],
+    "whole": hasattr(transformers, "AutoModelForCausalLM"),
+    "distributed": transformers.utils.is_torch_distributed_available(),
+    "has": torch.distributed.is_available(),
+}))
+"""
+
+
+def test_libraries_that_want_it_otherwise_are_imported_whole() -> None:
+    found = in_new_process(BROKEN)
+    assert found["late"] == []
+    assert found["whole"]
+    assert found["distributed"] == found["has"]
+
+
+SAME = """
+import json, sys
+from contextlib import nullcontext
+from pathlib import Path
+from app.lean import starting
+with starting() if sys.argv[1] == "lean" else nullcontext():
+    from engine.engine import Engine
+    engine = Engine.open("demo", cache_dir=Path(sys.argv[2]))
+prompt = engine.schema(Path(sys.argv[3])).prompt(Path(sys.argv[4]))
+answers = [prompt.answer(mode=mode, max_new_tokens=6) for mode in ("cached", "uncached")]
+print(json.dumps({
+    "tokens": [answer.token_ids for answer in answers],
+    "logits": [answer.first_logits.double().sum().item() for answer in answers],
+    "lean": "sympy" not in sys.modules,
+}))
+"""
+
+
+def test_a_lean_process_computes_the_same(tmp_path: Path) -> None:
+    lean, whole = (
+        in_new_process(SAME, how, str(tmp_path / how), SCHEMA, PROMPT) for how in ("lean", "whole")
+    )
+    assert lean["lean"]
+    assert not whole["lean"]
+    assert lean["tokens"] == whole["tokens"]
+    assert lean["logits"] == whole["logits"]
