@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import click
 
 from app.cli.output import Console, reading_bar
 from app.cli.param_types import Name, Size
+from app.lean import starting
 from engine.choices import DEVICES, WEIGHTS
 
 if TYPE_CHECKING:
@@ -62,10 +64,11 @@ class ModelOptions:
             StoreError: the cache folder cannot be used.
         """
         _quiet_hub()
-        from engine import Engine
+        with starting():
+            from engine import Engine
 
-        with reading_bar() as progress:
-            return Engine.open(self.name, progress=progress, **self.for_engine())
+            with reading_bar() as progress:
+                return Engine.open(self.name, progress=progress, **self.for_engine())
 
     def load(self) -> Model:
         """Loads the model alone; no store is opened.
@@ -74,9 +77,10 @@ class ModelOptions:
             ModelError: the model cannot be loaded.
         """
         _quiet_hub()
-        from engine.model.loading import load
+        with starting():
+            from engine.model.loading import load
 
-        return load(self.name, device=self.device, dtype=self.dtype, weights=self.weights)
+            return load(self.name, device=self.device, dtype=self.dtype, weights=self.weights)
 
     def for_engine(self) -> dict[str, Any]:
         """The options of `Engine.open` besides the model's name."""
@@ -167,6 +171,30 @@ _DATE = click.option(
 )
 schema_option = click.option(
     "--schema", "schema_path", required=True, metavar="FILE", help="The schema that PROMPT imports from."
+)
+
+
+def _server(_: click.Context, __: click.Parameter, value: str) -> str:
+    if value not in ("auto", "never") and not re.fullmatch(
+        r"http://(127\.0\.0\.1|localhost):\d{1,5}/?", value
+    ):
+        raise click.BadParameter(
+            f"{value!r} is neither auto nor never nor the URL of a studio on this machine, like "
+            "http://127.0.0.1:7860."
+        )
+    return value.replace("localhost", "127.0.0.1")
+
+
+server_option = click.option(
+    "--server",
+    default="auto",
+    show_default=True,
+    callback=_server,
+    envvar="PML_SERVER",
+    show_envvar=True,
+    metavar="auto|never|URL",
+    help="Have a running studio compute it: one with the same model and cache folder, none, or the one at "
+    "this URL.",
 )
 
 

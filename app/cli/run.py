@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from app.cli.documents import FaultyDocumentError, read_prompt, read_schema, require_sound
+from app.cli.documents import Document, FaultyDocumentError, read_prompt, read_schema, require_sound
 from app.cli.options import (
     ModelOptions,
     debug_option,
     engine_options,
     json_option,
     schema_option,
+    server_option,
 )
 from app.cli.output import Progress, print_json, progress_bar, say, table
 from app.cli.param_types import Name
 from app.cli.setting_options import setting_options
+from app.handover.lines import Line, answering
+from engine.errors import PromptCacheError
 from engine.inference.findings import nats
-from engine.pml import bind
+from engine.inference.params import RunSettings
+from engine.pml import Prompt, PromptError, Schema, bind
+from engine.pml.writer import self_contained, write_schema
 from engine.stopwatch import milliseconds
 
 if TYPE_CHECKING:
-    from engine import Event
+    from engine import Engine
 
 Mode = Literal["cached", "uncached", "both"]
 KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the schema's positions"
@@ -39,14 +45,35 @@ class Outcome:
     Attributes:
         answers: the finished sides, `cached` and `uncached`, as in `--json`.
         comparison: what lies between them, as in `--json`; empty unless both ran.
+        begun: the first line of the run: placement, probe, and whether the store keeps segments at all.
+        printed: a part of an answer is on standard output.
     """
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     comparison: dict[str, Any] = field(default_factory=dict)
+    begun: Line = field(default_factory=dict)
+    printed: bool = False
 
     def warnings(self) -> list[str]:
         """What went wrong without keeping the answer from coming, each once."""
         return list(dict.fromkeys(text for answer in self.answers.values() for text in answer["warnings"]))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be answered, and how."""
+
+    schema: Document[Schema]
+    prompt: Document[Prompt]
+    settings: RunSettings
+    mode: Mode
+
+    def request(self) -> dict[str, Any]:
+        """Returns it for a studio, which reads no file for it: texts of `src` files stand in the schema."""
+        tree = self_contained(self.schema.tree)
+        text = self.schema.source if tree is self.schema.tree else write_schema(tree)
+        settings = {**asdict(self.settings), "stop": list(self.settings.stop)}
+        return {"schema": text, "prompt": self.prompt.source, "settings": settings, "mode": self.mode}
 
 
 @click.command()
@@ -65,6 +92,7 @@ class Outcome:
     *("store_conversation", "scope", "repair", "placement"),
 )
 @engine_options
+@server_option
 @json_option
 @debug_option
 def run(
@@ -80,75 +108,116 @@ def run(
     memory: int | None,
     date: datetime.datetime | None,
     weights: str,
+    server: str,
     **given: Any,
 ) -> None:
     """Answer PROMPT, with and without the cache.
 
     Both sides see the same tokens at the same positions. TTFT, the time to first token, runs from the moment
     the prompt text is handed over; a module that is not stored yet is encoded inside it, as the timeline
-    shows. PROMPT may be - for standard input.
+    shows. PROMPT may be - for standard input. Where a studio of yours runs with the same model and cache
+    folder, it computes the answer, at once; else the model is loaded here.
     """
     schema = read_schema(schema_path)
     options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights)
-    from engine import PromptError, RunSettings
-
     # One answer and the process ends: turns that nobody finds again are not worth a segment each.
     settings = RunSettings(**given, hold_conversation=False)
     prompt = read_prompt(prompt_path)
     require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
 
-    engine = options.open()
     try:
         with progress_bar() as progress:
-            prepared = engine.schema(schema.tree).prompt(prompt.source)
-            outcome = _follow(prepared.stream(settings, mode=mode), progress, aloud=not as_json)
+            work = Work(schema, prompt, settings, mode)
+            outcome = _handed(work, options, server, progress, aloud=not as_json)
+            if outcome is None:
+                lines = _computed(work, options.open())
+                outcome = _follow(lines, progress, Outcome(), aloud=not as_json)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
     if as_json:
         print_json(
             {
                 "schema": schema.tree.name,
-                "model": engine.model.name,
+                "model": options.name,
                 "scope": settings.scope,
                 "repair": settings.repair,
-                "placement": engine.placement(settings.placement),
-                "probe": engine.model.probe.to_json(),
+                "placement": outcome.begun["placement"],
+                "probe": outcome.begun["probe"],
                 **outcome.answers,
                 **outcome.comparison,
             }
         )
     else:
-        say(_summary(outcome, keeps=engine.store.settings.budget > 0))
-    if engine.placement(settings.placement) != settings.placement:
+        say(_summary(outcome))
+    if outcome.begun["placement"] != settings.placement:
         say(f"pml: {KEPT_PLACES}", err=True)
     for warning in outcome.warnings():
         say(f"pml: {warning}", err=True)
 
 
-def _follow(events: Iterable[Event], progress: Progress, *, aloud: bool) -> Outcome:
-    """Consumes a run's events, printing the answers as they come."""
-    from engine import Compared, Delta, Finished, FirstToken, Working
+def _handed(
+    work: Work, options: ModelOptions, server: str, progress: Progress, *, aloud: bool
+) -> Outcome | None:
+    """Has a studio compute the answer; None where none does, and nothing was printed on standard output.
 
+    Raises:
+        PromptCacheError: the studio went away when a part of the answer was printed.
+    """
+    if server == "never":
+        return None
+    from app.handover.client import LostError, asked, choose
+    from app.handover.terms import Terms
+
+    choice = choose(server, Terms.of(options.name, **options.for_engine()))
+    if choice.why_not:
+        say(f"pml: {choice.why_not} The model is loaded here.", err=True)
+    if choice.studio is None:
+        return None
     outcome = Outcome()
-    for event in events:
-        match event:
-            case Working():
-                progress(event.done, event.total, event.what)
-            case FirstToken() if aloud:
-                say(f"{event.side}, first token after {milliseconds(event.ttft_ms)}", bold=True)
-            case Delta() if aloud:
-                say(event.text, nl=False)
-            case Finished():
-                outcome.answers[event.side] = event.answer.to_json()
+    try:
+        with contextlib.closing(asked(choice.studio, work.request())) as lines:
+            return _follow(lines, progress, outcome, aloud=aloud)
+    except LostError as lost:
+        if outcome.printed:
+            raise PromptCacheError(
+                f"the studio at {choice.studio.url} went away before the answer was whole ({lost}). Run it "
+                "again."
+            ) from lost
+        if not isinstance(lost.__cause__, ConnectionRefusedError) or server != "auto":
+            words = f"The studio at {choice.studio.url} does not answer ({lost})."
+            say(f"pml: {words} The model is loaded here.", err=True)
+        return None
+
+
+def _computed(work: Work, engine: Engine) -> Iterator[Line]:
+    prepared = engine.schema(work.schema.tree)
+    return answering(engine, prepared, work.prompt.source, work.settings, work.mode)
+
+
+def _follow(lines: Iterable[Line], progress: Progress, outcome: Outcome, *, aloud: bool) -> Outcome:
+    """Consumes a run's lines, printing the answers as they come."""
+    for line in lines:
+        match line["event"]:
+            case "begun":
+                outcome.begun = line
+            case "working":
+                progress(line["done"], line["total"], line["what"])
+            case "first token" if aloud:
+                outcome.printed = True
+                say(f"{line['side']}, first token after {milliseconds(line['ttft_ms'])}", bold=True)
+            case "delta" if aloud:
+                say(line["text"], nl=False)
+            case "finished":
+                outcome.answers[line["side"]] = line["answer"]
                 if aloud:
                     say("\n")
-            case Compared():
-                outcome.comparison = event.comparison.to_json()
+            case "compared":
+                outcome.comparison = line["comparison"]
     return outcome
 
 
-def _summary(outcome: Outcome, *, keeps: bool) -> str:
-    """Returns the figures of the sides next to each other; `keeps` where the store takes segments at all."""
+def _summary(outcome: Outcome) -> str:
+    """Returns the figures of the sides next to each other."""
     answers = outcome.answers
     sides = [side for side in ("cached", "uncached") if side in answers]
     figures = [
@@ -165,7 +234,7 @@ def _summary(outcome: Outcome, *, keeps: bool) -> str:
     lines = [table(["", *sides], figures), ""]
     lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]
     if outcome.comparison:
-        lines.append(_verdict(outcome.comparison, answers["cached"], keeps))
+        lines.append(_verdict(outcome.comparison, answers["cached"], outcome.begun["keeps"]))
     return "\n".join(lines)
 
 

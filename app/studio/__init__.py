@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import gc
 import os
 import socket
@@ -10,17 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from engine import Engine
+from app.lean import starting
 from engine.errors import PromptCacheError
+from engine.places import user_data
 
 if TYPE_CHECKING:
     import gradio
+
+    from app.cli.output import Progress
+    from app.studio.handed import Handed
+    from app.studio.opening import Opening
+    from engine import Engine
 
 __all__ = ["Studio", "launch"]
 
 HOST = "127.0.0.1"
 HOST_NAMES = frozenset({"127.0.0.1", "localhost"})
-APPLICATION = "prompt-cache-studio"
 
 
 @dataclass(frozen=True)
@@ -33,10 +40,11 @@ class Studio:
 
     url: str
     _page: gradio.Blocks
+    _stack: contextlib.ExitStack
 
     def close(self) -> None:
-        """Stops serving the page."""
-        self._page.close(verbose=False)
+        """Stops serving the page, and takes no more runs of the command line."""
+        self._stack.close()
 
     def wait(self) -> None:
         """Waits until the studio is stopped."""
@@ -70,11 +78,13 @@ def launch(
         StoreError: the segment store cannot be opened.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    import platformdirs
-
+    from app.handover.presence import Presence
+    from app.handover.terms import Held, Terms
     from app.studio import page as pages
     from app.studio.drafts import Drafts
     from app.studio.folder import Folder
+    from app.studio.handed import Handed
+    from app.studio.opening import Opening
     from app.studio.parts import Parts
     from app.studio.samples import Library
 
@@ -83,22 +93,33 @@ def launch(
         raise PromptCacheError(
             f"The schemas folder {str(schemas_dir)!r} is no folder. Name another with --schemas."
         )
-    drafts = Drafts(data_dir or Path(platformdirs.user_data_dir(APPLICATION)))
-    engine = Engine.open(model, **engine_options)
-
-    studio = _served(pages.build(Parts.of(engine, drafts, Library(Folder(schemas_dir)))), chosen)
-    # What is loaded by now stays: without it the collector pauses for tens of milliseconds, not hundreds.
-    gc.collect()
-    gc.freeze()
-    if open_browser:
-        webbrowser.open(studio.url)
-    if block:
-        studio.wait()
+    drafts = Drafts(data_dir or user_data())
+    opening, handed = Opening(), Handed()
+    page = pages.build(Parts.of(opening, drafts, Library(Folder(schemas_dir))))
+    given = {name: value for name, value in engine_options.items() if name != "progress"}
+    with contextlib.ExitStack() as stack:
+        studio = _served(page, chosen, handed, stack)
+        if open_browser:
+            webbrowser.open(studio.url)
+        terms = Terms.of(model, **given)
+        engine = _opened(model, opening, engine_options.get("progress"), given)
+        # What is loaded by now stays: without it the collector pauses for tens of milliseconds, not hundreds.
+        gc.collect()
+        gc.freeze()
+        held = Held(terms, engine.model.device, engine.model.dtype, engine.model.fingerprint)
+        presence = Presence(chosen, held)
+        handed.open(engine, presence)
+        opening.finish(engine)
+        stack.enter_context(presence.told())
+        if block:
+            studio.wait()
+        else:
+            atexit.register(stack.pop_all().close)
     return studio
 
 
-def _served(page: gradio.Blocks, port: int) -> Studio:
-    """Serves a page on this machine only."""
+def _served(page: gradio.Blocks, port: int, handed: Handed, stack: contextlib.ExitStack) -> Studio:
+    """Serves a page on this machine only, until the stack is closed."""
     from app.studio import page as pages
 
     assets = pages.assets_folder()
@@ -114,12 +135,27 @@ def _served(page: gradio.Blocks, port: int) -> Studio:
         show_error=True,
         head=pages.head(pages.assets_path(assets)),
         theme=pages.theme(),
-        app_kwargs=options(assets),
+        app_kwargs=options(assets, handed),
     )
-    return Studio(url.rstrip("/"), page)
+    stack.callback(page.close, verbose=False)
+    return Studio(url.rstrip("/"), page, stack)
 
 
-def options(assets: Path) -> dict[str, Any]:
+def _opened(model: str, opening: Opening, told: Progress | None, given: dict[str, Any]) -> Engine:
+    """Loads the model; the page and who started the studio are told how far that is."""
+
+    def progress(done: int, total: int, what: str) -> None:
+        opening.progress(done, total, what)
+        if told is not None:
+            told(done, total, what)
+
+    with starting():
+        from engine import Engine
+
+        return Engine.open(model, progress=progress, **given)
+
+
+def options(assets: Path, handed: Handed) -> dict[str, Any]:
     """What the server is made with: the page's own files, and the guard before everything."""
     from starlette.middleware import Middleware
     from starlette.routing import Mount
@@ -130,7 +166,7 @@ def options(assets: Path) -> dict[str, Any]:
 
     path = assets_path(assets)
     return {
-        "routes": [Mount(path, StaticFiles(directory=assets))],
+        "routes": [Mount(path, StaticFiles(directory=assets)), *handed.routes()],
         "middleware": [Middleware(Guard, hosts=HOST_NAMES, assets=path)],
     }
 

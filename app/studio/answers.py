@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
@@ -18,10 +19,18 @@ class JsonOf:
     """Says of an object which type it spells in JSON, to whoever checks it.
 
     Attributes:
-        type: the type.
+        known: the type; None where it is only named.
+        named: MODULE:NAME of a type with whose module torch comes, for which the page need not wait.
     """
 
-    type: Any
+    known: Any = None
+    named: str = ""
+
+    @property
+    def type(self) -> Any:
+        """The type; loads what is named."""
+        module, _, name = self.named.partition(":")
+        return getattr(importlib.import_module(module), name) if name else self.known
 
     def __get_pydantic_core_schema__(self, _source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Has pydantic read the object as that type."""

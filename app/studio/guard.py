@@ -3,7 +3,8 @@
 A page on another site, or on another port of this machine, can make a browser send requests to 127.0.0.1.
 Three headers that a page cannot forge tell them apart: Host (a foreign one means DNS rebinding), Origin, and
 Sec-Fetch-Site. A link on another site may open the page, for it cannot see what it opened. Of gradio's many
-routes only those of the list below are served.
+routes only those of the list below are served. What the command line asks is for no browser at all: a request
+with a header that only browsers send is refused there, and the rest must know a secret (`handed.py`).
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ PAGES = frozenset({"/", "/theme.css", "/favicon.ico"})
 FOLDERS = ("/assets/", "/static/")
 QUESTIONS = frozenset({"/gradio_api/queue/data", "/gradio_api/app_id", "/gradio_api/startup-events"})
 CALLS = frozenset({"/gradio_api/component_server", "/gradio_api/queue/join", "/gradio_api/cancel"})
+COMMANDS = frozenset({"/runs/greeting", "/runs/answer"})
+BROWSERS_SEND = frozenset({"origin", "referer", "cookie"})
 
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")  # a name or an address, and a port
 LARGEST_BODY = 32 * 1024 * 1024
@@ -119,6 +122,8 @@ class Guard:
             return FOREIGN
         if scope["type"] == "websocket" or not self._is_served(method, path):
             return UNKNOWN
+        if path in COMMANDS and any(name in BROWSERS_SEND or name.startswith("sec-") for name in headers):
+            return FOREIGN
         if method in READ:
             return None
         if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
@@ -131,7 +136,7 @@ class Guard:
             return path in PAGES | QUESTIONS or (
                 path.startswith(self._folders) and ".." not in path.split("/")
             )
-        return method == "POST" and path.removesuffix("/") in CALLS
+        return method == "POST" and (path.removesuffix("/") in CALLS or path in COMMANDS)
 
     def _is_ours(self, headers: dict[str, str]) -> bool:
         """Whether these headers can only come from the studio's own page or from outside any browser."""

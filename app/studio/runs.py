@@ -13,14 +13,18 @@ import time
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from difflib import SequenceMatcher
-from typing import Any, Literal, NotRequired, cast
+from typing import TYPE_CHECKING, Any, Literal, NotRequired, cast
 
 from typing_extensions import TypedDict
 
 from app.studio.jobs import Job, Jobs
+from app.studio.opening import Opening
 from app.studio.settings import PageSettings
-from engine import Compared, Delta, Engine, Finished, FirstToken, PreparedSchema, Working
 from engine.errors import PromptCacheError
+from engine.events import Compared, Delta, Finished, FirstToken, Working
+
+if TYPE_CHECKING:
+    from engine import PreparedSchema
 
 logger = logging.getLogger(__name__)
 
@@ -206,8 +210,8 @@ class Runs:
         jobs: the register where the runs can be asked about and stopped.
     """
 
-    def __init__(self, engine: Engine, jobs: Jobs) -> None:
-        self._engine, self._jobs = engine, jobs
+    def __init__(self, opening: Opening, jobs: Jobs) -> None:
+        self._opening, self._jobs = opening, jobs
         self._history: list[Run] = []
         self._started = 0
         self._lock = threading.Lock()
@@ -227,7 +231,8 @@ class Runs:
         with self._lock:
             order = SIDES if self._started % 2 == 0 else SIDES[::-1]
             self._started += 1
-        settings = replace(request.settings, placement=self._engine.placement(request.settings.placement))
+        placement = self._opening.engine.placement(request.settings.placement)
+        settings = replace(request.settings, placement=placement)
         run = Run(request.schema.name, settings, order, texts=request.texts)
         run.started = datetime.now().astimezone().isoformat(timespec="seconds")
         return self._jobs.start(
@@ -248,7 +253,7 @@ class Runs:
                 run.state, run.message = "failed", _sentence(error)
         with job.changing():
             _conclude(run)
-            if run.sides["cached"].tokens.get("encoded") and not self._engine.store.settings.budget:
+            if run.sides["cached"].tokens.get("encoded") and not self._opening.engine.store.settings.budget:
                 run.warnings = (*run.warnings, NOT_STORED)
             self._remember(run)
         return run

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from engine import RunSettings
 from engine.errors import SettingsError
+from engine.inference.params import RunSettings
 from engine.inference.settings import Setting, declared, settings_of
 
 MOST_WHOLE = 2**53 - 1  # beyond it a number of JavaScript is not always the one that was written

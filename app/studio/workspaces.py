@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -28,12 +28,14 @@ from app.studio.requests import (
 from app.studio.runs import RunFrame
 from app.studio.samples import FIRST_SAMPLE, SampleTitle
 from app.studio.settings import as_today, described
-from engine import Engine
 from engine.choices import TIMELINE_PARTS, TimelinePart
 from engine.errors import PromptCacheError
 from engine.inference.settings import Kind
 from engine.pml import document_kind
 from engine.tiers import TIERS, Tier
+
+if TYPE_CHECKING:
+    from engine import Engine
 
 ABOUT_DEMO = (
     "The bundled model is tiny and was made for the gallery's samples: it shows what caching does, reads "
@@ -82,11 +84,17 @@ class TierWords(TypedDict):
     meaning: str
 
 
+class ModelState(TypedDict):
+    """The model, or what is being done for it, in words."""
+
+    loading: str
+    model: ModelFacts | None
+
+
 class Start(TypedDict):
-    """Everything a page needs to start."""
+    """Everything a page needs to start; the model may come later."""
 
     workspace: Annotated[Json, JsonOf(Workspace)]
-    model: ModelFacts
     samples: list[SampleTitle]
     folder: bool
     files: list[str]
@@ -161,7 +169,7 @@ class Workspaces(Endpoints):
     """The server side of the head."""
 
     def __init__(self, parts: Parts) -> None:
-        self._engine, self._drafts, self._library = parts.engine, parts.drafts, parts.library
+        self._parts, self._drafts, self._library = parts, parts.drafts, parts.library
         self._jobs, self._runs = parts.jobs, parts.runs
 
     @endpoint
@@ -172,7 +180,6 @@ class Workspaces(Endpoints):
             workspace = self._drafts.replace(self._library.sample(FIRST_SAMPLE))
         return {
             "workspace": workspace_json(workspace),
-            "model": model_facts(self._engine),
             "samples": self._library.titles(),
             "folder": self._library.folder.path is not None,
             "files": self._library.folder.names(),
@@ -180,6 +187,15 @@ class Workspaces(Endpoints):
             "tiers": [tier.to_json() for tier in TIERS],
             "timeline_parts": dict(TIMELINE_PARTS),
             "runs": [run.frame() for run in self._runs.history],
+        }
+
+    @endpoint
+    def model(self, _request: Nothing) -> ModelState:
+        """The model once it is loaded; until then, what is being done for it."""
+        opening = self._parts.opening
+        return {
+            "loading": opening.words,
+            "model": model_facts(opening.engine) if opening.there else None,
         }
 
     @endpoint

@@ -69,10 +69,17 @@ export class Shell extends Emitter {
   }
 
   /** @param {Api.Start} start */
-  start({ model, samples, files, folder }) {
+  start({ samples, files, folder }) {
     this.#samples = samples
     this.#files = files
     this.#keeper.start({ folder })
+  }
+
+  /** What is being done for the model that is not there yet. @param {string} words */
+  loading(words) { this.#pill.textContent = `${words}…` }
+
+  /** The model is there. @param {Api.ModelFacts} model */
+  model(model) {
     const name = model.name.startsWith("/") ? model.name.split("/").findLast(part => part) : model.name
     this.#pill.textContent = `${name} · ${model.device} · ${model.dtype}`
     this.#facts.replaceChildren(

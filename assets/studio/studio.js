@@ -6,6 +6,7 @@ import { Shell } from "./shell.js"
 import { Workspace } from "./workspace.js"
 
 const FONTS_MS = 1500
+const ASK_MODEL_MS = 300
 
 /**
  * @typedef {{name: string, title: string}} Entry a page of the server's registry
@@ -18,8 +19,8 @@ const FONTS_MS = 1500
  */
 
 /**
- * What the pages share. "stored": the store may hold something else now.
- * @extends {Emitter<{stored: void}>}
+ * What the pages share. "stored": the store may hold something else now; "model": it is loaded.
+ * @extends {Emitter<{stored: void, model: Api.ModelFacts}>}
  */
 export class Studio extends Emitter {
   /**
@@ -84,8 +85,28 @@ async function begin(studio, views) {
   }
   studio.shell.start(answer)
   for (const view of views) view.begin?.(answer)
+  awaitModel(studio)
   await workspace.start(answer.workspace)
   document.documentElement.dataset.studio = "ready"
+}
+
+// The page is there before the model, which takes longer to load.
+/** @param {Studio} studio */
+async function awaitModel(studio) {
+  let waited = false
+  for (;;) {
+    const answer = await server.ask("model", {})
+    if (answer.model) {
+      studio.shell.model(answer.model)
+      studio.emit("model", answer.model)
+      workspace.countable()
+      if (waited) studio.emit("stored")
+      return
+    }
+    waited = true
+    if (answer.loading) studio.shell.loading(answer.loading)
+    await pause(ASK_MODEL_MS)
+  }
 }
 
 /** @param {string} part @param {Parts} parts */

@@ -59,6 +59,7 @@ export class Workspace extends Emitter {
   #plain = { schema: [], prompt: [] }
   #dirty = false
   #conflict = false
+  #countable = false
   /** @type {Promise<void> | null} */
   #saving = null
   #unsaved = new Unsaved()
@@ -207,6 +208,12 @@ export class Workspace extends Emitter {
 
   remeasure() { this.#measureSoon() }
 
+  /** The model is there, so tokens can be counted. */
+  countable() {
+    this.#countable = true
+    this.#measureSoon()
+  }
+
   /** Applies a pick or an argument to the prompt, over whatever is typed in the meantime. @param {Api.EditPrompt["edit"]} edit */
   edit(edit) {
     this.#edits = this.#edits.then(() => this.#edit(edit))
@@ -332,6 +339,7 @@ export class Workspace extends Emitter {
   }
 
   async #measure() {
+    if (!this.#countable) return false
     const version = this.#version, texts = { schema: this.basis(), prompt: this.editors.prompt.text() }
     const answer = await this.#server.ask("measure", { ...texts, origin: this.origin, settings: this.settings })
     if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }

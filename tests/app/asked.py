@@ -10,6 +10,7 @@ from typing import Any, cast
 from app.studio.drafts import Drafts
 from app.studio.endpoints import by_name
 from app.studio.folder import Folder
+from app.studio.opening import Opening
 from app.studio.pages import PAGES
 from app.studio.parts import Parts
 from app.studio.samples import Library
@@ -28,7 +29,7 @@ class Asked:
 
     def __init__(self, folder: Path, documents: Path | None = None, engine: Engine | None = None) -> None:
         library = Library(Folder(documents))
-        self.parts = Parts.of(cast(Engine, engine), Drafts(folder / "data"), library)
+        self.parts = Parts.of(Opening(engine, patience=0), Drafts(folder / "data"), library)
         self.endpoints = by_name([Workspaces(self.parts), *(page(self.parts) for page in PAGES)])
 
     def ask(self, question: str, request: Any = None) -> Any:

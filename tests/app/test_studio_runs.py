@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from app.studio.chart import ttft_chart
 from app.studio.jobs import Jobs
+from app.studio.opening import Opening
 from app.studio.runs import NOT_STORED, RunRequest, Runs, word_difference
 from app.studio.settings import PageSettings
-from engine import Answer, Compared, Comparison, Delta, Finished, FirstToken, RunSettings, Working
+from engine import Answer, Compared, Comparison, Delta, Engine, Finished, FirstToken, RunSettings, Working
 from engine.errors import PromptCacheError
 
 PROMPT = '<prompt schema="s"><m/>Go on.</prompt>'
@@ -87,7 +88,7 @@ def request(engine: PlayedEngine, repeats: int = 1, key: str = "k") -> RunReques
 
 
 def runs_of(engine: PlayedEngine, jobs: Jobs | None = None) -> Runs:
-    return Runs(engine, jobs or Jobs())  # type: ignore[arg-type]
+    return Runs(Opening(cast(Engine, engine)), jobs or Jobs())
 
 
 def last(runs: Runs, wanted: RunRequest) -> Any:

@@ -21,6 +21,7 @@ declare namespace Api {
     list_samples: [Nothing, Gallery]
     measure: [Measure, Measured]
     measure_fidelity: [Work, JobState<Fidelity>]
+    model: [Nothing, ModelState]
     open_file: [OpenFile, Opened]
     open_sample: [OpenSample, Opened]
     open_shelved: [OpenShelved, Opened]
@@ -259,6 +260,11 @@ declare namespace Api {
     context_length: number
     bytes_per_token: number
     summary: string
+  }
+
+  interface ModelState {
+    loading: string
+    model: ModelFacts | null
   }
 
   interface ModuleFidelity {
@@ -513,7 +519,6 @@ declare namespace Api {
 
   interface Start {
     workspace: Workspace
-    model: ModelFacts
     samples: SampleTitle[]
     folder: boolean
     files: string[]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
 import gradio as gr
 import plotly.graph_objects as go
@@ -44,10 +44,14 @@ from app.studio.requests import (
 )
 from app.studio.runs import RunFrame, RunRequest
 from app.studio.settings import PageSettings
-from engine import Fidelity, PreparedSchema, RunSettings
 from engine.errors import PromptCacheError
+from engine.inference.findings import Fidelity
+from engine.inference.params import RunSettings
 from engine.pml import Diagnostic, PromptError, add_scaffold, parse_prompt
 from engine.tiers import Tier
+
+if TYPE_CHECKING:
+    from engine import PreparedSchema
 
 _WORK = TypeAdapter(Work)
 
@@ -163,7 +167,7 @@ class AuthorPage(Page):
     name, title = "author", "Author"
 
     def __init__(self, parts: Parts) -> None:
-        self._engine, self._documents, self._library = parts.engine, parts.documents, parts.library
+        self._parts, self._documents, self._library = parts, parts.documents, parts.library
         self._runs, self._jobs, self._tokenizing = parts.runs, parts.jobs, parts.tokenizing
 
     def build(self, blocks: gr.Blocks, shell: gr.HTML) -> None:
@@ -219,7 +223,7 @@ class AuthorPage(Page):
         settings = PageSettings.sight(request.settings)
         with self._tokenizing:
             try:
-                prepared = self._engine.schema(schema, base=base)
+                prepared = self._parts.engine.schema(schema, base=base)
             except PromptError as error:
                 found = diagnostics_json(error.diagnostics, schema)
                 return {"sizes": {}, "strip": None, "diagnostics": {"schema": found, "prompt": []}}
@@ -283,7 +287,7 @@ class AuthorPage(Page):
     def count_tokens(self, request: OneText) -> Counted:
         """How many tokens a text has."""
         with self._tokenizing:
-            return {"tokens": self._engine.count_tokens(request.text) if request.text else 0}
+            return {"tokens": self._parts.engine.count_tokens(request.text) if request.text else 0}
 
     @endpoint
     def add_scaffold(self, request: AddScaffold) -> Written:
@@ -349,7 +353,7 @@ class AuthorPage(Page):
             raise PromptCacheError("There is no schema yet. Write one, or open a sample from the gallery.")
         settings = PageSettings.read(request.settings)
         with self._tokenizing:
-            prepared = self._engine.schema(request.schema, base=base)
+            prepared = self._parts.engine.schema(request.schema, base=base)
         texts = digest_of_both(request.schema, request.prompt)
         return RunRequest(request.key, prepared, request.prompt, settings, texts)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from typing_extensions import TypedDict
 
@@ -13,9 +13,12 @@ from app.studio.jobs import Job
 from app.studio.pages.page import Page
 from app.studio.parts import Parts
 from app.studio.requests import Flag, Nothing, Size, Words, request
-from engine.cache.store import Removed, StoreStats, Verified
 from engine.errors import PromptCacheError
 
+if TYPE_CHECKING:
+    from engine.cache.store import Removed, Verified
+
+STORE = "engine.cache.store"
 SHOWN = 2000  # segments that the page lists
 EVICTIONS_SHOWN = 50
 
@@ -93,7 +96,7 @@ class StoreState(TypedDict):
 
     segments: Annotated[list[Json], JsonOf(list[SegmentRow])]
     left_out: int
-    stats: Annotated[Json, JsonOf(StoreStats)]
+    stats: Annotated[Json, JsonOf(named=f"{STORE}:StoreStats")]
     memory: MemoryUse
     pins: list[str]
     evictions: Annotated[list[Json], JsonOf(list[Eviction])]
@@ -104,13 +107,13 @@ class StoreState(TypedDict):
 class Gone(TypedDict):
     """What was removed."""
 
-    removed: Annotated[Json, JsonOf(Removed)]
+    removed: Annotated[Json, JsonOf(named=f"{STORE}:Removed")]
 
 
 class Surplus(TypedDict):
     """What a budget would evict now, and the bytes of what pins keep."""
 
-    surplus: Annotated[Json, JsonOf(Removed)]
+    surplus: Annotated[Json, JsonOf(named=f"{STORE}:Removed")]
     pinned: int
 
 
@@ -126,14 +129,14 @@ class CachePage(Page):
     name, title = "cache", "Cache"
 
     def __init__(self, parts: Parts) -> None:
-        self._engine, self._jobs = parts.engine, parts.jobs
+        self._parts, self._jobs = parts, parts.jobs
         self._verifying: Job | None = None
         self._lock = threading.Lock()
 
     @endpoint
     def cache_state(self, _request: Nothing) -> StoreState:
         """Segments with the tier that each is in, totals, pins, what was evicted, and what does not fit."""
-        store, memory_tier = self._engine.store, self._engine.memory_tier
+        store, memory_tier = self._parts.engine.store, self._parts.engine.memory_tier
         rows = store.segments()
         for row in rows:
             row["tier"] = "memory" if row["key"] in memory_tier else "disk"
@@ -151,14 +154,14 @@ class CachePage(Page):
     @endpoint
     def cache_delete(self, request: DeleteSegments) -> Gone:
         """Deletes segments, pinned ones too; a prompt that needs them computes them again."""
-        removed = self._engine.store.remove(request.keys)
-        self._engine.memory_tier.drop(request.keys)
+        removed = self._parts.engine.store.remove(request.keys)
+        self._parts.engine.memory_tier.drop(request.keys)
         return {"removed": removed.to_json()}
 
     @endpoint
     def cache_pin(self, request: PinSchema) -> Pins:
         """Pins the segments of a schema, or takes the pin away."""
-        store = self._engine.store
+        store = self._parts.engine.store
         if not request.schema:
             raise PromptCacheError("Name the schema whose segments should stay.")
         if request.pinned:
@@ -170,30 +173,32 @@ class CachePage(Page):
     @endpoint
     def cache_prune(self, request: StoreSize) -> Gone:
         """Evicts down to a size."""
-        return self._gone(self._engine.store.prune(max_bytes=int(request.bytes)))
+        return self._gone(self._parts.engine.store.prune(max_bytes=int(request.bytes)))
 
     @endpoint
     def cache_surplus(self, request: StoreSize) -> Surplus:
         """What a budget of this size would evict; nothing is removed."""
-        store = self._engine.store
+        store = self._parts.engine.store
         removed = store.surplus(int(request.bytes))
         return {"surplus": removed.to_json(), "pinned": store.settings.pinned_bytes}
 
     @endpoint
     def cache_budget(self, request: StoreSize) -> Gone:
         """Sets the most that the store may take, for good."""
-        return self._gone(self._engine.store.set_budget(int(request.bytes)))
+        return self._gone(self._parts.engine.store.set_budget(int(request.bytes)))
 
     def _gone(self, removed: Removed) -> Gone:
         """What was evicted from the disk goes from memory too, so that it is stored again when it is used."""
-        held = self._engine.memory_tier.keys()
-        self._engine.memory_tier.drop(held - self._engine.store.contains(held))
+        held = self._parts.engine.memory_tier.keys()
+        self._parts.engine.memory_tier.drop(held - self._parts.engine.store.contains(held))
         return {"removed": removed.to_json()}
 
     @endpoint
-    def cache_verify(self, request: VerifyStore) -> JobState[Annotated[Json, JsonOf(Verified)]]:
+    def cache_verify(
+        self, request: VerifyStore
+    ) -> JobState[Annotated[Json, JsonOf(named=f"{STORE}:Verified")]]:
         """Begins to read every file and compare it with the index; one at a time."""
-        store, repair = self._engine.store, request.repair
+        store, repair = self._parts.engine.store, request.repair
 
         def verify(job: Job) -> Verified:
             return store.verify(repair=repair, progress=job.progress)

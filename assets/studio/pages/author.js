@@ -70,6 +70,10 @@ export function mount(studio) {
   studio.hosts.author.append(
     h("div", { class: "desk" }, picker, documentPanel(workspace, "schema", keys), documentPanel(workspace, "prompt", keys)),
     strip, runHost, answers, about, explained)
+  studio.on("model", model => {
+    about.textContent = model.about
+    about.hidden = !model.about
+  })
   runBar.on("frame", ({ state }) => { if (state !== "working") studio.emit("stored") })
   gradio.watch("value", () => { if (gradio.props.value) runBar.take(JSON.parse(gradio.props.value)) })
 
@@ -78,8 +82,6 @@ export function mount(studio) {
       new Picker(picker, workspace, server, start.tiers)
       layout.tiers = start.tiers
       drawer.offer(start.settings)
-      about.textContent = start.model.about
-      about.hidden = !start.model.about
 
       const shown = new Panes(answers, start.timeline_parts)
       workspace.on("checked", ({ texts }) => shown.beside(texts))

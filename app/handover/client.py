@@ -1,0 +1,140 @@
+"""The command's side: finds a studio that computes on the wanted terms, and has it answer."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import secrets
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from hmac import compare_digest
+from typing import Any
+
+from app.handover.lines import Line, raise_fault
+from app.handover.presence import HOST, Presence, forget, present
+from app.handover.terms import Terms
+from engine.errors import PromptCacheError
+
+GREETING, RUN = "/runs/greeting", "/runs/answer"
+GREETING_SECONDS = 2.0
+_SECRET = "authorization"
+
+
+class LostError(Exception):
+    """A studio went away, or does not speak as expected, before a run was over."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which studio is to take a run, if any.
+
+    Attributes:
+        studio: the one to ask; None where the command computes itself.
+        why_not: why a studio that was there, or that was asked for, is not asked; "" where nobody wonders.
+    """
+
+    studio: Presence | None
+    why_not: str = ""
+
+
+def choose(server: str, wanted: Terms) -> Choice:
+    """Finds the studio that is to take a run.
+
+    Args:
+        server: "auto", "never", or the URL of a studio on this machine.
+        wanted: the terms of the run.
+    """
+    if server == "never":
+        return Choice(None)
+    named = server != "auto"
+    there = [one for one in present() if not named or one.url == server.rstrip("/")]
+    serving = [one for one in there if one.held.serves(wanted)]
+    refused = ""
+    for one in serving:
+        refusal = one.held.refusal(wanted)
+        if not refusal:
+            return Choice(one)
+        refused = refused or f"The studio at {one.url} is not asked, for {refusal}."
+    if refused or not named:
+        return Choice(None, refused)
+    if there:
+        return Choice(None, f"The studio at {server} has another model or another cache folder.")
+    return Choice(None, f"No studio of yours tells that it is at {server}.")
+
+
+def asked(studio: Presence, request: dict[str, Any]) -> Generator[Line, None, None]:
+    """Has a studio answer, as the lines of `engine` itself. Closing the iterator stops the answer there.
+
+    Args:
+        studio: the one to ask.
+        request: schema, prompt, settings and mode.
+
+    Raises:
+        PromptError: a document has errors.
+        PromptCacheError: the run cannot be computed.
+        LostError: the studio is not there, or went away.
+    """
+    connection = http.client.HTTPConnection(HOST, studio.port, timeout=GREETING_SECONDS)
+    try:
+        _greet(connection, studio)
+        with _losing():
+            if connection.sock is not None:
+                connection.sock.settimeout(None)  # a step may take as long as it takes
+            lines = _post(connection, RUN, request, {_SECRET: f"Bearer {studio.secret}"})
+        yield from _lines(lines)
+    finally:
+        connection.close()
+
+
+def _greet(connection: http.client.HTTPConnection, studio: Presence) -> None:
+    """Has whoever listens on the port prove that it knows the secret, before it learns anything."""
+    challenge = secrets.token_hex(16)
+    try:
+        with _losing():
+            answer = json.loads(_post(connection, GREETING, {"challenge": challenge}, {}).read(1 << 12))
+            if not compare_digest(str(answer["proof"]), studio.proof(challenge)):
+                raise LostError("it does not prove to be the studio that the file tells of")
+    except LostError as lost:
+        if isinstance(lost.__cause__, ConnectionRefusedError):
+            forget(studio)
+        raise
+
+
+def _post(
+    connection: http.client.HTTPConnection, path: str, sent: dict[str, Any], headers: dict[str, str]
+) -> http.client.HTTPResponse:
+    connection.request("POST", path, json.dumps(sent), {"content-type": "application/json", **headers})
+    answer = connection.getresponse()
+    if answer.status != 200:
+        raise LostError(f"it answers with status {answer.status}")
+    return answer
+
+
+def _lines(answer: http.client.HTTPResponse) -> Iterator[Line]:
+    while True:
+        with _losing():
+            line: Any = json.loads(answer.readline() or b'{"event": ""}')
+            kind = line["event"]
+        if kind == "over":
+            return
+        if kind == "":
+            raise LostError("it ended before the answer did")
+        if kind == "fault":
+            raise_fault(line)
+        yield line
+
+
+@contextlib.contextmanager
+def _losing() -> Iterator[None]:
+    """Turns whatever a connection or a foreign answer raises into one kind.
+
+    Raises:
+        LostError: in its place.
+    """
+    try:
+        yield
+    except (LostError, PromptCacheError):
+        raise
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
+        raise LostError(f"{type(error).__name__}: {error}".rstrip(": ")) from error

@@ -1,0 +1,94 @@
+"""What a run tells, as objects of JSON: the same from an engine of this process and from a studio's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from engine.errors import PromptCacheError
+from engine.events import Compared, Delta, Event, Finished, FirstToken, Working
+from engine.inference.params import RunSettings
+from engine.pml import Diagnostic, PromptError
+from engine.pml.diagnostics import Span
+
+if TYPE_CHECKING:
+    from engine import Engine
+    from engine.prepared import Mode, PreparedSchema
+
+Line = dict[str, Any]
+
+
+def answering(
+    engine: Engine, schema: PreparedSchema, prompt: str, settings: RunSettings, mode: Mode
+) -> Iterator[Line]:
+    """Answers a prompt, as lines. Closing the iterator stops the answer.
+
+    Yields:
+        First what the engine is, then the run's events.
+
+    Raises:
+        PromptError: the prompt does not fit the schema or the context window.
+    """
+    stream = schema.prompt(prompt).stream(settings, mode=mode)
+    try:
+        yield {
+            "event": "begun",
+            "placement": engine.placement(settings.placement),
+            "probe": engine.model.probe.to_json(),
+            "keeps": engine.store.settings.budget > 0,
+        }
+        for event in stream:
+            yield of_event(event)
+    finally:
+        stream.close()
+
+
+def of_event(event: Event) -> Line:
+    """Returns an event as a line."""
+    match event:
+        case Finished():
+            return {"event": "finished", "side": event.side, "answer": event.answer.to_json()}
+        case Compared():
+            return {"event": "compared", "comparison": event.comparison.to_json()}
+        case Working():
+            return {"event": "working", **asdict(event)}
+        case FirstToken():
+            return {"event": "first token", **asdict(event)}
+        case Delta():
+            return {"event": "delta", **asdict(event)}
+
+
+def of_fault(error: Exception) -> Line:
+    """Returns what ended a run as a line."""
+    if isinstance(error, PromptError):
+        return {"event": "fault", "diagnostics": [_told(one) for one in error.diagnostics]}
+    known = isinstance(error, PromptCacheError)
+    return {
+        "event": "fault",
+        "message": str(error) if known else f"unexpected {type(error).__name__}: {error}",
+    }
+
+
+def raise_fault(line: Line) -> None:
+    """Raises what `of_fault` was given, as far as its words go.
+
+    Raises:
+        PromptError: a document has errors.
+        PromptCacheError: anything else.
+    """
+    if "diagnostics" in line:
+        raise PromptError(tuple(_diagnostic(one) for one in _list(line["diagnostics"])))
+    raise PromptCacheError(str(line["message"]))
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _told(found: Diagnostic) -> dict[str, Any]:
+    return {**found.to_json(), "span": [found.span.start, found.span.end]}
+
+
+def _diagnostic(told: dict[str, Any]) -> Diagnostic:
+    return Diagnostic(**{**told, "span": Span(*told["span"])})
