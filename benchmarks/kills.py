@@ -7,6 +7,7 @@ Most kills are aimed: the killer waits until the writer is at a file, a row, or 
 from __future__ import annotations
 
 import ctypes
+import itertools
 import multiprocessing
 import os
 import random
@@ -114,7 +115,14 @@ def segment(number: int) -> Segment:
     return Segment(f"k{number}", tuple(range(tokens)), keys.contiguous(), values.contiguous())
 
 
-def work(folder: str, seed: int, seconds: float, phase: Any = None, pruned: float = 0.05) -> None:
+def work(
+    folder: str,
+    seed: int,
+    seconds: float,
+    phase: Any = None,
+    pruned: float = 0.05,
+    rounds: int | None = None,
+) -> None:
     """Writes, reads, prunes; ends with status 1 where something wrong is served.
 
     Args:
@@ -123,13 +131,16 @@ def work(folder: str, seed: int, seconds: float, phase: Any = None, pruned: floa
         seconds: after which it ends.
         phase: a byte that it tells what it is about; None for nobody.
         pruned: share of the rounds that prune.
+        rounds: number of rounds after which it ends too; None for no such number.
     """
     until, store, draw = time.time() + seconds, Told.open(Path(folder)), random.Random(seed)
     assert isinstance(store, Told)
     if phase is not None:
         store.phase = phase
     store.phase.value = Phase.BETWEEN
-    while time.time() < until:
+    for _ in itertools.count() if rounds is None else range(rounds):
+        if time.time() >= until:
+            break
         made = segment(draw.randrange(KINDS))
         read = store.load(made.key, made.token_ids)
         if read is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -55,7 +56,7 @@ def test_a_writer_tells_where_it_is(tmp_path: Path) -> None:
 
 def test_writers_leave_a_store_that_others_read(tmp_path: Path) -> None:
     phase = ctypes.c_byte()
-    work(str(tmp_path), 0, 0.5, phase)
+    work(str(tmp_path), 0, math.inf, phase, rounds=20)
     assert phase.value == Phase.BETWEEN
     store = Store.open(tmp_path)
     assert 0 < store.stats().segments <= KINDS

@@ -105,10 +105,23 @@ def answer(run_pml: Callable[..., SimpleNamespace]) -> Callable[..., dict[str, A
     return call
 
 
+OFFLINE = """
+import sys
+def refuse(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo"):
+        raise SystemExit(f"{event} {arguments}")
+sys.addaudithook(refuse)
+from app.cli import main
+main(sys.argv[1:])
+"""
+
+
 def in_a_process(*arguments: str) -> SimpleNamespace:
+    """Another process, which ends with a fault where it opens a connection."""
+    allowed = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
     done = subprocess.run(
-        [sys.executable, "-m", "app", *arguments],
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        [sys.executable, "-c", OFFLINE, *arguments],
+        env=allowed | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
@@ -202,9 +215,11 @@ def test_turns_that_are_not_stored_are_computed_with_the_new_text(
     assert stored["prompt"] == report["cached"]["tokens"]["prompt"]
 
 
-def test_segments_outlive_the_process(place: Path) -> None:
+def test_segments_outlive_the_process_which_opens_no_connection(
+    run_pml: Callable[..., SimpleNamespace],
+) -> None:
     command = ["run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "6", "--json"]
-    first, second = in_a_process(*command), in_a_process(*command)
+    first, second = in_a_process(*command), run_pml(*command)
     assert (first.status, second.status) == (0, 0), first.err + second.err
     before, after = json.loads(first.out), json.loads(second.out)
     assert {use["outcome"] for use in before["cached"]["segments"]} == {"miss"}
@@ -212,28 +227,6 @@ def test_segments_outlive_the_process(place: Path) -> None:
     assert "encode" not in after["cached"]["timeline_ms"]
     assert after["cached"]["token_ids"] == before["cached"]["token_ids"]
     assert after["kl_first_token"] == pytest.approx(before["kl_first_token"], abs=1e-6)
-
-
-def test_a_run_opens_no_connection(place: Path) -> None:
-    code = (
-        "import sys\n"
-        "def refuse(event, arguments):\n"
-        "    if event in ('socket.connect', 'socket.getaddrinfo'):\n"
-        "        raise SystemExit(f'{event} {arguments}')\n"
-        "sys.addaudithook(refuse)\n"
-        "from app.cli import main\n"
-        "main(['run', 'prompt.pml', '--schema', 'trip.pml', '--max-new-tokens', '2'])\n"
-    )
-    offline = {name: value for name, value in os.environ.items() if name != "HF_HUB_OFFLINE"}
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=offline | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr
 
 
 WRITES_ON = """
@@ -465,8 +458,14 @@ def test_quality_over_a_folder_and_a_file(run_pml: Callable[..., SimpleNamespace
 
 
 def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
-    run_pml: Callable[..., SimpleNamespace],
+    run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from benchmarks import quality
+
+    plain, measured = quality.run, []
+    monkeypatch.setattr(
+        quality, "run", lambda *a, **named: measured.append(plain(*a, **named)) or measured[-1]
+    )
     given = ("bench", "quality", "--suite", "demo", "--limit", "1", "--scope", "scaffold", "--model", "demo")
     done = run_pml(*given, "--json")
     assert done.status == 0, done.err
@@ -477,6 +476,7 @@ def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
         assert scaffold["score"] == uncached["score"]
         assert scaffold["same_answer"] == 1
         assert sum(group["prompts"] for group in uncached["by_documents"].values()) == 1
+    monkeypatch.setattr(quality, "run", lambda *_, **__: measured.pop(0))
     shown = run_pml(*given)
     assert shown.status == 0, shown.err
     assert "learning\n" in shown.out

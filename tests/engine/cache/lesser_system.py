@@ -1,6 +1,7 @@
 """Systems that lack what Linux has, played on Linux by taking it away.
 
-`python -m tests.engine.cache.lesser_system NAME WORK FOLDER` plays one from the first import on.
+`python -m tests.engine.cache.lesser_system NAME FOLDER NUMBER...` plays one from the first import on,
+in as many processes as there are numbers.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import random
 import sys
 import tempfile
+import traceback
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from pathlib import Path
@@ -236,8 +238,8 @@ def write_and_prune(folder: Path, number: int, rounds: int = 60) -> None:
 
 
 def main() -> None:
-    """Plays a system, and does on it what is asked."""
-    name, work, folder = sys.argv[1:]
+    """Plays a system, and has processes of it write and prune one store at once."""
+    name, folder, *numbers = sys.argv[1:]
     if name != "no locks":
         for library in ("torch", "filelock", "platformdirs", "safetensors.torch", "sqlite_utils"):
             importlib.import_module(library)  # libraries have ways of their own, chosen by the system's name
@@ -246,11 +248,25 @@ def main() -> None:
         sys.modules.pop(module, None)
     if name in LESSER and name != "no locks":
         LESSER[name](ForGood())
-    if work == "all":
-        play(Path(folder))
-    else:
-        write_and_prune(Path(folder), int(work))
-    assert not {*UNIX_ONLY} & {*sys.modules}
+    from engine.cache.store import Store  # noqa: F401 - loaded once for all
+
+    workers = [work for number in numbers if (work := forked(Path(folder), int(number)))]
+    sys.exit(max(os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1]) != 0 for worker in workers))
+
+
+def forked(folder: Path, number: int) -> int:
+    """The id of another process, which writes and prunes."""
+    worker = os.fork()
+    if worker == 0:
+        status = 1
+        try:
+            write_and_prune(folder, number)
+            assert not {*UNIX_ONLY} & {*sys.modules}
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        os._exit(status)
+    return worker
 
 
 if __name__ == "__main__":

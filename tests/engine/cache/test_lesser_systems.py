@@ -22,12 +22,6 @@ from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, seg
 from tests.test_architecture import ROOT
 
 
-def on(system: str, work: str, folder: Path) -> subprocess.Popen[str]:
-    """Another process that plays a system from its first import on."""
-    command = [sys.executable, "-m", "tests.engine.cache.lesser_system", system, work, str(folder)]
-    return subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True)
-
-
 @pytest.mark.parametrize("system", LESSER)
 def test_a_store_works_where_something_is_missing(
     tmp_path: Path, system: str, monkeypatch: pytest.MonkeyPatch
@@ -39,10 +33,9 @@ def test_a_store_works_where_something_is_missing(
 @pytest.mark.parametrize("system", ["like Windows", "no locks"])
 def test_two_processes_share_a_store_without_what_only_unix_has(tmp_path: Path, system: str) -> None:
     """Neither fcntl, resource, pwd nor grp can be imported there."""
-    processes = [on(system, str(number), tmp_path) for number in range(2)]
-    for process in processes:
-        _, said = process.communicate(timeout=120)
-        assert process.returncode == 0, said
+    command = [sys.executable, "-m", "tests.engine.cache.lesser_system", system, str(tmp_path), "0", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
     store = Store.open(tmp_path)
     found = store.verify()
     assert (found.faults, found.foreign) == ((), ())

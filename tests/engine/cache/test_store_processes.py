@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
 import random
 import signal
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.kills import context
 from engine.cache.store import Store, locks
 from engine.directory import Directory
 from engine.engine import Engine
@@ -22,14 +22,14 @@ from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, seg
 from tests.engine.cases import held_in_memory, schema_of
 from tests.engine.tiny import tiny_model
 
-SPAWN = multiprocessing.get_context("spawn")
+PROCESSES = context()
 SCHEMA = '<schema name="s">Read. <module name="a">alpha</module><module name="b">beta</module></schema>'
 
 
-def write_and_prune(folder: str, number: int, until: float) -> None:
+def write_and_prune(folder: str, number: int, rounds: int) -> None:
     """Writes, reads, evicts; leaves with status 1 where something wrong is served."""
     store, draw = Store.open(Path(folder)), random.Random(number)
-    while time.time() < until:
+    for _ in range(rounds):
         what = draw.randrange(12)
         made = segment(f"k{what}", 20 + what, what)
         read = store.load(made.key, made.token_ids)
@@ -45,8 +45,7 @@ def write_and_prune(folder: str, number: int, until: float) -> None:
 
 def test_processes_that_write_and_prune_one_store(tmp_path: Path) -> None:
     Store.open(tmp_path).set_budget(80_000)
-    until = time.time() + 6
-    workers = [SPAWN.Process(target=write_and_prune, args=(str(tmp_path), n, until)) for n in range(3)]
+    workers = [PROCESSES.Process(target=write_and_prune, args=(str(tmp_path), n, 300)) for n in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:
@@ -61,7 +60,7 @@ def test_processes_that_write_and_prune_one_store(tmp_path: Path) -> None:
 def test_a_process_killed_at_any_time_leaves_a_store_that_agrees_with_itself(tmp_path: Path) -> None:
     draw = random.Random(0)
     for number in range(5):
-        worker = SPAWN.Process(target=write_and_prune, args=(str(tmp_path), number, time.time() + 60))
+        worker = PROCESSES.Process(target=write_and_prune, args=(str(tmp_path), number, 1_000_000))
         worker.start()
         deadline = time.time() + 30
         while time.time() < deadline and not (tmp_path / "files").exists():
@@ -127,7 +126,7 @@ def test_two_stores_of_one_process_lose_nothing_to_another_process(tmp_path: Pat
     """SQLite's locks are the process's: a descriptor that it closes itself lets go of all of them."""
     one, two = Store.open(tmp_path), Store.open(tmp_path)
     for keys in ([], ["k"]):
-        other = SPAWN.Process(target=opens_and_finds, args=(str(tmp_path), keys))
+        other = PROCESSES.Process(target=opens_and_finds, args=(str(tmp_path), keys))
         other.start()
         other.join()
         assert other.exitcode == 0
