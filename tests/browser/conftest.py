@@ -24,18 +24,42 @@ FLAGS = [
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 ]
 SERVE = """
-import sys
+import os, signal, sys
 from pathlib import Path
+import gradio, torch, transformers
 from app.studio import launch
-folder = Path(sys.argv[1])
-documents = folder / "documents"
-studio = launch(
-    port=0, open_browser=False, block=False, cache_dir=folder / "cache", data_dir=folder / "data",
-    schemas_dir=documents if documents.is_dir() else None,
-)
-print(studio.url, flush=True)
-sys.stdin.read()
-studio.close()
+
+def serve(folder, parent):
+    documents = folder / "documents"
+    studio = launch(
+        port=0, open_browser=False, block=False, cache_dir=folder / "cache", data_dir=folder / "data",
+        schemas_dir=documents if documents.is_dir() else None,
+    )
+    print(studio.url, os.getpid(), flush=True)
+    while signal.sigtimedwait([signal.SIGTERM], 1) is None and os.getppid() == parent:
+        pass
+    studio.close()
+
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
+running = set()
+for line in sys.stdin:
+    what, _, given = line.strip().partition(" ")
+    if what == "start":
+        parent, child = os.getpid(), os.fork()
+        if child == 0:
+            try:
+                serve(Path(given), parent)
+            finally:
+                os._exit(0)
+        running.add(child)
+    else:
+        os.kill(int(given), signal.SIGTERM)
+        os.waitpid(int(given), 0)
+        running.remove(int(given))
+        print("stopped", flush=True)
+for child in running:
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
 """
 
 
@@ -59,32 +83,55 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         print(f"\n{len(ours)} browser tests left out: no chromium found (set PML_CHROMIUM to its path)")
 
 
-@dataclass
+class Studios:
+    """Studios, each in a process of its own, out of one that has loaded the libraries."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVE],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+        )
+
+    def start(self, folder: Path) -> Server:
+        """Starts a studio that keeps all under `folder`; its documents are those of `documents` in it."""
+        url, _, process = self._said(f"start {folder}").partition(" ")
+        assert url.startswith("http://127.0.0.1:"), f"the studio did not start: {url!r}"
+        return Server(url, folder, lambda: self._said(f"stop {process}"))
+
+    def close(self) -> None:
+        """Ends all that still run."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(timeout=60)
+        self._process.stdout.close()
+
+    def _said(self, line: str) -> str:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{line}\n")
+        self._process.stdin.flush()
+        return self._process.stdout.readline().strip()
+
+
+@dataclass(frozen=True)
 class Server:
-    """A studio in a process of its own, and where it keeps everything."""
+    """A running studio, where it keeps everything, and what ends its process."""
 
     url: str
-    process: subprocess.Popen[str]
     folder: Path
-
-    def stop(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait(timeout=30)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+    stop: Callable[[], object]
 
 
-def serve(folder: Path) -> Server:
-    """Starts a studio that keeps everything under `folder`; its documents are those of `documents` in it."""
-    command = [sys.executable, "-c", SERVE, str(folder)]
-    process = subprocess.Popen(
-        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8"
-    )
-    assert process.stdout is not None
-    url = process.stdout.readline().strip()
-    assert url.startswith("http://127.0.0.1:"), f"the studio did not start: {url!r}"
-    return Server(url, process, folder)
+@pytest.fixture(scope="session")
+def studios() -> Iterator[Studios]:
+    made = Studios()
+    yield made
+    made.close()
 
 
 @pytest.fixture(scope="session")
@@ -100,8 +147,8 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="session")
-def studio(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = serve(tmp_path_factory.mktemp("studio"))
+def studio(studios: Studios, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = studios.start(tmp_path_factory.mktemp("studio"))
     yield server
     server.stop()
 

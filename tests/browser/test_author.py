@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from engine.pml import parse_schema
-from tests.browser.conftest import Server, Watched, serve
+from tests.browser.conftest import Server, Studios, Watched
 
 LONG_RUN_MS = 120_000
 TEXTS = "window.promptCacheStudio.workspace.texts()"
@@ -189,9 +189,9 @@ def test_work_survives_a_reload(author: Page) -> None:
     wait_for_text(author, "prompt", "Never lose this")
 
 
-def test_work_and_segments_survive_a_restart(browser: Browser, tmp_path: Path) -> None:
+def test_work_and_segments_survive_a_restart(browser: Browser, studios: Studios, tmp_path: Path) -> None:
     for turn in ("first", "second"):
-        server = serve(tmp_path)
+        server = studios.start(tmp_path)
         try:
             watch = Watched(browser.new_page(), server.url)
             page = watch.open()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.conftest import Server, Tab, Watched, serve
+from tests.browser.conftest import Server, Studios, Tab, Watched
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
@@ -17,10 +17,10 @@ PROMPT = '<prompt schema="mine"><a/> And then?</prompt>\n'
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+def home(studios: Studios, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
     folder = tmp_path_factory.mktemp("saving")
     (folder / "documents").mkdir()
-    server = serve(folder)
+    server = studios.start(folder)
     yield server, folder / "documents"
     server.stop()
 
@@ -185,20 +185,20 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
 
 
 def test_a_draft_of_another_folder_is_saved_under_another_name(
-    browser: Browser, tmp_path: Path, documents: Path
+    browser: Browser, studios: Studios, tmp_path: Path, documents: Path
 ) -> None:
     for folder in ("documents", "other"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.pml").write_text(SCHEMA, encoding="utf-8")
     page = browser.new_page()
-    first = serve(tmp_path)
+    first = studios.start(tmp_path)
     page.goto(first.url)
     page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     open_document(page, "mine.pml")
     first.stop()
     (tmp_path / "documents").rename(tmp_path / "A")
     (tmp_path / "other").rename(tmp_path / "documents")
-    second = serve(tmp_path)
+    second = studios.start(tmp_path)
     workspace = tmp_path / "data" / "workspace.json"
     workspace.write_text(workspace.read_text().replace("documents/mine.pml", "A/mine.pml"))
     page.goto(second.url)

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
-from tests.browser.conftest import Server, serve
+from tests.browser.conftest import Server, Studios
 from tests.browser.test_author import rewrite, text_of, wait_for_text
 
 KEYS = "Object.keys(localStorage).filter(key => key.includes('unsaved')).length"
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    server = serve(tmp_path_factory.mktemp("unsaved"))
+def home(studios: Studios, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = studios.start(tmp_path_factory.mktemp("unsaved"))
     yield server
     server.stop()
 
