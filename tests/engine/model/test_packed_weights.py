@@ -4,31 +4,29 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 
+from engine.cache.store import Store
+from engine.engine import Engine
 from engine.model import packed_weights
 from engine.model.loading import load
-from engine.model.model import Model
+from engine.model.network import Network
 from engine.model.packed_weights import PackedLinear, pack_weights, packed_layers
-from engine.model.synthetic import byte_tokenizer
-from tests.engine.cases import apart
-from tests.engine.tiny import FAMILIES, tiny_network
+from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
+from tests.engine.reference import Reference
+from tests.engine.tiny import FAMILIES, tiny_model, tiny_network
 
 TOKENS = range(3, 40)
 
 
-def logits(model: Model) -> torch.Tensor:
-    kv = model.network.kv_cache((), len(TOKENS) + 1)
-    first = model.network.forward(TOKENS, TOKENS, kv, keep=len(TOKENS))
-    return torch.cat([first, model.network.forward([9], [TOKENS.stop], kv)])
-
-
-def model_with(network: Any) -> Model:
-    return Model("tiny", network, byte_tokenizer(), "tiny")
+def logits(network: Network) -> torch.Tensor:
+    kv = network.kv_cache((), len(TOKENS) + 1)
+    first = network.forward(TOKENS, TOKENS, kv, keep=len(TOKENS))
+    return torch.cat([first, network.forward([9], [TOKENS.stop], kv)])
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -53,14 +51,36 @@ def test_a_packed_layer_is_the_plain_one(dtype: torch.dtype, rows: int, bias: bo
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_every_family_answers_as_with_plain_weights(family: str, dtype: torch.dtype) -> None:
-    model = model_with(tiny_network(family).to(dtype))
-    plain = logits(model)
-    packed = pack_weights(model.network.module, "packed")
-    assert packed == packed_layers(model.network.module)
-    assert (model.weights == "packed") == (packed > 0)
-    assert (model.network.dtype, model.device) == (dtype, "cpu")
+    network = Network(tiny_network(family).to(dtype), model_of(family).network.setup)
+    plain = logits(network)
+    packed = pack_weights(network.module, "packed")
+    assert packed == packed_layers(network.module)
+    assert (network.dtype, network.device.type) == (dtype, "cpu")
     spread = float(plain.float().std())
-    assert apart(logits(model).float(), plain.float()) <= (1e-5 if dtype == torch.float32 else 0.02) * spread
+    bound = 1e-5 if dtype == torch.float32 else 0.02
+    assert apart(logits(network).float(), plain.float()) <= bound * spread
+
+
+@pytest.mark.parametrize("family", ["llama-gqa", "qwen2-swa", "gemma2", "gpt-oss", "opt", "gptj"])
+def test_segments_of_plain_weights_are_read_by_packed_ones_within_the_reference(
+    family: str, tmp_path: Path
+) -> None:
+    text = '<module name="a">first</module><module name="b">next</module>'
+    schema = schema_of(f'<schema name="p">Start.{text}</schema>')
+    prompt = prompt_of("<prompt><a/><b/> and a question?</prompt>")
+    writer = Engine(model_of(family), Store.open(tmp_path))
+    written = Case(writer, schema, prompt)
+    writer.close()
+    model = tiny_model(family)
+    assert pack_weights(model.network.module, "packed") > 0
+    reader = Engine(model, Store.open(tmp_path))
+    read = Case(reader, schema, prompt)
+    assert {use.outcome for use in read.supplied.uses} == {"hit"}
+    reference = Reference(tiny_network(family), relocatable=family != "opt").logits(
+        written.plan, written.uses
+    )
+    assert apart(read.logits(), reference) <= 1e-4
+    reader.close()
 
 
 def test_a_head_that_shares_its_weight_with_the_embedding_is_not_held_twice() -> None:
