@@ -59,13 +59,7 @@ class Answers:
         say: Callable[[str], None],
     ) -> None:
         self.model, self.folder = model, folder
-        draw = random.Random(seed)
-        sizes = [cached * (i + 1) // modules - cached * i // modules for i in range(modules)]
-        texts = [text_of(model, size, draw) for size in sizes]
-        written = "".join(f'<module name="m{i}">{text}</module>' for i, text in enumerate(texts))
-        imports = "".join(f"<m{i}/>" for i in range(modules))
-        self.schema_source = f'<schema name="bench">{written}</schema>'
-        self.prompt_source = f'<prompt schema="bench">{imports}{text_of(model, new, draw)}</prompt>'
+        self.schema_source, self.prompt_source = sources(model, cached, modules, new, seed)
         self.engine = Engine(model, Store.open(folder))
         self.schema = self.engine.schema(self.schema_source)
         self.schema.encode(progress=lambda done, total, what: say(f"{what} ({done} of {total})"))
@@ -130,6 +124,25 @@ class Answers:
         schema = self.engine.schema(_schema(self.schema_source))
         prepare_ms = (time.perf_counter() - started) * 1000
         return prepare_ms + schema.prompt(self.prompt_source).answer(max_new_tokens=1).ttft_ms
+
+
+def sources(model: Model, cached: int, modules: int, new: int, seed: int) -> tuple[str, str]:
+    """A schema of drawn modules, and a prompt that imports them all and ends with new text.
+
+    Args:
+        model: the model whose tokens are counted.
+        cached: about how many tokens all modules have together.
+        modules: how many there are.
+        new: about how many tokens the text behind them has.
+        seed: the seed of the texts.
+    """
+    draw = random.Random(seed)
+    sizes = [cached * (i + 1) // modules - cached * i // modules for i in range(modules)]
+    texts = [text_of(model, size, draw) for size in sizes]
+    written = "".join(f'<module name="m{i}">{text}</module>' for i, text in enumerate(texts))
+    imports = "".join(f"<m{i}/>" for i in range(modules))
+    behind = text_of(model, new, draw)
+    return f'<schema name="bench">{written}</schema>', f'<prompt schema="bench">{imports}{behind}</prompt>'
 
 
 def text_of(model: Model, tokens: int, draw: random.Random) -> str:

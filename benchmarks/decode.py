@@ -24,7 +24,7 @@ from engine.inference.prefill import Prefill
 from engine.inference.sequence import Sequence
 from engine.model.loading import load
 from engine.model.model import Model
-from engine.prompt.recipe import segment_key
+from engine.prompt.recipe import Recipe, segment_key
 from engine.segment import Placement
 
 SIDES: tuple[Weights, ...] = ("plain", "packed")
@@ -110,7 +110,8 @@ class _Decoding:
         placements = []
         for lo, hi in itertools.pairwise(borders):
             key = segment_key(model.fingerprint, model.dtype, tokens[lo:hi], ())
-            placements.append(Placement(encode(model, key, tokens[lo:hi], ()), 0, hi - lo, lo))
+            (segment,) = encode(model, [Recipe(key, tuple(tokens[lo:hi]), "")], {})
+            placements.append(Placement(segment, 0, hi - lo, lo))
         positions = range(cached, cached + NEW)
         self._model, self._steps = model, steps
         self._prefill = Prefill(placements, tokens[cached:], positions, tokens, cached + NEW)

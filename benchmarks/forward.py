@@ -23,7 +23,7 @@ from benchmarks.turns import Way
 from engine.cache.encoder import encode
 from engine.model.model import Model
 from engine.model.rope import move_keys
-from engine.prompt.recipe import segment_key
+from engine.prompt.recipe import Recipe, segment_key
 from engine.segment import Placement, Segment
 
 
@@ -58,7 +58,8 @@ class Forward:
         for index, (lo, hi) in enumerate(self.spans):
             self.say(f"encoding tokens of module {index + 1} of {self.modules}")
             key = segment_key(self.model.fingerprint, self.model.dtype, self.tokens[lo:hi], ())
-            self.segments.append(encode(self.model, key, self.tokens[lo:hi], ()))
+            recipe = Recipe(key, tuple(self.tokens[lo:hi]), "")
+            self.segments.extend(encode(self.model, [recipe], {}))
         self.turned = [
             self._turned(segment, lo) for segment, (lo, _) in zip(self.segments, self.spans, strict=True)
         ]

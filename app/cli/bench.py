@@ -170,6 +170,57 @@ def guesses(
 
 
 @bench.command()
+@click.argument("documents", nargs=-1, metavar="[SCHEMA PROMPT]")
+@click.option("--cached", type=Whole(1), default=1024, show_default=True, help="Tokens in drawn modules.")
+@click.option("--modules", type=Whole(1), default=8, show_default=True, help="How many are drawn.")
+@click.option("--new", type=Whole(1), default=32, show_default=True, help="New tokens after them.")
+@click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured runs of each kind.")
+@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of texts and orders.")
+@model_options
+@json_option
+@debug_option
+def first(
+    documents: tuple[str, ...],
+    cached: int,
+    modules: int,
+    new: int,
+    repeats: int,
+    seed: int,
+    as_json: bool,
+    **model_choice: Any,
+) -> None:
+    """Time to first token of a prompt of which nothing is stored, against no cache at all.
+
+    Every run has an empty store. `first` writes behind the answer, `first_sync` before its first token, and
+    `first_written` is over when all is written. Without SCHEMA and PROMPT the modules are drawn.
+    """
+    if len(documents) not in (0, 2):
+        raise click.UsageError("name a schema and a prompt over it, or neither.")
+    options = ModelOptions(cache_dir=None, **model_choice)
+    from benchmarks import first as measurement
+    from engine.pml.text_files import read_text_file
+
+    texts = [read_text_file(Path(path)) for path in documents]
+    report = measurement.run(
+        options.name,
+        device=options.device,
+        dtype=options.dtype,
+        weights=options.weights,
+        cached=cached,
+        modules=modules,
+        new=new,
+        documents=(texts[0], texts[1]) if texts else None,
+        repeats=repeats,
+        seed=seed,
+        progress=_narrate if sys.stderr.isatty() else None,
+    )
+    if as_json:
+        print_json(report)
+    else:
+        say(_as_table(report))
+
+
+@bench.command()
 @click.argument("path", required=False, metavar="[PATH]")
 @setting_option("scope", multiple=True, help="May be given again. Default: all, and the repairs on anchored.")
 @setting_option("repair", multiple=True, help="May be given again; each is run with each scope.")

@@ -70,7 +70,7 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     """Compute and store every segment of SCHEMA.
 
     What is stored already is left alone, so that after an edit only the edited module is computed.
-    Interrupting loses at most the module being computed. The status is 1 where the store kept not all.
+    Interrupting loses at most the pass being computed. The status is 1 where the store kept not all.
     """
     document = read_schema(schema_path)
     engine = ModelOptions(**engine_choice).open()

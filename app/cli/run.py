@@ -89,7 +89,7 @@ class Work:
 @setting_options(
     *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
     "speculate",
-    *("store_conversation", "scope", "repair", "placement"),
+    *("store_conversation", "sync", "scope", "repair", "placement"),
 )
 @engine_options
 @server_option

@@ -6,7 +6,8 @@ import time
 from collections.abc import Generator
 from dataclasses import dataclass
 
-from engine.cache.segment_cache import Request, SegmentCache
+from engine.cache.fetched import Request
+from engine.cache.segment_cache import SegmentCache
 from engine.choices import Scope
 from engine.errors import SettingsError
 from engine.events import Working
@@ -57,7 +58,7 @@ def encode_schema(
         clock: the stopwatch that knows how long the steps waited for others.
 
     Yields:
-        Working, before each segment that must be computed and at the end.
+        Working, before each pass over what must be computed and at the end.
 
     Raises:
         PromptError: a module does not fit the context window.
@@ -75,8 +76,9 @@ def encode_schema(
     started = time.perf_counter()
     recipes = schema.recipes(scope).of_schema(schema.spec.context_length)
     request = Request(schema.tree.name, scope, hold=False)
-    fetched = yield from cache.segments(recipes, request, Stopwatch())
-    fetched.release()
+    with (yield from cache.segments(recipes, request, Stopwatch())) as fetched:
+        cache.store.finish_writing()
+        warnings = fetched.warnings()
     seconds = time.perf_counter() - started - clock.waited / 1000
     cache.store.label(fetched.served)
     made = list(fetched.encoded.values())
@@ -90,5 +92,5 @@ def encode_schema(
         tokens=sum(one.tokens for one in made),
         seconds=seconds,
         bytes=sum(one.nbytes for one in made),
-        warnings=tuple(fetched.warnings),
+        warnings=warnings,
     )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
-from engine.cache.segment_cache import Request, SegmentCache, wanted
-from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, SegmentUse, Side
+from engine.cache.fetched import Fetched, Request
+from engine.cache.segment_cache import SegmentCache, wanted
+from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, Side
 from engine.inference.params import RunSettings
 from engine.inference.prefill import prefill, whole
 from engine.inference.sequence import Sequence
@@ -44,8 +45,8 @@ def _from_segments(
     cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned, settings: RunSettings, clock: Stopwatch
 ) -> Generator[Event, None, Answer]:
     """The cached side: what is missing is encoded, what is read is held to the end of the answer."""
-    slices = planned.slices
-    request = Request(prompt.schema.tree.name, settings.scope, store_turns=settings.store_conversation)
+    slices, turns = planned.slices, settings.store_conversation
+    request = Request(prompt.schema.tree.name, settings.scope, store_turns=turns, sync=settings.sync)
     fetched = yield from cache.segments(wanted(slices), request, clock)
     try:
         with fetched:
@@ -54,9 +55,8 @@ def _from_segments(
             new = prefill(cache.model, planned.plan, slices, placements, settings.repair)
             clock.lap("load" if settings.repair == "none" else "repair")
             new = replace(new, encoded=fetched.encoded_of(new.placements))
-            warnings = [f"The answer is complete, but {warning}" for warning in fetched.warnings]
             sequence = Sequence(cache.model, new, settings, clock)
-            answer = yield from _respond(sequence, "cached", fetched.uses, warnings)
+            answer = yield from _respond(sequence, "cached", fetched, cache.store.write_now)
     finally:
         # An answer that nobody reads on may be collected while any lock is held: none is taken here.
         cache.note(fetched.served)
@@ -67,24 +67,35 @@ def _from_segments(
 
 
 def _respond(
-    sequence: Sequence, side: Side, uses: Iterable[SegmentUse] = (), warnings: Iterable[str] = ()
+    sequence: Sequence,
+    side: Side,
+    fetched: Fetched | None = None,
+    begun: Callable[[], None] | None = None,
 ) -> Generator[Event, None, Answer]:
-    """Steps a sequence to its end, as events but the last. Closing the generator stops it."""
+    """Steps a sequence to its end, as events but the last. Closing the generator stops it.
+
+    Args:
+        sequence: the answer.
+        side: the side that it is of.
+        fetched: the segments that it reads.
+        begun: called when its first token is known.
+    """
     clock = sequence.clock
     step = sequence.step()
+    if begun is not None:
+        begun()
     yield FirstToken(side, clock.total, dict(clock.parts), sequence.counts)
     while True:
         if step.text:
             yield Delta(side, step.text)
         if step.ending is not None:
-            return _answer(sequence, step.ending, uses, warnings)
+            return _answer(sequence, step.ending, fetched)
         step = sequence.step()
 
 
-def _answer(
-    sequence: Sequence, ending: Ending, uses: Iterable[SegmentUse], warnings: Iterable[str]
-) -> Answer:
-    told = list(warnings)
+def _answer(sequence: Sequence, ending: Ending, fetched: Fetched | None) -> Answer:
+    unsaved = fetched.warnings() if fetched is not None else ()
+    told = [f"The answer is complete, but {what}" for what in unsaved]
     if sequence.cut_short:
         told.append(
             f"The context window has room for {sequence.room} of the {sequence.params.max_new_tokens} tokens "
@@ -98,7 +109,7 @@ def _answer(
         tpot_ms=sum(times) / len(times) if times else 0.0,
         timeline_ms=dict(sequence.clock.parts),
         tokens={**sequence.counts, "generated": len(sequence.token_ids), **sequence.guessed},
-        segments=tuple(uses),
+        segments=tuple(fetched.uses) if fetched is not None else (),
         stopped=ending,
         warnings=tuple(told),
         passes=sequence.passes,

@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 
-from engine.cache.segment_cache import Request, SegmentCache, wanted
+from engine.cache.fetched import Request
+from engine.cache.segment_cache import SegmentCache, wanted
 from engine.events import Working
 from engine.inference.findings import Fidelity, Flip, ModuleFidelity
 from engine.inference.params import RunSettings

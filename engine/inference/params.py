@@ -187,6 +187,15 @@ class ReuseParams(_Checked):
         ),
     )
 
+    sync: bool = field(
+        default=False,
+        metadata=declared(
+            "Wait for the disk",
+            "What is computed for the cache is on the disk before the first token; else it is written while "
+            "the answer goes on.",
+        ),
+    )
+
     @property
     def turns_held(self) -> bool:
         """Whether earlier turns become segments, in memory or on disk."""

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.cache.segment_cache import Request, SegmentCache, wanted
+from engine.cache.fetched import Request
+from engine.cache.segment_cache import SegmentCache, wanted
 from engine.events import Side, Working
 from engine.inference.params import ReuseParams
 from engine.inference.prefill import Prefill, prefill, whole

@@ -6,7 +6,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from engine.cache.segment_cache import Request, SegmentCache, wanted
+from engine.cache.fetched import Request
+from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import Scope
 from engine.errors import SettingsError
 from engine.events import Working

@@ -18,6 +18,7 @@ from transformers.modeling_utils import AttentionInterface
 from engine.model.attention import AttentionParams
 from engine.model.configuration import OWN_ATTENTION
 from engine.model.kv_cache import UnfitError
+from engine.model.packed_kv_cache import PackedKVCache
 from engine.model.rope import Rotaries
 from engine.model.segment_kv_cache import SegmentKVCache
 
@@ -74,7 +75,7 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    kv: SegmentKVCache | None = None,
+    kv: SegmentKVCache | PackedKVCache | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls: query [1, heads, rows, head_dim] → ([1, rows, heads, head_dim], None)."""

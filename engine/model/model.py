@@ -78,6 +78,11 @@ class Model:
         return self.probe.relocatable
 
     @property
+    def packs(self) -> bool:
+        """Whether several texts may go through it in one pass, each as if alone."""
+        return self.probe.packs
+
+    @property
     def layers(self) -> int:
         """How many attention layers it has."""
         return self.network.layers

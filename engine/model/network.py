@@ -18,6 +18,7 @@ from engine.model.attention import Scratch
 from engine.model.attention_path import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
 from engine.model.dense_kv_cache import DenseKVCache
 from engine.model.kv_cache import KVCache, Rowwise, StopForward, UnfitError, placed_keys
+from engine.model.packed_kv_cache import PackedKVCache, PackedText
 from engine.model.segment_kv_cache import SegmentKVCache
 from engine.segment import Placement
 
@@ -119,6 +120,34 @@ class Network:
         kv.commit()
         return logits
 
+    @torch.inference_mode()
+    def encode(self, texts: Sequence[PackedText]) -> None:
+        """Runs texts through the network up to the keys and values of its last layer, which they take.
+
+        Args:
+            texts: each sees itself and its placements; several only where the network takes them in one pass
+                (`packing_miss`).
+
+        Raises:
+            UnfitError: not every layer hands its keys and values over.
+        """
+        token_ids = [token for text in texts for token in text.segment.token_ids]
+        positions = [place for text in texts for place in text.positions]
+        if self.setup.path == "segments":
+            packed = PackedKVCache(texts, self.setup.rotaries, self._scratch)
+            with contextlib.suppress(StopForward):
+                self._run(token_ids, positions, packed, 1)
+            packed.require_whole()
+            return
+        (text,) = texts
+        kv = self.kv_cache(text.placements, len(token_ids))
+        kv.begin(positions, until=self.layers - 1)
+        with contextlib.suppress(StopForward):
+            self._run(token_ids, positions, kv, 1)
+        kv.commit()
+        for taken, made in zip((text.segment.keys, text.segment.values), kv.tail, strict=True):
+            taken.copy_(made)
+
     def placed_keys(self, placement: Placement, layer: int) -> Tensor:
         """Returns a layer's keys of a placement, [kv_heads, tokens, head_dim], as computed at its place."""
         return placed_keys(placement, layer, self.setup.rotaries[layer])
@@ -206,7 +235,9 @@ class Network:
             logits: Tensor = self.module(**inputs, use_cache=False).logits[0]
         return logits
 
-    def _run(self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache, keep: int) -> Tensor:
+    def _run(
+        self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache | PackedKVCache, keep: int
+    ) -> Tensor:
         attach(self.module, self.setup.path)
         inputs: dict[str, Any] = {"use_cache": False, "kv": kv}
         if self.setup.path == "dense":

@@ -16,7 +16,9 @@ from engine.errors import ModelError
 from engine.model.attention_path import ATTENTION_PATHS, AttentionPath, AttentionSetup, DroppedError
 from engine.model.kv_cache import KVCache, UnfitError
 from engine.model.network import Network, network_code
+from engine.model.packing import packing_miss
 from engine.model.reach import (
+    COARSE,
     SHORTEST,
     TYPICAL,
     Ruler,
@@ -49,6 +51,7 @@ class Probe:
         checks: name → greatest difference to the model's own logits, in units of their spread.
         exact_up_to: how many tokens are reproduced, where that is less than the context; else None.
         limit: the rule that comes into effect beyond, in words.
+        packs: whether several texts may go through it in one pass, each as if alone.
     """
 
     setup: AttentionSetup
@@ -58,6 +61,7 @@ class Probe:
     checks: dict[str, float] = field(default_factory=dict)
     exact_up_to: int | None = None
     limit: str = ""
+    packs: bool = False
 
     @property
     def path(self) -> AttentionPath:
@@ -83,14 +87,19 @@ class Probe:
             if self.exact_up_to
             else ""
         )
+        packing = (
+            ""
+            if self.packs
+            else " What is missing is encoded text by text: the model does not take several in one pass."
+        )
         return (
             f"{how} this model (greatest difference {worst:.1e} of the spread of its logits). Its positions "
-            f"are {self.positions}; {where}.{limit}"
+            f"are {self.positions}; {where}.{limit}{packing}"
         )
 
     def to_json(self) -> dict[str, object]:
         """Returns what people and programs read of it by name, and the summary."""
-        names = ("path", "relocatable", "positions", "checks", "exact_up_to", "limit", "summary")
+        names = ("path", "relocatable", "positions", "checks", "exact_up_to", "limit", "packs", "summary")
         return {name: getattr(self, name) for name in names}
 
 
@@ -202,7 +211,20 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     checks["at the end of the context"] = ruler.miss(reach)
     bound = reach if reach < declared_length(network.config) else None
     setup = ruler.network.setup
-    return Probe(setup, form, ruler.relocatable, positions, checks, bound, limit if bound else "")
+    packs = _packs(ruler.network, form, tokens, whole)
+    return Probe(setup, form, ruler.relocatable, positions, checks, bound, limit if bound else "", packs)
+
+
+def _packs(network: Network, form: Form, tokens: list[int], kv: KVCache) -> bool:
+    """Whether several texts may go through in one pass, each as if alone."""
+    if network.setup.path != "segments":
+        return False
+    try:
+        with network_code():
+            miss = packing_miss(network, form, tokens, kv.tail, CUT)
+    except UnfitError:
+        return False
+    return miss <= KEY_TOLERANCE.get(form.dtype, COARSE)
 
 
 def _ruler(network: Network, tokens: list[int], spread: float, kv: KVCache, *, relocatable: bool) -> Ruler:

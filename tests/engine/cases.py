@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
 import torch
 
-from engine.cache.segment_cache import Request, wanted
+from engine.cache.fetched import Request
+from engine.cache.segment_cache import wanted
 from engine.engine import Engine
 from engine.inference.computing import returned
 from engine.inference.params import Repair
 from engine.inference.repair import chosen, rows, with_hidden
 from engine.model.model import Model
+from engine.model.packed_kv_cache import PackedText, empty_segment
 from engine.pml import parse_prompt, parse_schema
 from engine.prompt.plan import PromptPlan
-from engine.segment import Segment
+from engine.segment import Placement, Segment
 from engine.stopwatch import Stopwatch
 from tests.engine.tiny import tiny_model
 
@@ -81,6 +84,15 @@ class Case:
         plan = self.plan
         kv = self.model.network.kv_cache((), plan.total_tokens)
         return self.model.network.forward(plan.token_ids, plan.positions, kv, keep=plan.total_tokens)
+
+
+def encoded(
+    model: Model, key: str, token_ids: Sequence[int], context: Sequence[Placement] = (), start: int = 0
+) -> Segment:
+    """A segment of these tokens from a pass of their own."""
+    segment = empty_segment(model.form, key, token_ids, model.network.device)
+    model.network.encode([PackedText(segment, start, tuple(context))])
+    return segment
 
 
 @cache

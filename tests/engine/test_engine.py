@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -132,7 +133,7 @@ def test_a_store_that_cannot_be_written_costs_a_warning_only(engine: Engine, mon
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    found, _ = answers(engine, mode="cached")
+    found, _ = answers(engine, replace(SETTINGS, sync=True), mode="cached")
     assert found["cached"].tokens["generated"] >= 1
     assert len(found["cached"].warnings) == 1
     assert "No space left" in found["cached"].warnings[0]

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cache.encoder import encode
 from engine.cache.store import Origin, Store
 from engine.choices import SCOPES
 from engine.engine import Engine
 from engine.inference.repair import rows
 from engine.model.model import Model
 from engine.segment import Placement, Segment
-from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
+from tests.engine.cases import Case, apart, encoded, model_of, prompt_of, schema_of
 from tests.engine.reference import Reference, sight_of_modules
 from tests.engine.tiny import DENSE, FAMILIES, FIXED, SEGMENTS, tiny_model, tiny_network
 
@@ -274,7 +273,7 @@ def test_a_segment_gives_the_same_at_0_at_1000_and_from_disk(family: str, tmp_pa
             new, range(start + segment.tokens, start + segment.tokens + len(new)), kv, keep=3
         )
 
-    segment = encode(model, "k", tokens)
+    segment = encoded(model, "k", tokens)
     at_0, at_1000 = logits(segment, 0), logits(segment, 1000)
     assert (at_0 - at_1000).abs().max() <= 2e-4 * at_0.std().item() + 1e-4
     store = Store.open(tmp_path)
@@ -290,7 +289,7 @@ def test_long_prefills_in_blocks_equal_one_block(family: str, monkeypatch: pytes
     model = model_of(family)
     from engine.model import attention
 
-    segments = [encode(model, str(i), list(range(3 + i, 40 + i))) for i in range(3)]
+    segments = [encoded(model, str(i), list(range(3 + i, 40 + i))) for i in range(3)]
     placements = [Placement(s, 0, s.tokens, 50 * i, (4, 5, 20)) for i, s in enumerate(segments)]
     new, positions = list(range(60, 100)), [*range(38, 48), *range(90, 99), *range(200, 221)]
     whole = model.network.forward(new, positions, model.network.kv_cache(placements, 40), keep=40)
@@ -302,7 +301,7 @@ def test_long_prefills_in_blocks_equal_one_block(family: str, monkeypatch: pytes
 @pytest.mark.parametrize("family", SEGMENTS)
 def test_folding_before_decoding_changes_nothing(family: str) -> None:
     model = model_of(family)
-    segments = [encode(model, str(i), list(range(3 + i, 30 + i))) for i in range(4)]
+    segments = [encoded(model, str(i), list(range(3 + i, 30 + i))) for i in range(4)]
     placements = [Placement(s, 2, s.tokens, 40 * i + 2, (7, 9) if i else ()) for i, s in enumerate(segments)]
     plain, folded = model.network.kv_cache(placements, 8), model.network.kv_cache(placements, 8)
     for kv in (plain, folded):

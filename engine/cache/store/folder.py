@@ -349,6 +349,20 @@ class Folder:
                 log.info("%s is computed without a lock: %s", key, error)
             yield waited
 
+    @contextmanager
+    def try_compute_lock(self, key: str) -> Iterator[bool]:
+        """Takes the turn to compute a segment where nobody has it; gives whether it is taken.
+
+        Where no lock can be made it is.
+        """
+        with contextlib.ExitStack() as stack:
+            taken = True
+            try:
+                taken = stack.enter_context(locks.try_compute_lock(self._part(LOCKS), f"{key}.lock"))
+            except (OSError, StoreError) as error:
+                log.info("%s is computed without a lock: %s", key, error)
+            yield taken
+
 
 @contextmanager
 def new_file(target: Path, *, replace: bool = False) -> Iterator[BinaryIO]:

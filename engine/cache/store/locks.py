@@ -89,6 +89,17 @@ def compute_lock(folder: Directory, name: str, patience: float) -> Iterator[bool
         yield waited
 
 
+@contextlib.contextmanager
+def try_compute_lock(folder: Directory, name: str) -> Iterator[bool]:
+    """Tries to take such a lock without waiting; gives whether it did. The file is gone after.
+
+    Raises:
+        OSError: the system has no locks, or the file cannot be made.
+    """
+    with _try(folder, name) as taken:
+        yield taken
+
+
 def network_kind(folder: Path, mounts: Path = Path("/proc/self/mounts")) -> str | None:
     """The kind of network file system that a folder lies on; None for a local or an unknown one."""
     try:

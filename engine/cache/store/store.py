@@ -7,13 +7,14 @@ the files (`blobs`), and what needs both (`reading`, `writing`, `removal`, `audi
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from engine.cache.store import moving, rebuild
+from engine.cache.store import behind, moving, rebuild
 from engine.cache.store.audit import Auditor, Progress, Verified
+from engine.cache.store.behind import Behind
 from engine.cache.store.blobs import Blobs
 from engine.cache.store.catalog import Catalog
 from engine.cache.store.claim import FILES
@@ -49,6 +50,8 @@ def default_folder() -> Path:
 class Store:
     """Segments on disk. Safe to use from several threads and several processes.
 
+    What is saved behind an answer is there for whoever asks this store: it is waited for.
+
     Args:
         disk: the folder, held open.
         index: the open index.
@@ -74,6 +77,7 @@ class Store:
         self._writer = Writer(disk, self.blobs, self._catalog, self._reader)
         self._remover = Remover(index, self._catalog, self.settings, self._reader)
         self._auditor = Auditor(disk, index, self.blobs, self._catalog, self._reader)
+        self._behind = Behind(behind.MOST_BYTES, behind.MOST)
 
     @classmethod
     def open(cls, folder: Path | None = None, *, verify: Verify = "first") -> Store:
@@ -115,7 +119,8 @@ class Store:
         return store
 
     def close(self) -> None:
-        """Closes index and folder. The store must not be used afterwards."""
+        """Writes what is not written yet, and closes all. The store must not be used afterwards."""
+        self._behind.close()
         self.index.close()
         self.disk.close()
 
@@ -130,6 +135,10 @@ class Store:
         with self.disk.compute_lock(key, PATIENCE_SECONDS) as waited:
             yield waited
 
+    def try_compute_lock(self, key: str) -> AbstractContextManager[bool]:
+        """Lets this process compute a segment where no other is at it; gives whether it may."""
+        return self.disk.try_compute_lock(key)
+
     def using(self, keys: Iterable[str]) -> Hold:
         """Keeps segments from being evicted by this process until what is returned is released.
 
@@ -141,6 +150,8 @@ class Store:
 
     def contains(self, keys: Iterable[str]) -> set[str]:
         """Returns those of the keys that are stored; none where the index cannot be read."""
+        keys = list(keys)
+        self._behind.wait(keys)
         return self._catalog.contains(keys)
 
     def load(self, key: str, token_ids: Sequence[int], form: Form | None = None) -> Segment | None:
@@ -154,6 +165,7 @@ class Store:
             token_ids: the tokens it must have.
             form: the form its keys and values must have; None takes any.
         """
+        self._behind.wait([key])
         return self._reader.load(key, token_ids, form)
 
     def expect_soon(self, keys: Iterable[str]) -> None:
@@ -178,10 +190,56 @@ class Store:
         if self.settings.budget:
             self._writer.save(segment, origin, scheme, seconds)
 
+    def save_behind(
+        self,
+        segment: Segment,
+        origin: Origin,
+        *,
+        scheme: Scheme = "plain",
+        seconds: float = 0.0,
+        ended: Callable[[StoreError | None], None],
+    ) -> None:
+        """Saves a segment like `save` while something else goes on; waits only where much is unsaved.
+
+        Args:
+            segment: as for `save`.
+            origin: as for `save`.
+            scheme: as for `save`.
+            seconds: as for `save`.
+            ended: called when it is saved, or with what `save` has raised; from another thread.
+        """
+
+        def work() -> None:
+            failed = None
+            try:
+                self.save(segment, origin, scheme=scheme, seconds=seconds)
+            except StoreError as error:
+                failed = error
+            finally:
+                ended(failed)
+
+        self._behind.put(work, segment.key, segment.nbytes)
+
+    def write_now(self) -> None:
+        """Has what is to be written behind answers written from now on, and does not wait for it."""
+        self._behind.hurry()
+
+    def afterwards(self, work: Callable[[], None]) -> None:
+        """Does something that raises nothing when all is written that is to be written by now."""
+        if self._behind.busy:
+            self._behind.put(work)
+        else:
+            work()
+
+    def finish_writing(self) -> None:
+        """Waits until all is written that was to be written behind answers."""
+        self._behind.wait()
+
     # What is said of them
 
     def stats(self) -> StoreStats:
         """Returns the totals."""
+        self.finish_writing()
         number, size, counted = self._ledger.totals()
         return StoreStats(
             segments=number,
@@ -198,22 +256,26 @@ class Store:
 
     def segments(self) -> list[dict[str, Any]]:
         """Returns one row per segment, the last used first."""
+        self.finish_writing()
         return self._ledger.segments()
 
     def evictions(self, limit: int = 100) -> list[dict[str, Any]]:
         """Returns what went and why, the latest first."""
+        self.finish_writing()
         return self._ledger.evictions(limit)
 
     def record(self, served: Sequence[Lookup]) -> None:
-        """Writes an answer into the ledger. What cannot be written is left out, with a log line."""
-        self._ledger.record(served)
+        """Writes an answer into the ledger, after its segments; what cannot be written is left out."""
+        self.afterwards(lambda: self._ledger.record(served))
 
     def label(self, served: Sequence[Lookup]) -> None:
         """Enters which schemas use what they have found; so a pin of one keeps what another has stored."""
+        self.finish_writing()
         self._ledger.label(served)
 
     def reason(self, sought: Sought) -> str:
         """Says why a segment is not there."""
+        self.finish_writing()
         return self._ledger.reason(sought)
 
     # Removing
@@ -224,6 +286,7 @@ class Store:
         Raises:
             StoreError: the size is below 0, or there is no such policy.
         """
+        self.finish_writing()
         self.settings.set_budget(size, policy)
         return self.prune(max_bytes=size)
 
@@ -240,6 +303,7 @@ class Store:
 
     def prune(self, *, max_bytes: int | None = None, older_than: float | None = None) -> Removed:
         """Evicts down to a size, or what was not used for some seconds; not what is pinned or in use."""
+        self.finish_writing()
         return self._remover.prune(max_bytes=max_bytes, older_than=older_than)
 
     def surplus(self, max_bytes: int) -> Removed:
@@ -252,6 +316,7 @@ class Store:
 
     def remove(self, keys: Iterable[str], reason: Reason = Reason.DELETED) -> Removed:
         """Removes segments, pinned ones too."""
+        self.finish_writing()
         return self._remover.remove(keys, reason)
 
     def clear(self, schema: str | None = None, *, pinned: bool = False, conversation: bool = False) -> int:
@@ -262,6 +327,7 @@ class Store:
             pinned: remove those of pinned schemas too.
             conversation: remove earlier turns of conversations only.
         """
+        self.finish_writing()
         return self._remover.clear(schema, pinned=pinned, conversation=conversation)
 
     # Auditing and moving
@@ -273,6 +339,7 @@ class Store:
             repair: build a damaged index again, set faulty segments aside, remove files that belong to none.
             progress: called with (done, total, file).
         """
+        self.finish_writing()
         return self._auditor.verify(repair=repair, progress=progress)
 
     def export(
@@ -296,6 +363,7 @@ class Store:
         Raises:
             StoreError: there are none, or the file is there already or cannot be written.
         """
+        self.finish_writing()
         exporter = moving.Exporter(self.index, self.disk, self.blobs)
         return exporter.write(target, schema, progress, conversation=conversation, replace=replace)
 
@@ -305,6 +373,7 @@ class Store:
         Raises:
             StoreError: the file is none of ours or damaged, or there is no room; what was taken in stays.
         """
+        self.finish_writing()
         importer = moving.Importer(
             self.disk, self.blobs, self._catalog, self.settings, self.holds, self._writer
         )

@@ -218,6 +218,7 @@ def test_an_answer_that_is_abandoned_lets_go_of_its_segments(engine: Engine, kin
         del events
         gc.collect()
     assert engine.memory_tier.bytes == 0
+    engine.store.finish_writing()
     assert engine.store.holds.keys() == set()
     engine.close()
 
@@ -235,6 +236,7 @@ def test_whatever_reads_segments_lets_go_of_them_at_its_end(engine: Engine, what
     for _ in range(2):  # what is computed, and what is read
         actions[what]()
         assert engine.memory_tier.bytes == 0
+        engine.store.finish_writing()
         assert engine.store.holds.keys() == set()
     engine.close()
 

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine.cache.segment_cache import Fetched, Request, SegmentCache
+from engine.cache import encoding
+from engine.cache.fetched import Fetched, Request
+from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Working
@@ -129,8 +131,9 @@ def test_earlier_turns_are_held_in_memory_and_stored_only_where_asked(
 
 
 def test_without_holding_each_is_let_go_as_soon_as_nothing_sees_it(
-    tmp_path: Path, recipes: Sequence[Recipe]
+    tmp_path: Path, recipes: Sequence[Recipe], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(encoding, "PASS_TEXTS", 1)
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path / "other"), memory=0)
     steps = engine.segment_cache.segments(recipes, Request("s", "anchored", hold=False), Stopwatch())
     held = []
@@ -151,8 +154,9 @@ def test_a_store_that_can_take_nothing_costs_one_warning_and_no_segment(
     cache.store.set_budget(1)
     with fetch(cache, recipes) as fetched:
         assert set(fetched.handles) == {recipe.key for recipe in recipes}
-        assert len(fetched.warnings) == 1
-        assert "no room left" in fetched.warnings[0]
+        cache.store.finish_writing()
+        (warning,) = fetched.warnings()
+        assert "no room left" in warning
     assert cache.store.stats().segments == 0
 
 
@@ -174,7 +178,8 @@ def test_a_budget_for_recipes_has_room_for_them_and_little_more(
     wanted = cache.budget_for(recipes)
     cache.store.set_budget(wanted)
     with fetch(cache, recipes) as fetched:
-        assert fetched.warnings == []
+        cache.store.finish_writing()
+        assert fetched.warnings() == ()
     stats = cache.store.stats()
     assert stats.segments == 3
     assert stats.bytes <= wanted <= stats.bytes + 3 * (4096 + 16 * 20)
@@ -193,14 +198,16 @@ def test_only_files_of_what_is_not_in_memory_are_read_ahead(
 
 @pytest.mark.parametrize("after", range(3))
 def test_whoever_stops_while_segments_are_encoded_leaves_what_is_done(
-    tmp_path: Path, recipes: Sequence[Recipe], after: int
+    tmp_path: Path, recipes: Sequence[Recipe], after: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(encoding, "PASS_TEXTS", 1)
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path / "other"), memory=0)
     steps = engine.segment_cache.segments(recipes, Request("s", "anchored"), Stopwatch())
     for _ in range(after + 1):
         next(steps)
     steps.close()
     assert engine.memory_tier.bytes == 0
+    engine.store.finish_writing()
     assert engine.store.holds.keys() == set()
     assert engine.store.contains(recipe.key for recipe in recipes) == {r.key for r in recipes[:after]}
     assert engine.store.verify().clean

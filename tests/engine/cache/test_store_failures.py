@@ -50,9 +50,8 @@ def loaded(store: Store, tokens: int = 20) -> list[bool]:
 
 def answered(engine: Engine) -> Answer:
     prompt = prompt_of("<prompt><a/><b/> so?</prompt>")
-    events = (
-        engine.schema(schema_of(SCHEMA)).prompt(prompt).stream(RunSettings(max_new_tokens=4), mode="cached")
-    )
+    settings = RunSettings(max_new_tokens=4, sync=True)  # so the answer itself says what was not written
+    events = engine.schema(schema_of(SCHEMA)).prompt(prompt).stream(settings, mode="cached")
     return next(event.answer for event in events if isinstance(event, Finished))
 
 

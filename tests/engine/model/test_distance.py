@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.encoder import encode
 from engine.model.model import Model
 from engine.model.synthetic import byte_tokenizer
 from engine.segment import Placement
+from tests.engine.cases import encoded
 from tests.engine.tiny import tiny_network
 
 ROWS = 16
@@ -31,7 +31,7 @@ def read(model: Model, count: int, end: int) -> Tensor:
     for lo, hi in pairwise(borders):
         start = 0 if model.relocatable else first + lo
         context = [Placement(one, 0, one.tokens, start + at - lo) for at, one in placed]
-        placed.append((lo, encode(model, str(lo), tokens[lo:hi], context, start)))
+        placed.append((lo, encoded(model, str(lo), tokens[lo:hi], context, start)))
     kv = model.network.kv_cache([Placement(one, 0, one.tokens, first + at) for at, one in placed], ROWS)
     return model.network.forward(tokens[-ROWS:], range(end - ROWS, end), kv, keep=ROWS)
 

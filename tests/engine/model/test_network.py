@@ -7,12 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from engine.cache.encoder import encode
 from engine.model.kv_cache import KVCache
 from engine.model.network import Network
 from engine.model.probe import probe
 from engine.segment import Placement
-from tests.engine.cases import apart, model_of
+from tests.engine.cases import apart, encoded, model_of
 from tests.engine.tiny import tiny_network
 
 TOKENS = list(range(5, 25))
@@ -53,7 +52,7 @@ def test_rotary_embeddings_are_an_argument() -> None:
     model = model_of("llama-gqa")
     network = model.network
     unmoved = network.under(replace(network.setup, rotaries=(None,) * network.layers))
-    segment = encode(model, "k", TOKENS)
+    segment = encoded(model, "k", TOKENS)
 
     def read(by: Network, start: int) -> torch.Tensor:
         kv = by.kv_cache([Placement(segment, 0, len(TOKENS), start)], 1)
@@ -89,7 +88,7 @@ def test_a_pass_that_ends_at_a_layer_gives_that_layers_keys(family: str, layer: 
 def test_both_caches_keep_the_protocol(family: str) -> None:
     model = model_of(family)
     network = model.network
-    head = encode(model, "k", TOKENS[:8])
+    head = encoded(model, "k", TOKENS[:8])
     kv = network.kv_cache([Placement(head, 0, 8, 0), Placement(head, 0, 0, 8)], 5)
     assert (len(kv.placements), kv.cached_tokens, kv.length, kv.capacity) == (1, 8, 0, 5)
     network.forward(TOKENS[8:11], range(8, 11), kv)
@@ -109,7 +108,7 @@ def test_attention_to_cached_tokens_is_shown_in_their_order(family: str) -> None
     """Every row's weights sum to one over what it sees; sinks and new tokens take some of it."""
     model = model_of(family)
     network = model.network
-    placements = [Placement(encode(model, "k", TOKENS[:8]), 0, 8, 0)]
+    placements = [Placement(encoded(model, "k", TOKENS[:8]), 0, 8, 0)]
     found = network.attention_to_cache(TOKENS[8:], range(8, 20), placements)
     assert network.shows_attention
     assert found.shape == (8,)

@@ -12,13 +12,13 @@ import torch
 import transformers as t
 from transformers.models.llama import modeling_llama
 
-from engine.cache.encoder import encode
 from engine.errors import ModelError
 from engine.model import attention_path
 from engine.model.model import Model
 from engine.model.rope import Rotary
 from engine.model.synthetic import byte_tokenizer
 from engine.segment import Placement
+from tests.engine.cases import encoded
 from tests.engine.tiny import sharpened, tiny_model, tiny_network
 
 SIZES = {
@@ -157,7 +157,7 @@ def far_miss(model: Model, own: Any, end: int) -> float:
     generator = torch.Generator().manual_seed(5)
     tokens = torch.randint(3, 250, (24,), generator=generator).tolist()
     at = end - len(tokens)
-    segment = encode(model, "k", tokens[:12], start=0 if model.relocatable else at)
+    segment = encoded(model, "k", tokens[:12], start=0 if model.relocatable else at)
     kv = model.network.kv_cache([Placement(segment, 0, 12, at)], 12)
     logits = model.network.forward(tokens[12:], range(at + 12, end), kv, keep=12)
     with torch.no_grad():

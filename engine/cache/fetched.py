@@ -1,0 +1,140 @@
+"""What was wanted, and what was found or computed for it: held until it is released."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from engine.cache.memory import Handle
+from engine.cache.releasable import Releasable
+from engine.cache.store import Lookup
+from engine.cache.store.holds import Hold
+from engine.errors import StoreError
+from engine.events import SegmentUse
+from engine.prompt.recipe import RecipeSlice
+from engine.segment import Placement
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What segments are wanted for.
+
+    Attributes:
+        schema: name of the schema, which the list of the store shows.
+        scope: what modules saw while they were encoded, which that list shows too.
+        trial: whether what is encoded is for this one use, and neither stored nor held in memory.
+        store_turns: whether earlier turns of the conversation are stored too; else they are held in memory
+            only.
+        hold: whether every segment is wanted at the end; else each only until those that see it are made.
+        sync: whether what is computed is written before it is handed over; else behind the answer.
+    """
+
+    schema: str
+    scope: str
+    trial: bool = False
+    store_turns: bool = False
+    hold: bool = True
+    sync: bool = False
+
+
+class Unsaved:
+    """What could not be stored after its answer had ended, until another answer tells it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._count, self._first = 0, ""
+
+    def add(self, error: StoreError) -> None:
+        """Counts a segment that could not be stored."""
+        with self._lock:
+            self._first = self._first or str(error)
+            self._count += 1
+            level = logging.WARNING if self._count == 1 else logging.INFO
+        log.log(level, "what an answer computed could not be stored: %s", error)
+
+    def take(self) -> str | None:
+        """Says what was counted, once."""
+        with self._lock:
+            count, first, self._count, self._first = self._count, self._first, 0, ""
+        segments = "1 segment" if count == 1 else f"{count} segments"
+        return f"{segments} of an earlier answer could not be stored: {first}" if count else None
+
+
+@dataclass(frozen=True)
+class Made:
+    """A segment that was computed: its tokens and bytes."""
+
+    tokens: int
+    nbytes: int
+
+
+@dataclass
+class Fetched(Releasable):
+    """Segments of one prompt or schema, which stay in memory and on disk until they are released.
+
+    Attributes:
+        request: the request that they answer.
+        keys: the names of what is wanted.
+        hold: the hold that keeps those that were asked for on disk.
+        unsaved: the place for what could not be stored when this has ended.
+        handles: handles of the segments, by key; each keeps its own in memory.
+        uses: the place where each was found, in the order of asking.
+        served: the same lookups, as the store's ledger counts them.
+        encoded: sizes of those that were computed, contexts included, by key.
+    """
+
+    request: Request
+    keys: tuple[str, ...]
+    hold: Hold
+    unsaved: Unsaved
+    handles: dict[str, Handle] = field(default_factory=dict)
+    uses: list[SegmentUse] = field(default_factory=list)
+    served: list[Lookup] = field(default_factory=list)
+    encoded: dict[str, Made] = field(default_factory=dict)
+    _failed: list[str] = field(default_factory=list)
+    _telling: threading.Lock = field(default_factory=threading.Lock)
+    _ended: bool = False
+
+    def release(self) -> None:
+        """Lets go of all segments; who still reads one keeps it alive, and it may be evicted."""
+        self._ended = True
+        self.hold.release()
+        self.drop(list(self.handles))
+
+    def drop(self, keys: Iterable[str]) -> None:
+        """Lets go of some segments that are read no more."""
+        for key in keys:
+            self.handles.pop(key).release()
+
+    def encoded_of(self, placements: Iterable[Placement]) -> int:
+        """How many of the tokens that are read were computed for it just now."""
+        return sum(p.tokens - len(p.hidden) for p in placements if p.segment.key in self.encoded)
+
+    def saved(self, error: StoreError | None) -> None:
+        """Takes what became of storing a segment; from any thread."""
+        if error is None:
+            return
+        with self._telling:
+            told = self._ended
+            if not told:
+                self._failed.append(str(error))
+        if told:
+            self.unsaved.add(error)
+
+    def warnings(self) -> tuple[str, ...]:
+        """What could not be stored so far, in words; what fails from here on another answer tells."""
+        with self._telling:
+            self._ended = True
+        return tuple(filter(None, [*self._failed[:1], self.unsaved.take()]))
+
+    def place(self, uses: Iterable[RecipeSlice | None]) -> list[Placement]:
+        """Puts the segments where a prompt wants them."""
+        return [
+            Placement(self.handles[use.recipe.key].segment, use.lo, use.hi, use.start)
+            for use in uses
+            if use is not None
+        ]

@@ -1,0 +1,124 @@
+"""What is done behind an answer: in a thread of its own, in the order of asking, within bounds.
+
+Who asks waits only while too much is undone. It begins when the first token is there (`hurry`), when somebody
+waits for it, or after a while. What is undone when the program ends is done then: the executor
+of the standard library sees to that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection
+from concurrent.futures import ThreadPoolExecutor
+
+log = logging.getLogger(__name__)
+
+MOST_BYTES = 256 << 20  # of segments that wait to be written
+MOST = 64  # that wait; each keeps a lock, and so an open file
+QUIET_SECONDS = 2.0  # that work waits at most for a first token, which it would hold up
+
+
+class Behind:
+    """Work that is done later, one piece after the other.
+
+    Args:
+        most_bytes: of what waits, but for one piece, however large it is.
+        most: how many pieces wait.
+    """
+
+    def __init__(self, most_bytes: int, most: int) -> None:
+        self._most_bytes, self._most = most_bytes, most
+        self._changed = threading.Condition()
+        self._undone: dict[int, tuple[str, int]] = {}  # key and bytes of each piece
+        self._numbers = itertools.count()
+        self._worker: ThreadPoolExecutor | None = None
+        self._thread: int | None = None
+        self._quiet_until = 0.0
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is something undone."""
+        return bool(self._undone)
+
+    def put(self, work: Callable[[], None], key: str = "", size: int = 0) -> None:
+        """Has a piece of work done; waits while more is undone than there may be.
+
+        Args:
+            work: the piece; it raises nothing.
+            key: of the segment that it is about, "" for none.
+            size: bytes that it keeps in memory.
+        """
+        if not self._has_room(size):
+            self.hurry()
+        with self._changed:
+            self._changed.wait_for(lambda: self._has_room(size))
+            if not self._undone:
+                self._quiet_until = time.monotonic() + QUIET_SECONDS
+            number = next(self._numbers)
+            self._undone[number] = key, size
+            if self._worker is None:
+                self._worker = ThreadPoolExecutor(1, "segments")
+            worker = self._worker
+        try:
+            worker.submit(self._do, number, work)
+        except RuntimeError:  # the program is ending, and takes no more
+            self.wait(before=number)
+            self._do(number, work)
+
+    def hurry(self) -> None:
+        """Has what is undone begun now."""
+        if self._undone:
+            with self._changed:
+                self._quiet_until = 0.0
+                self._changed.notify_all()
+
+    def wait(self, keys: Collection[str] | None = None, *, before: int | None = None) -> None:
+        """Waits until what was asked for so far is done.
+
+        Args:
+            keys: only what is about these.
+            before: only what was asked for before this piece.
+        """
+        if not self._undone or threading.get_ident() == self._thread:
+            return
+        wanted = None if keys is None else set(keys)
+        if wanted is not None and not any(key in wanted for key, _ in tuple(self._undone.values())):
+            return
+        self.hurry()
+        with self._changed:
+            last = next(self._numbers) if before is None else before
+            self._changed.wait_for(
+                lambda: (
+                    not any(
+                        number < last and (wanted is None or key in wanted)
+                        for number, (key, _) in self._undone.items()
+                    )
+                )
+            )
+
+    def close(self) -> None:
+        """Waits until all is done, and ends the thread."""
+        self.wait()
+        if self._worker is not None:
+            self._worker.shutdown()
+
+    def _has_room(self, size: int) -> bool:
+        held = sum(size for _, size in self._undone.values())
+        return not self._undone or (held + size <= self._most_bytes and len(self._undone) < self._most)
+
+    def _do(self, number: int, work: Callable[[], None]) -> None:
+        self._thread = threading.get_ident()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._quiet_until, self._quiet_until - time.monotonic())
+        try:
+            work()
+        except Exception:
+            log.exception("work behind an answer failed")
+        finally:
+            self._thread = None
+            with self._changed:
+                del self._undone[number]
+                self._changed.notify_all()

@@ -1,0 +1,48 @@
+"""Whether texts that go through a network in one pass come out as each by itself, measured on few tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from engine.model.network import Network
+from engine.model.packed_kv_cache import PackedText, empty_segment
+from engine.segment import Form, Placement
+
+
+def packing_miss(
+    network: Network, form: Form, token_ids: Sequence[int], whole: tuple[Tensor, Tensor], cut: int
+) -> float:
+    """Packs two parts of a text behind a text that neither sees; the second part sees the first.
+
+    Args:
+        network: set up as it was measured; on the path "segments".
+        form: of its keys and values.
+        token_ids: of the text.
+        whole: its keys and values from one pass from position 0 on, [layers, kv_heads, tokens, head_dim].
+        cut: where the second part begins.
+
+    Returns:
+        The root mean square difference of the token that differs most, in the layer where it does, by the
+        spread of that layer's keys or values.
+
+    Raises:
+        UnfitError: the network cannot be read like this.
+    """
+
+    def text(tokens: Sequence[int], start: int, *placements: Placement) -> PackedText:
+        return PackedText(empty_segment(form, "packed", tokens, network.device), start, placements)
+
+    other, first = text(token_ids[cut:], 0), text(token_ids[:cut], 0)
+    second = text(token_ids[cut:], cut, Placement(first.segment, 0, cut, 0))
+    network.encode([other, first, second])
+    misses = []
+    for index, states in enumerate(whole):
+        parts = [(one.segment.keys, one.segment.values)[index] for one in (first, second)]
+        for part, wanted in zip(parts, (states[:, :, :cut], states[:, :, cut:]), strict=True):
+            for layer, alone in zip(part, wanted, strict=True):
+                spread = float(alone.float().std()) or 1.0
+                apart = (layer.float() - alone.float()).square().mean(-1).sqrt()
+                misses.append(float(apart.max()) / spread)
+    return max(misses)

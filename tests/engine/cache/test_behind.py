@@ -1,0 +1,234 @@
+"""Writing behind an answer: within bounds, seen by whoever asks, done before the program ends, never half."""
+
+from __future__ import annotations
+
+import logging
+import multiprocessing
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cache.store import Store
+from engine.cache.store.behind import Behind
+from engine.cache.store.local import LocalBlobs
+from engine.engine import Engine
+from engine.prepared import PreparedPrompt
+from engine.tiers import Tier
+from tests.engine.cases import model_of
+from tests.engine.tiny import tiny_model
+
+SPAWN = multiprocessing.get_context("spawn")
+SCHEMA = '<schema name="s">Read. <module name="a">alpha</module><module name="b">beta</module></schema>'
+PROMPT = "<prompt><a/><b/>go</prompt>"
+WAIT = 60
+
+
+class HeldUp:
+    """Files that are written when they may be."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.may, self.begun = threading.Event(), threading.Event()
+        self.fault: Exception | None = None
+        write = LocalBlobs.write
+
+        def held_up(blobs: LocalBlobs, *given: Any) -> Any:
+            self.begun.set()
+            assert self.may.wait(WAIT)
+            if self.fault is not None:
+                raise self.fault
+            return write(blobs, *given)
+
+        monkeypatch.setattr(LocalBlobs, "write", held_up)
+
+
+@pytest.fixture
+def held_up(monkeypatch: pytest.MonkeyPatch) -> Any:
+    held_up = HeldUp(monkeypatch)
+    yield held_up
+    held_up.may.set()
+
+
+def engine_in(folder: Path, **options: Any) -> Engine:
+    return Engine(model_of("llama-gqa", chat=False), Store.open(folder), **options)
+
+
+def prompt_of(engine: Engine) -> PreparedPrompt:
+    return engine.schema(SCHEMA).prompt(PROMPT)
+
+
+def test_the_answer_comes_before_its_segments_are_written(tmp_path: Path, held_up: HeldUp) -> None:
+    with engine_in(tmp_path) as engine:
+        answer = prompt_of(engine).answer(max_new_tokens=3)
+        assert answer.tokens["generated"] == 3
+        assert list((tmp_path / "files").iterdir()) == []
+        again = prompt_of(engine).answer(max_new_tokens=3)
+        assert {use.tier for use in again.segments} == {Tier.MEMORY}
+        assert again.token_ids == answer.token_ids
+        held_up.may.set()
+        assert engine.store.stats().segments == 3, "who asks the store waits for what is not written"
+        assert engine.store.stats().hits == 3
+        assert engine.store.verify().clean
+
+
+def test_with_sync_all_is_written_before_the_first_token(tmp_path: Path, held_up: HeldUp) -> None:
+    with engine_in(tmp_path) as engine:
+        held_up.may.set()
+        steps = prompt_of(engine).stream(max_new_tokens=3, sync=True)
+        next(event for event in steps if type(event).__name__ == "FirstToken")
+        assert len(list((tmp_path / "files").iterdir())) == 3
+        steps.close()
+
+
+def test_closing_an_engine_writes_what_is_not_written(tmp_path: Path, held_up: HeldUp) -> None:
+    engine = engine_in(tmp_path)
+    prompt_of(engine).answer(max_new_tokens=1)
+    threading.Timer(0.2, held_up.may.set).start()
+    engine.close()
+    store = Store.open(tmp_path)
+    assert store.stats().segments == 3
+    store.close()
+
+
+def test_a_program_that_ends_without_closing_writes_what_is_not_written(tmp_path: Path) -> None:
+    script = (
+        "from pathlib import Path\nfrom engine.cache.store import Store\nfrom engine.engine import Engine\n"
+        "from tests.engine.tiny import tiny_model\nimport sys, tests.engine.cache.test_behind as t\n"
+        "engine = Engine(tiny_model(chat=False), Store.open(Path(sys.argv[1])))\n"
+        "t.prompt_of(engine).answer(max_new_tokens=1)\n"
+    )
+    root = Path(__file__).parents[3]
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=root, check=True)
+    store = Store.open(tmp_path)
+    assert store.stats().segments == 3
+    assert store.verify().clean
+    store.close()
+
+
+def test_what_is_evicted_from_memory_before_it_is_written_is_waited_for(
+    tmp_path: Path, held_up: HeldUp
+) -> None:
+    with engine_in(tmp_path, memory=0) as engine:
+        first = prompt_of(engine).answer(max_new_tokens=2)
+        assert held_up.begun.wait(WAIT)
+        threading.Timer(0.2, held_up.may.set).start()
+        second = prompt_of(engine).answer(max_new_tokens=2)
+        assert {use.tier for use in second.segments} == {Tier.DISK}
+        assert second.token_ids == first.token_ids
+
+
+def test_a_failure_is_told_by_the_answer_that_runs_or_else_by_the_next(
+    tmp_path: Path, held_up: HeldUp, caplog: pytest.LogCaptureFixture
+) -> None:
+    held_up.fault = OSError("no block is left")
+    with engine_in(tmp_path) as engine, caplog.at_level(logging.WARNING):
+        answer = prompt_of(engine).answer(max_new_tokens=1)
+        assert answer.warnings == (), "it had ended before"
+        held_up.may.set()
+        engine.store.finish_writing()
+        assert caplog.text.count("could not be stored") == 1
+        told = prompt_of(engine).answer(max_new_tokens=1)
+        (warning,) = told.warnings
+        assert "3 segments of an earlier answer could not be stored" in warning
+        assert "no block is left" in warning
+        assert prompt_of(engine).answer(max_new_tokens=1).warnings == ()
+        engine.memory_tier.clear()
+        (warning,) = prompt_of(engine).answer(max_new_tokens=1, sync=True).warnings
+        assert "no block is left" in warning
+
+
+def test_what_a_prompt_reads_does_not_go_for_its_own_segments_after_it_ended(
+    tmp_path: Path, held_up: HeldUp
+) -> None:
+    with engine_in(tmp_path) as engine:
+        engine.store.settings.set_budget(6000, None)
+        held_up.may.set()
+        prompt_of(engine).answer(max_new_tokens=1, sync=True)
+        synced = {row["key"] for row in engine.store.segments()}
+        engine.store.clear()
+        engine.memory_tier.clear()
+        held_up.may.clear()
+        prompt_of(engine).answer(max_new_tokens=1)
+        held_up.may.set()
+        assert {row["key"] for row in engine.store.segments()} == synced
+        assert 0 < len(synced) < 3
+        assert engine.store.holds.keys() == set()
+
+
+def answer_and_die(folder: str, reached: Any) -> None:
+    """Is killed while a file is half written."""
+
+    def write(_: LocalBlobs, *__: Any) -> Any:
+        (Path(folder) / "files" / f".{'0a' * 16}.tmp").write_bytes(b"half")
+        reached.set()
+        threading.Event().wait()
+
+    LocalBlobs.write = write  # type: ignore[method-assign]
+    engine = Engine(tiny_model(chat=False), Store.open(Path(folder)))
+    prompt_of(engine).answer(max_new_tokens=1)
+    assert reached.wait(WAIT)
+    os.kill(os.getpid(), 9)
+
+
+def test_a_kill_before_writing_loses_the_segments_and_nothing_else(tmp_path: Path) -> None:
+    reached = SPAWN.Event()
+    worker = SPAWN.Process(target=answer_and_die, args=(str(tmp_path), reached))
+    worker.start()
+    worker.join(2 * WAIT)
+    assert worker.exitcode == -9
+    with engine_in(tmp_path) as engine:
+        assert engine.store.verify().clean
+        assert engine.store.stats().segments == 0
+        answer = prompt_of(engine).answer(max_new_tokens=1)
+        assert {use.reason for use in answer.segments} == {"new"}
+        assert engine.store.stats().segments == 3
+
+
+def test_another_who_wants_the_same_waits_until_it_is_written(tmp_path: Path, held_up: HeldUp) -> None:
+    with engine_in(tmp_path) as engine, engine_in(tmp_path) as other:
+        prompt_of(engine).answer(max_new_tokens=1)
+        assert held_up.begun.wait(WAIT)
+        threading.Timer(0.2, held_up.may.set).start()
+        answer = prompt_of(other).answer(max_new_tokens=1)
+        assert {use.reason for use in answer.segments} == {"computed elsewhere meanwhile"}
+
+
+def test_whoever_asks_for_more_than_there_is_room_for_waits() -> None:
+    behind, may, done = Behind(most_bytes=10, most=3), threading.Event(), list[str]()
+
+    def work(name: str) -> Any:
+        def run() -> None:
+            assert may.wait(WAIT)
+            done.append(name)
+
+        return run
+
+    behind.put(work("large"), "large", 100)
+    waiting = threading.Thread(target=lambda: behind.put(work("small"), "small", 1))
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    may.set()
+    waiting.join()
+    behind.wait(["small"])
+    assert done == ["large", "small"]
+    for name in "abcdef":
+        behind.put(work(name), name, 1)
+    behind.close()
+    assert done[2:] == list("abcdef")
+    assert not behind.busy
+
+
+def test_work_that_fails_is_logged_and_keeps_nothing_from_being_done(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    behind, done = Behind(10, 3), list[int]()
+    behind.put(lambda: done.append(1 // 0))
+    behind.put(lambda: done.append(1))
+    behind.close()
+    assert done == [1]
+    assert "ZeroDivisionError" in caplog.text

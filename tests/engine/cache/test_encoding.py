@@ -1,0 +1,225 @@
+"""What is missing goes through in passes: the same segments, nothing twice, no lock kept from others."""
+
+from __future__ import annotations
+
+import multiprocessing
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.cache import encoding
+from engine.cache.store import Store
+from engine.choices import SCOPES
+from engine.engine import Engine
+from engine.events import Working
+from engine.model.model import Model
+from engine.model.network import Network
+from engine.model.packed_kv_cache import PackedText
+from engine.model.synthetic import byte_tokenizer
+from engine.prompt.recipe import Recipe
+from engine.segment import Placement, Segment
+from tests.engine.cases import held_in_memory, model_of
+from tests.engine.tiny import DENSE, FAMILIES, tiny_model, tiny_network
+
+SPAWN = multiprocessing.get_context("spawn")
+SCHEMA = """<schema name="s">Read this and that.
+  <module name="a">alpha beta <param name="n" len="3"/> gamma
+    <module name="inner">inside of alpha, after it</module> and its end</module>
+  <module name="b">bee</module>
+  <union><module name="c">sea, which is rather longer than a bee and than the text</module>
+  <module name="d">dee</module></union>
+  <scaffold modules="a b"/>
+</schema>"""
+PROMPT = """<prompt schema="s"><a n="1"><inner/></a><c/> new text
+<user>Hi.</user><assistant>Yes?</assistant>go</prompt>"""
+
+
+def made(model: Model, folder: Path, scope: Any, *, prompted: bool) -> dict[str, Segment]:
+    """The segments of a schema, or of one prompt over it, by key."""
+    with Engine(model, Store.open(folder)) as engine:
+        schema = engine.schema(SCHEMA)
+        if prompted:
+            placement: Any = "compact" if model.relocatable else "schema"
+            schema.prompt(PROMPT).answer(scope=scope, max_new_tokens=1, placement=placement)
+        else:
+            schema.encode(scope=scope)
+        return held_in_memory(engine)
+
+
+def one_by_one(model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segment]) -> list[Segment]:
+    """A recipe's segment as the tail of a whole pass of its own over placed segments."""
+    (recipe,) = recipes
+    context = [Placement(segments[one.recipe.key], one.lo, one.hi, one.start) for one in recipe.context]
+    kv = model.network.kv_cache(context, recipe.tokens)
+    model.network.forward(recipe.token_ids, range(recipe.start, recipe.start + recipe.tokens), kv)
+    return [Segment(recipe.key, recipe.token_ids, *kv.tail)]
+
+
+def apart(one: dict[str, Segment], other: dict[str, Segment]) -> float:
+    """The greatest difference of keys or values, by their spread."""
+    assert set(one) == set(other)
+    misses = [0.0]
+    for key, segment in one.items():
+        for states, wanted in ((segment.keys, other[key].keys), (segment.values, other[key].values)):
+            assert states.shape == wanted.shape
+            misses.append(float((states - wanted).abs().max() / wanted.std()))
+    return max(misses)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_texts_that_go_through_together_come_out_as_each_alone(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of(family)
+    assert model.packs == (family not in DENSE)
+    together = {scope: made(model, tmp_path / scope, scope, prompted=True) for scope in SCOPES}
+    whole = made(model, tmp_path / "whole", "anchored", prompted=False)
+    monkeypatch.setattr(encoding, "PASS_TEXTS", 1)
+    monkeypatch.setattr(encoding, "encode", one_by_one)
+    for scope in SCOPES:
+        alone = made(model, tmp_path / f"{scope} alone", scope, prompted=True)
+        assert len(alone) >= 4
+        assert apart(together[scope], alone) <= 1e-4, scope
+    assert apart(whole, made(model, tmp_path / "whole alone", "anchored", prompted=False)) <= 1e-4
+
+
+@pytest.mark.parametrize("scheme", ["int8", "int4"])
+def test_what_is_rounded_for_the_store_is_seen_as_it_is_read_back(
+    scheme: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = model_of("llama-gqa", chat=False)
+    for name in ("together", "alone"):
+        Store.open(tmp_path / name).settings.set_scheme(scheme)
+    together = made(model, tmp_path / "together", "anchored", prompted=True)
+    monkeypatch.setattr(encoding, "PASS_TEXTS", 1)
+    alone = made(model, tmp_path / "alone", "anchored", prompted=True)
+    assert apart(together, alone) <= 0.2, "rounding may take another step; seeing what is not rounded shows"
+
+
+class Passes:
+    """Counts the passes of a network, and the texts in each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.sizes: list[int] = []
+        self.keys: list[str] = []
+        self.tokens = 0
+        encode = Network.encode
+
+        def counted(network: Network, texts: Sequence[PackedText]) -> None:
+            self.sizes.append(len(texts))
+            self.keys += [text.segment.key for text in texts]
+            self.tokens += sum(text.segment.tokens for text in texts)
+            encode(network, texts)
+
+        monkeypatch.setattr(Network, "encode", counted)
+
+
+def test_a_first_run_of_the_sample_takes_one_pass_and_computes_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples = Path(__file__).parents[3] / "sample_schemas"
+    model = Model("long", tiny_network(length=32768), byte_tokenizer(), "long")
+    monkeypatch.setattr(encoding, "PASS_TOKENS", 32768)
+    with Engine(model, Store.open(tmp_path)) as engine:
+        text = (samples / "travel.pml").read_text(encoding="utf-8")
+        schema = engine.schema(text.replace('len="5"', 'len="9"'))  # a token per byte
+        prompt = schema.prompt(samples / "travel.prompt.1.pml")
+        passes = Passes(monkeypatch)
+        answer = prompt.answer(max_new_tokens=1)
+        assert len(passes.sizes) == 1
+        assert len(passes.keys) == len(set(passes.keys))
+        stand_ins = 9  # of the slot, which a prompt does not read
+        assert passes.tokens - stand_ins == answer.tokens["encoded"] == answer.tokens["from_cache"]
+        assert answer.tokens["prompt"] == answer.tokens["encoded"] + answer.tokens["computed"]
+
+
+@pytest.mark.parametrize(("most", "count"), [("PASS_TEXTS", 2), ("PASS_TOKENS", 30)])
+def test_a_pass_is_bounded_and_progress_is_told_before_each(
+    most: str, count: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, most, count)
+    passes, told = Passes(monkeypatch), list[tuple[int, int, str]]()
+    with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as engine:
+        schema = engine.schema(SCHEMA)
+        report = schema.encode(progress=lambda *step: told.append(step))
+        assert report.encoded == report.total == report.kept
+        if most == "PASS_TEXTS":
+            assert max(passes.sizes) == 2
+        assert len(passes.sizes) > 2
+        assert sum(passes.sizes) == report.total
+    assert len(told) == len(passes.sizes) + 1
+    dones = [done for done, _, _ in told]
+    assert dones == sorted(dones)
+    assert told[0][:2] == (0, report.total)
+    assert told[-1][:2] == (report.total, report.total)
+    assert told[0][2].startswith("encoding anonymous text")
+
+
+def test_who_stops_between_passes_loses_only_what_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "PASS_TEXTS", 2)
+    with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as engine:
+        steps = engine.schema(SCHEMA).prompt(PROMPT).stream()
+        assert isinstance(next(steps), Working)
+        assert isinstance(next(steps), Working)
+        steps.close()
+        assert engine.store.stats().segments == 2
+        assert engine.store.holds.keys() == set()
+        assert list((tmp_path / "locks").iterdir()) == []
+
+
+def encode_in_its_order(folder: str, backwards: bool, start: Any) -> None:
+    """Encodes modules that overlap with another process's, in its own order."""
+    with Engine(tiny_model(chat=False), Store.open(Path(folder))) as engine:
+        modules = [f"<m{i}/>" for i in range(12)]
+        text = "".join(f'<module name="m{i}">module number {i}</module>' for i in range(12))
+        schema = engine.schema(f'<schema name="s">All. {text}</schema>')
+        start.wait(60)
+        for first in range(0, 12, 3):
+            names = modules[first : first + 6]
+            prompt = schema.prompt(f"<prompt>{''.join(reversed(names) if backwards else names)} go</prompt>")
+            prompt.answer(max_new_tokens=1)
+
+
+def test_two_processes_with_overlapping_sets_both_end(tmp_path: Path) -> None:
+    start = SPAWN.Event()
+    workers = [
+        SPAWN.Process(target=encode_in_its_order, args=(str(tmp_path), backwards, start))
+        for backwards in (False, True)
+    ]
+    for worker in workers:
+        worker.start()
+    start.set()
+    for worker in workers:
+        worker.join(120)
+    assert [worker.exitcode for worker in workers] == [0, 0]
+    store = Store.open(tmp_path)
+    assert store.verify().clean
+    assert store.stats().segments == 13
+    assert list((tmp_path / "locks").iterdir()) == []
+    store.close()
+
+
+def test_while_another_is_at_one_segment_the_others_are_made_and_no_lock_is_kept(tmp_path: Path) -> None:
+    """An anchor that somebody else computes bars what sees it; everything else goes on, and is free again."""
+    model = model_of("llama-gqa", chat=False)
+    wanted = made(model, tmp_path / "other", "isolated", prompted=False)
+    with Engine(model, Store.open(tmp_path / "shared")) as engine:
+        barred = next(key for key, one in wanted.items() if bytes(t % 256 for t in one.token_ids))
+        ended = threading.Thread(target=lambda: engine.schema(SCHEMA).encode(scope="isolated"))
+        with engine.store.compute_lock(barred):
+            ended.start()
+            while len(engine.store.contains(wanted)) < len(wanted) - 2:
+                time.sleep(0.01)
+            engine.store.finish_writing()
+            free = [key for key in engine.store.contains(wanted) if key != barred]
+            for key in free:
+                with engine.store.try_compute_lock(key) as taken:
+                    assert taken, "it was handed back"
+        ended.join()
+        assert engine.store.contains(wanted) == set(wanted)
