@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.lean import starting
+from app.lean import starting, without_stubs
 from engine.errors import PromptCacheError
 from engine.places import user_data
 
@@ -80,7 +80,9 @@ def launch(
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     from app.handover.presence import Presence
     from app.handover.terms import Held, Terms
-    from app.studio import page as pages
+
+    with without_stubs():
+        from app.studio import page as pages
     from app.studio.drafts import Drafts
     from app.studio.folder import Folder
     from app.studio.handed import Handed

@@ -158,7 +158,7 @@ export class Picker {
       type: "text", id, placeholder: fallback || "empty", autocomplete: "off", spellcheck: "false",
       "data-key": `${path} ${name}`, "aria-label": `${moduleName}: ${name}, at most ${length} tokens`,
     })
-    const counter = h("span", { class: "counter" }, `0 / ${length} tokens`)
+    const counter = h("span", { class: "counter" }, `… / ${length} tokens`)
     const line = h("div", { class: "argument", hidden: true }, h("label", { for: id }, name), input, counter)
     /** @type {Argument} */
     const argument = { line, input, counter, length, counted: null, typed: 0, sent: 0 }

@@ -72,6 +72,27 @@ def test_the_page_is_there_before_torch() -> None:
     )
 
 
+STUBS = """
+import inspect, json, sys
+from contextlib import nullcontext
+from app.lean import without_stubs
+opened = []
+def hear(event, about):
+    if event == "open" and str(about[0]).endswith(".pyi"):
+        opened.append(about[0])
+sys.addaudithook(hear)
+before = inspect.getfile
+with without_stubs() if sys.argv[1] == "lean" else nullcontext():
+    import gradio
+print(json.dumps({"opened": len(opened), "same": inspect.getfile is before}))
+"""
+
+
+def test_gradio_compares_no_stubs() -> None:
+    assert in_new_process(STUBS, "lean") == {"opened": 0, "same": True}
+    assert in_new_process(STUBS, "whole")["opened"] > 0
+
+
 LATER = """
 import json, sys, torch
 from app.lean import LatePackage, starting
