@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from engine.events import Answer, Comparison
+from engine.inference.distributions import divergence, log_probabilities
 
 
 def compare(cached: Answer, uncached: Answer) -> Comparison:
-    """Sets two answers to the same prompt side by side."""
+    """Sets two answers to the same prompt side by side.
+
+    Raises:
+        ModelError: the logits of a first token are no numbers.
+    """
     kl, agrees = float("nan"), False
     if cached.first_logits is not None and uncached.first_logits is not None:
         kl = first_token_divergence(cached.first_logits, uncached.first_logits)
@@ -19,6 +23,10 @@ def compare(cached: Answer, uncached: Answer) -> Comparison:
 
 
 def first_token_divergence(cached: Tensor, uncached: Tensor) -> float:
-    """Returns KL(uncached ‖ cached) of two logit vectors [vocabulary], in nats."""
-    p, q = (torch.log_softmax(one.cpu().double(), -1) for one in (uncached, cached))
-    return max(0.0, float((p.exp() * (p - q)).sum()))
+    """Returns KL(uncached ‖ cached) of two logit vectors [vocabulary], in nats.
+
+    Raises:
+        ModelError: they are no numbers.
+    """
+    theirs, own = (log_probabilities(one.cpu().double()[None]) for one in (uncached, cached))
+    return float(divergence(own, theirs))

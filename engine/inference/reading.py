@@ -14,6 +14,7 @@ from torch import Tensor
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.events import Side, Working
+from engine.inference.distributions import divergence, log_probabilities
 from engine.inference.params import ReuseParams
 from engine.inference.prefill import Prefill, prefill, whole
 from engine.model.model import Model
@@ -35,14 +36,18 @@ class Reading:
 
     @classmethod
     def of_logits(cls, logits: Tensor) -> Reading:
-        """Takes logits [answer tokens, vocabulary]."""
-        return cls(torch.log_softmax(logits.float(), -1))
+        """Takes logits [answer tokens, vocabulary].
+
+        Raises:
+            ModelError: they are no numbers.
+        """
+        return cls(log_probabilities(logits.float()))
 
     def divergence(self, from_side: Reading) -> Tensor:
         """KL(`from_side` ‖ this side) before each token of the answer, [answer tokens], in nats."""
         theirs, own = from_side.log_probabilities, self.log_probabilities
         blocks = zip(torch.split(theirs, ROWS_AT_ONCE), torch.split(own, ROWS_AT_ONCE), strict=True)
-        return torch.cat([(p.exp() * (p - q)).sum(-1) for p, q in blocks]).clamp_min(0)
+        return torch.cat([divergence(q, p) for p, q in blocks])
 
     def agreement(self, other: Reading) -> Tensor:
         """Whether both find the same token likeliest, [answer tokens] of booleans."""
@@ -61,6 +66,9 @@ def read(model: Model, prefill: Prefill, answer: Sequence[int]) -> Reading:
         model: the model that reads.
         prefill: the prompt, as it is computed and read.
         answer: the answer's tokens, at least one; the last one is never an input.
+
+    Raises:
+        ModelError: what is computed is no number.
     """
     tokens = [*prefill.token_ids, *answer[:-1]]
     positions = [*prefill.positions, *range(prefill.end, prefill.end + len(answer) - 1)]
@@ -85,6 +93,7 @@ def reading(
 
     Raises:
         PromptError: as for `answering`.
+        ModelError: what the side computes is no number.
     """
     scope = settings.scope if side == "cached" else None
     planned = prompt.planned(scope, settings.placement, turns_held=settings.turns_held)

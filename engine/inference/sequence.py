@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine.events import Ending
+from engine.inference.distributions import require_numbers
 from engine.inference.params import SamplingParams
 from engine.inference.prefill import Prefill
 from engine.inference.sampler import Sampler
@@ -132,7 +133,11 @@ class Sequence:
         return {"drafted": guesses.drafted, "accepted": guesses.accepted, "repeated": self.repeated}
 
     def step(self) -> Step:
-        """Gives the next token, computing what that takes; the first one by prefill."""
+        """Gives the next token, computing what that takes; the first one by prefill.
+
+        Raises:
+            ModelError: what the model computes is no number.
+        """
         assert self.ending is None, "an answer that has ended is not stepped"
         started = time.perf_counter()
         first = not self._chosen
@@ -183,7 +188,11 @@ class Sequence:
         return guesses
 
     def take(self, logits: Tensor) -> None:
-        """Chooses tokens by the logits [keep, vocabulary] of the pass that was wanted."""
+        """Chooses tokens by the logits [keep, vocabulary] of the pass that was wanted.
+
+        Raises:
+            ModelError: they are no numbers.
+        """
         if not self._chosen:
             self._choose(logits[-1].float())
             return
@@ -229,6 +238,7 @@ class Sequence:
         raise AssertionError("a row follows every guess")
 
     def _choose(self, scores: Tensor) -> int:
+        require_numbers(scores, len(self._chosen))
         token = self._sampler.choose(scores)
         self._chosen.append(token)
         self._ahead.append((token, scores))
