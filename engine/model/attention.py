@@ -153,7 +153,8 @@ def _weighted(weights: Tensor, values: Sequence[Tensor], borders: Sequence[int],
             whole[:, at:end] = one
         return torch.bmm(weights, whole)
     out = weights.new_zeros(kv_heads, count, first.shape[2])
-    for one, (at, end) in zip(values, pairwise(borders), strict=True):
+    pieces = list(zip(values, pairwise(borders), strict=True))
+    for one, (at, end) in (pieces[-1], *pieces[:-1]):
         if _in_one_product(one):
             out.baddbmm_(weights[:, :, at:end], one)
             continue

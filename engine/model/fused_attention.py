@@ -16,17 +16,21 @@ from engine.model.attention import AttentionParams, Part
 
 # Rows of a key head, packed; above, the kernel lays out the same keys anew for every few of them.
 MOST_ROWS = {torch.float32: 1 << 30, torch.bfloat16: 128}
+# Below, both ways take as long, and the probe tells a rule from the rounding of products, which is coarser.
+FEWEST_KEYS = {torch.float32: 0, torch.bfloat16: 128}
 
 
-def fuses(rules: AttentionParams, query: Tensor) -> bool:
+def fuses(rules: AttentionParams, query: Tensor, keys: int) -> bool:
     """Whether the fused kernel does this attention, and is the faster way.
 
     Args:
         rules: of the layer.
         query: packed, [kv_heads, rows * group, head_dim].
+        keys: of all parts together.
     """
-    most = MOST_ROWS.get(query.dtype, 0)
-    return query.device.type == "cpu" and rules.softcap is None and query.shape[1] <= most
+    if query.device.type != "cpu" or rules.softcap is not None or query.dtype not in MOST_ROWS:
+        return False
+    return query.shape[1] <= MOST_ROWS[query.dtype] and keys >= FEWEST_KEYS[query.dtype]
 
 
 def attend_fused(parts: Sequence[Part], rules: AttentionParams, rows: int) -> Tensor:

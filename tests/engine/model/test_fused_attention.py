@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from engine.model import segment_kv_cache
+from engine.model import fused_attention, segment_kv_cache
 from engine.model.attention import AttentionParams, Part, Scratch, attend, pack
 from engine.model.fused_attention import attend_fused, fuses
 from engine.model.masks import Hidden
@@ -73,12 +73,13 @@ def test_one_row_of_many_heads() -> None:
 
 def test_what_the_kernel_cannot_do_is_left_to_products() -> None:
     query = torch.zeros(2, 12, SIZE)
-    assert fuses(PLAIN, query)
-    assert not fuses(AttentionParams(1.0, softcap=2.0), query)
-    assert not fuses(PLAIN, query.double())
-    assert not fuses(PLAIN, query.half())
-    assert fuses(PLAIN, query.bfloat16())
-    assert not fuses(PLAIN, torch.zeros(2, 200, SIZE).bfloat16())
+    assert fuses(PLAIN, query, 10)
+    assert not fuses(AttentionParams(1.0, softcap=2.0), query, 10)
+    assert not fuses(PLAIN, query.double(), 999)
+    assert not fuses(PLAIN, query.half(), 999)
+    assert fuses(PLAIN, query.bfloat16(), 128)
+    assert not fuses(PLAIN, query.bfloat16(), 127)
+    assert not fuses(PLAIN, torch.zeros(2, 200, SIZE).bfloat16(), 999)
 
 
 def over_segments(network: Network, rows: int) -> torch.Tensor:
@@ -112,6 +113,7 @@ def test_every_family_has_the_logits_of_the_plain_way(family: str, monkeypatch: 
 def test_in_bf16_both_ways_differ_by_rounding(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     network = Network(tiny_network(family).bfloat16(), model_of(family).network.setup)
     exact = over_segments(model_of(family).network, 9)
+    monkeypatch.setitem(fused_attention.FEWEST_KEYS, torch.bfloat16, 0)
     fused = over_segments(network, 9).float()
     monkeypatch.setattr(segment_kv_cache, "fuses", lambda *_: False)
     products = over_segments(network, 9).float()
