@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,7 +14,7 @@ import click
 
 from app.cli.files import require_place
 from app.cli.options import cache_dir_option, debug_option, json_option
-from app.cli.output import counted, inline, print_json, progress_bar, say, size, table
+from app.cli.output import agreed, counted, inline, print_json, progress_bar, say, size, table
 from app.cli.param_types import Age, Name, Size, days
 from engine.errors import StoreError
 from engine.stopwatch import milliseconds
@@ -171,18 +172,27 @@ def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | Non
     metavar="AGE",
     help="Evict what was not used for this long, for example 30d, at openings and writes; none for never.",
 )
+@click.option("--yes", is_flag=True, help="Evict what the new budget has no room for without asking.")
 @cache_dir_option
 @json_option
 @debug_option
 def budget(
-    most: int | None, policy: Any, max_age: float | None, cache_dir: Path | None, as_json: bool
+    most: int | None,
+    policy: Any,
+    max_age: float | None,
+    yes: bool,
+    cache_dir: Path | None,
+    as_json: bool,
 ) -> None:
     """Show or set, for good, the most that the store may take, for example 50GB, and for how long.
 
-    With 0 nothing is stored any more.
+    A smaller budget evicts what it has no room for: that is asked about first, or takes --yes where nobody
+    can answer. With 0 all but pinned segments go, and nothing is stored any more.
     """
     with _open(cache_dir) as store:
         before = store.stats()
+        if most is not None and not yes:
+            _ask_to_evict(store, most)
         if max_age is not None:
             store.set_max_age(max_age if max_age < math.inf else None)
         if most is not None or policy is not None:
@@ -196,6 +206,17 @@ def budget(
         found |= {"evicted": {"segments": gone, "bytes": freed}}
         words += f" Evicted {counted(gone, 'segment')}, {size(freed)}." if gone else ""
     _say(found | {"warnings": list(warnings)}, words, as_json, warnings)
+
+
+def _ask_to_evict(store: Store, most: int) -> None:
+    surplus = store.surplus(most)
+    if not surplus.segments:
+        return
+    what = f"A budget of {size(most)} evicts {counted(surplus.segments, 'segment')}, {size(surplus.bytes)}"
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"{what}. Nothing was changed; give --yes to have it so.")
+    if not agreed(f"{what}; what is needed again is computed again. Go on?"):
+        raise StoreError("the budget stays as it was; nothing was evicted.")
 
 
 @cache.command()

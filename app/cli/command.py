@@ -69,8 +69,8 @@ def pml() -> None:
       pml check schema.pml                        find mistakes
       pml run prompt.pml --schema schema.pml      answer, cached and uncached side by side
 
-    Exit status: 0 fine, 1 the input has errors or a check failed, 2 wrong usage or a path that leads to
-    nothing, 130 interrupted, 141 nobody reads the output any more.
+    Exit status: 0 fine, 1 the input has errors, a check failed, or a model or store cannot be used, 2 wrong
+    usage or a path that leads to nothing, 130 interrupted, 141 nobody reads the output any more.
     """
 
 

@@ -64,6 +64,11 @@ def say(text: str, *, err: bool = False, nl: bool = True, bold: bool = False) ->
     click.secho(printable(text), err=err, nl=nl, bold=bold or None)
 
 
+def agreed(question: str) -> bool:
+    """Asks on stderr, where somebody can answer, whether to go on; Enter alone is a no."""
+    return click.confirm(printable(question), err=True)
+
+
 def emit(document: str, *, nl: bool = False) -> None:
     """Prints a document: as it is into a file or a pipe, printable on a terminal."""
     click.echo(printable(document) if sys.stdout.isatty() else document, nl=nl)

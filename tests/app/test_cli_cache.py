@@ -100,11 +100,41 @@ def test_pins_that_do_not_fit_and_pins_of_nothing_are_said(cache: Path, run_pml:
 
 
 def test_a_budget_of_nothing_is_a_budget(cache: Path, run_pml: Run) -> None:
-    found = run_pml("cache", "budget", "0")
+    found = run_pml("cache", "budget", "0", "--yes")
     assert found.status == 0
     assert found.out.startswith("The store may take 0 B, cost. Evicted 4 segments, ")
     assert "nothing new is stored" in found.err
     assert as_json(run_pml, "budget")["budget"] == 0
+
+
+def test_a_budget_that_evicts_is_not_set_where_nobody_can_be_asked(cache: Path, run_pml: Run) -> None:
+    before = as_json(run_pml, "budget")
+    for words in (("0",), ("0", "--json"), ("1000", "--policy", "lru")):
+        found = run_pml("cache", "budget", *words)
+        assert (found.status, found.out) == (2, "")
+        assert re.search(r"A budget of .* evicts 4 segments, .* Nothing was changed; give --yes", found.err)
+    assert as_json(run_pml, "budget") == before
+    assert as_json(run_pml, "stats")["segments"] == 4
+
+
+@pytest.mark.parametrize(("answer", "status", "left"), [("n", 1, 4), ("y", 0, 0)])
+def test_a_budget_that_evicts_is_asked_about_at_a_terminal(
+    cache: Path, run_pml: Run, monkeypatch: pytest.MonkeyPatch, answer: str, status: int, left: int
+) -> None:
+    asked: list[str] = []
+
+    def told(question: str, **_options: object) -> bool:
+        asked.append(question)
+        return answer == "y"
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    monkeypatch.setattr("click.confirm", told)
+    found = run_pml("cache", "budget", "0")
+    assert found.status == status
+    assert re.fullmatch(r"A budget of 0 B evicts 4 segments, .* Go on\?", asked[0])
+    assert ("nothing was evicted" in found.err) == (left == 4)
+    assert as_json(run_pml, "stats")["segments"] == left
 
 
 def test_an_age_limit_is_kept_and_taken_back(cache: Path, run_pml: Run) -> None:

@@ -195,7 +195,7 @@ def test_nothing_is_called_spared_that_is_not_kept(run_pml: Callable[..., Simple
     command = ("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "2")
     assert "which the next run is spared" in run_pml(*command).out
     assert run_pml("cache", "clear").status == 0
-    assert run_pml("cache", "budget", "0").status == 0
+    assert run_pml("cache", "budget", "0", "--yes").status == 0
     said = run_pml(*command).out
     assert "of it encoding)" in said
     assert "spared" not in said
