@@ -21,12 +21,13 @@ from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Store, Verify
 from engine.choices import PlacementPolicy, Scope, Weights
+from engine.errors import SettingsError
 from engine.inference.computing import Computing, Progress
+from engine.inference.params import RunSettings
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema
-from engine.pml.text_files import read_text_file
-from engine.prepared import PreparedSchema, Workshop
+from engine.prepared import PreparedSchema, Workshop, document_text
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedSchema
 
@@ -62,12 +63,12 @@ class Engine:
     @classmethod
     def open(
         cls,
-        model: str = "demo",
+        model: str | Path = "demo",
         *,
         device: str = "auto",
         dtype: str = "auto",
         weights: Weights = "auto",
-        cache_dir: Path | None = None,
+        cache_dir: str | Path | None = None,
         verify: Verify = "first",
         memory: int = MEMORY_BUDGET,
         date: datetime.date | None = None,
@@ -89,11 +90,16 @@ class Engine:
 
         Raises:
             ModelError: the model cannot be used.
+            SettingsError: `memory` is no number of bytes.
             StoreError: the folder cannot be used.
         """
-        store = Store.open(cache_dir, verify=verify)
+        if type(memory) is not int or memory < 0:
+            raise SettingsError(
+                f"memory is {memory!r}; it must be a whole number of bytes, at least 0: 2 << 30 is 2 GiB."
+            )
+        store = Store.open(None if cache_dir is None else Path(cache_dir), verify=verify)
         try:
-            loaded = load(model, device=device, dtype=dtype, weights=weights, progress=progress)
+            loaded = load(str(model), device=device, dtype=dtype, weights=weights, progress=progress)
             loaded.chat.date = date
             return cls(loaded, store, memory)
         except BaseException:
@@ -101,8 +107,11 @@ class Engine:
             raise
 
     def close(self) -> None:
-        """Closes the store and forgets what is in memory; what was prepared computes nothing any more."""
-        self.computing.closed = True
+        """Closes the store and forgets what is in memory, once the step that is computed is done.
+
+        What was prepared computes nothing any more, and answers that are under way end with ClosedError.
+        """
+        self.computing.close()
         self.segment_cache.count_answers()
         self.memory_tier.clear()
         self.store.close()
@@ -124,13 +133,15 @@ class Engine:
             base: the folder that `src` attributes of a text are looked up in; of a file its own.
 
         Raises:
+            PathError: the text is no document but the name of one.
             PromptError: it has errors, all of which are told, or the chat template refuses its roles.
             TextFileError: the file cannot be read as text.
+            TypeError: the source is none of these.
         """
         if isinstance(source, Schema):
             return self._prepared(source)
-        text = source if isinstance(source, str) else read_text_file(source)
-        folder = base or (None if isinstance(source, str) else source.resolve().parent)
+        text = document_text(source, "schema")
+        folder = base or (source.resolve().parent if isinstance(source, Path) else None)
         with self._schemas_lock:
             held = self._schemas.get((text, folder))
         if held is not None:
@@ -161,6 +172,11 @@ class Engine:
             prompt: None to check the schema; else the prompt is checked, binding included.
             scope: what modules see while they are encoded.
             placement: the placement of the prompt.
+
+        Raises:
+            PathError: a text is no document but the name of one.
+            SettingsError: there is no such scope or placement.
+            TextFileError: a file cannot be read as text.
         """
         try:
             prepared = self.schema(schema)
@@ -171,8 +187,12 @@ class Engine:
             return error.diagnostics
 
     def placement(self, wanted: PlacementPolicy = "compact") -> PlacementPolicy:
-        """Returns how prompts are laid out: as wanted, but by the schema where a model cannot relocate."""
-        return self.spec.placement(wanted)
+        """Returns how prompts are laid out: as wanted, but by the schema where a model cannot relocate.
+
+        Raises:
+            SettingsError: there is no such placement.
+        """
+        return self.spec.placement(RunSettings(placement=wanted).placement)
 
     def count_tokens(self, text: str) -> int:
         """Returns how many tokens a text has by itself.
@@ -181,6 +201,9 @@ class Engine:
             CharacterError: it holds half of a surrogate pair.
         """
         return len(self.model.tokenize(text))
+
+    def __repr__(self) -> str:
+        return f"<Engine of {self.model.name!r} on {self.model.device}>"
 
     def _prepared(self, tree: Schema) -> PreparedSchema:
         return PreparedSchema(TokenizedSchema(tree, self.spec), Workshop(self.segment_cache, self.computing))

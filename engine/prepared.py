@@ -11,7 +11,7 @@ from typing import Any, Literal
 from engine.cache.schema_encoding import EncodeReport, encode_schema
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import PlacementPolicy, Scope
-from engine.errors import SettingsError
+from engine.errors import PathError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
 from engine.inference.answering import answering
 from engine.inference.comparison import compare
@@ -59,6 +59,9 @@ class PreparedSchema:
         """The name that the schema gives itself."""
         return self.tree.name
 
+    def __repr__(self) -> str:
+        return f"<PreparedSchema {self.name!r}>"
+
     def prompt(self, source: str | Path | Prompt) -> PreparedPrompt:
         """Reads a prompt over this schema.
 
@@ -66,27 +69,38 @@ class PreparedSchema:
             source: PML text, a file with it, or a tree without errors.
 
         Raises:
+            PathError: the text is no document but the name of one.
             PromptError: it has errors, or does not fit the schema.
             TextFileError: the file cannot be read as text.
+            TypeError: the source is none of these.
         """
-        text = read_text_file(source) if isinstance(source, Path) else source
-        started = time.perf_counter()
-        if isinstance(text, str):
+        tree, parse_ms = source, 0.0
+        if not isinstance(tree, Prompt):
+            text = document_text(tree, "prompt")
+            started = time.perf_counter()
             parsed = parse_prompt(text)
             if parsed.tree is None or not parsed.ok:
                 raise PromptError(parsed.diagnostics)
             tree, parse_ms = parsed.tree, (time.perf_counter() - started) * 1000
-        else:
-            tree, parse_ms = text, 0.0
         return PreparedPrompt(self, TokenizedPrompt(self.tokenized, tree), parse_ms, self._workshop)
 
     def check(self, *, scope: Scope = "anchored") -> tuple[Diagnostic, ...]:
-        """Returns the faults that only a tokenizer can see, as segments are encoded under a scope."""
-        return self.tokenized.check(scope)
+        """Returns the faults that only a tokenizer can see, as segments are encoded under a scope.
+
+        Raises:
+            SettingsError: there is no such scope.
+        """
+        return self.tokenized.check(RunSettings(scope=scope).scope)
 
     def layout(self, *, scope: Scope = "anchored") -> LayoutSummary:
-        """Returns modules with positions, sizes, and where their segments are."""
-        book, cache = self.tokenized.recipes(scope), self._workshop.cache
+        """Returns modules with positions, sizes, and where their segments are.
+
+        Raises:
+            ClosedError: the engine was closed.
+            SettingsError: there is no such scope.
+        """
+        self._workshop.computing.require_open()
+        book, cache = self.tokenized.recipes(RunSettings(scope=scope).scope), self._workshop.cache
         recipes = {run.index: book.of_run(run) for run in book.layout.runs if run.cacheable}
         tier = cache.tiers(recipes.values())
         tiers = {index: tier(recipe) for index, recipe in recipes.items()}
@@ -104,10 +118,12 @@ class PreparedSchema:
 
         Raises:
             PromptError: a module does not fit the context window.
-            SettingsError: under the scope `scaffold` nothing can be encoded without a prompt.
+            SettingsError: there is no such scope, or it is `scaffold`, under which nothing can be encoded
+                without a prompt.
         """
         clock, computing = Stopwatch(), self._workshop.computing
-        encoding = encode_schema(self._workshop.cache, self.tokenized, scope, clock)
+        given = RunSettings(scope=scope).scope
+        encoding = encode_schema(self._workshop.cache, self.tokenized, given, clock)
         return computing.finish(encoding, "cached", clock, progress)
 
 
@@ -131,6 +147,9 @@ class PreparedPrompt:
     ) -> None:
         self.schema, self.tokenized, self._workshop = schema, tokenized, workshop
         self.tree, self.parse_ms = tokenized.tree, parse_ms
+
+    def __repr__(self) -> str:
+        return f"<PreparedPrompt over {self.schema.name!r}>"
 
     def answer(self, settings: RunSettings | None = None, *, mode: Side = "cached", **changes: Any) -> Answer:
         """Answers on one side.
@@ -183,8 +202,10 @@ class PreparedPrompt:
         """Returns what an answer would read and compute, without computing anything.
 
         Raises:
+            ClosedError: the engine was closed.
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
         """
+        self._workshop.computing.require_open()
         planned = self._planned(_settings(settings, changes), "cached")
         cache = self._workshop.cache
         tier = cache.tiers(wanted(planned.slices))
@@ -194,8 +215,13 @@ class PreparedPrompt:
     def check(
         self, *, scope: Scope = "anchored", placement: PlacementPolicy = "compact"
     ) -> tuple[Diagnostic, ...]:
-        """Returns its faults, those of binding and those that only a tokenizer can see, and advice on it."""
-        return self.tokenized.check(scope, placement)
+        """Returns its faults, those of binding and those that only a tokenizer can see, and advice on it.
+
+        Raises:
+            SettingsError: there is no such scope or placement.
+        """
+        given = RunSettings(scope=scope, placement=placement)
+        return self.tokenized.check(given.scope, given.placement)
 
     def fidelity(
         self,
@@ -272,12 +298,42 @@ class PreparedPrompt:
         return self._workshop.computing.steps(steps, side, clock)
 
 
+def document_text(source: object, kind: str) -> str:
+    """Returns the text of a document.
+
+    Args:
+        source: PML text, or a file with it.
+        kind: what the document is, in a word.
+
+    Raises:
+        PathError: the text is no document but the name of one.
+        TextFileError: the file cannot be read as text.
+        TypeError: the source is neither.
+    """
+    if isinstance(source, Path):
+        return read_text_file(source)
+    if not isinstance(source, str):
+        words = (
+            f"a {kind} is PML text, a Path of a file with it, or its tree, and not {type(source).__name__}"
+        )
+        raise TypeError(words)
+    if source.endswith(".pml") and "<" not in source and "\n" not in source:
+        raise PathError(
+            f"{source!r} is the name of a file, and is taken for the text of a {kind}. Give Path({source!r})."
+        )
+    return source
+
+
 def _require_mode(mode: str, modes: Sequence[str]) -> None:
     if mode not in modes:
         raise SettingsError(f"mode is {mode!r}; it must be one of {', '.join(modes)}.")
 
 
 def _settings(given: RunSettings | None, changes: dict[str, Any]) -> RunSettings:
+    if not isinstance(given, RunSettings | None):
+        raise SettingsError(
+            f"settings are {given!r}; they must be RunSettings, or single ones by name: max_new_tokens=20."
+        )
     known = RunSettings.__dataclass_fields__
     if unknown := [name for name in changes if name not in known]:
         raise SettingsError(f"There is no setting {unknown[0]!r}; there are {', '.join(known)}.")

@@ -58,12 +58,29 @@ class Computing:
 
     def __init__(self, patience: float = PATIENCE_SECONDS) -> None:
         self.patience = patience
-        self.closed = False  # no further work is begun
+        self._closed = False  # no further step is begun
         self._changed = threading.Condition()
         self._line: deque[object] = deque()  # the first one's step is running
         self._thread: int | None = None  # that runs it
         # A thread that ends with the interpreter while torch computes aborts the whole program.
         weakref.finalize(self, _take_last_turn, self._changed, self._line)
+
+    def close(self) -> None:
+        """Lets no further step begin, and waits for the one that runs; a second time does nothing."""
+        self._closed = True
+        if self._thread == threading.get_ident():
+            return
+        with contextlib.suppress(ClosedError), self.step():  # raised where the program is ending already
+            pass
+
+    def require_open(self) -> None:
+        """Refuses what is asked after `close`.
+
+        Raises:
+            ClosedError: the engine was closed.
+        """
+        if self._closed:
+            raise ClosedError("The engine is closed, so nothing is computed. Open one: Engine.open(…).")
 
     @contextlib.contextmanager
     def step(self) -> Iterator[None]:
@@ -96,8 +113,6 @@ class Computing:
         """
         done, total = 0, 1
         try:
-            if self.closed:
-                raise ClosedError("The engine is closed, so nothing is computed. Open one: Engine.open(…).")
             while True:
                 patience = self.patience
                 while not self._begin(patience, clock):
@@ -106,6 +121,7 @@ class Computing:
                     yield Working(side, WAITING, done, total)
                     patience = min(2 * patience, _LONGEST_SECONDS)
                 try:
+                    self.require_open()
                     event = next(work)
                 except StopIteration as end:
                     result: R = end.value

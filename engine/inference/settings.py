@@ -69,7 +69,7 @@ class Setting:
             return f"{whole}, {' and '.join(filter(None, bounds))}"
         if self.kind == "choice":
             return f"one of {', '.join(self.choices)}"
-        words = {"flag": "true or false", "texts": "texts of at least one character each"}
+        words = {"flag": "true or false", "texts": "a list of texts of at least one character each"}
         return words.get(self.kind, self.form)
 
     def checked(self, value: object) -> Any:

@@ -43,7 +43,7 @@ def test_the_command_line_offers_the_declared_settings() -> None:
     ("option", "value", "words"),
     [
         ("--temperature", "nan", "temperature is nan; it must be a number"),
-        ("--stop", "", "it must be texts of at least one character"),
+        ("--stop", "", "it must be a list of texts of at least one character"),
         ("--repair", "link", "repair is 'link'; it must be none, link:K"),
         ("--max-new-tokens", "0", "max_new_tokens is 0; it must be a whole number, at least 1 and at most"),
         ("--seed", "x", "seed is 'x'; it must be a whole number, at least 0"),

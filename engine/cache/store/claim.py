@@ -70,11 +70,12 @@ def require_ours(path: Path) -> Standing:
         return "none"
     except NotADirectoryError:
         raise NoFolderError(
-            f"the cache folder {str(path)!r} is no folder. Choose another one with --cache-dir."
+            f"the cache folder {str(path)!r} is no folder. Choose another one (--cache-dir, cache_dir)."
         ) from None
     except (OSError, ValueError) as error:  # some texts are no path
         raise StoreError(
-            f"the cache folder {str(path)!r} cannot be used: {error}. Choose another one with --cache-dir."
+            f"the cache folder {str(path)!r} cannot be used: {error}. "
+            "Choose another one (--cache-dir, cache_dir)."
         ) from error
     if not names:
         return "empty"
@@ -103,7 +104,7 @@ def keeps_mode(path: Path) -> bool:
 def _refusal(path: Path, why: str) -> StoreError:
     return StoreError(
         f"the cache folder {str(path)!r} is neither empty nor a segment store ({why}). Nothing in it was "
-        "changed. Choose an empty or a new folder with --cache-dir."
+        "changed. Choose an empty or a new folder (--cache-dir, cache_dir)."
     )
 
 

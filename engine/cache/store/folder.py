@@ -65,7 +65,8 @@ class Folder:
             folder = cls(path, Directory.at(path))
         except OSError as error:
             raise StoreError(
-                f"the cache folder {str(path)!r} cannot be used: {error}. Choose another with --cache-dir."
+                f"the cache folder {str(path)!r} cannot be used: {error}. "
+                "Choose another (--cache-dir, cache_dir)."
             ) from error
         try:
             folder._settle(claim.KEPT_MODE if standing == "empty" else b"")
@@ -124,7 +125,7 @@ class Folder:
                         raise
                     raise StoreError(
                         f"{str(self.path / name)!r} is a link or no folder, so the store does not use it. "
-                        "Put the whole cache folder elsewhere with --cache-dir, or remove this one by hand."
+                        "Put the whole cache folder elsewhere (--cache-dir, cache_dir), or remove this one."
                     ) from error
                 self._parts[name] = found
             return self._parts[name]

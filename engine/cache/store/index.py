@@ -191,7 +191,9 @@ class Index:
             code = sqlite3.SQLITE_CANTOPEN if error.errno in _NO_WAY else sqlite3.SQLITE_ERROR
             raise FailedIndexError(_sentence(self._path, error, code), code) from error
         if not stat.S_ISREG(root.stat(INDEX).st_mode):
-            raise StoreError(f"{str(self._path)!r} is no plain file. Choose another folder with --cache-dir.")
+            raise StoreError(
+                f"{str(self._path)!r} is no plain file. Choose another folder (--cache-dir, cache_dir)."
+            )
 
     def _require_whole(self, connection: sqlite3.Connection) -> None:
         """Raises where the database is damaged; one beyond some size is only looked at."""

@@ -84,7 +84,7 @@ def migrate(folder: Path, connection: sqlite3.Connection, *, unfilled: bool = Fa
         if found > VERSION:
             raise StoreError(
                 f"the cache folder {str(folder)!r} was written by a newer version (format {found}, this one "
-                f"knows {VERSION}). Upgrade, or choose another folder with --cache-dir."
+                f"knows {VERSION}). Upgrade, or choose another folder (--cache-dir, cache_dir)."
             )
         for steps in MIGRATIONS[found:]:
             for step in steps:

@@ -219,7 +219,7 @@ class Importer:
         if growth > free:
             raise StoreError(
                 f"{archive.name!r} needs {growth:,} bytes on the disk of {str(self._disk.path)!r}, which has "
-                f"{free:,} left. Free some space, or choose another folder with --cache-dir."
+                f"{free:,} left. Free some space, or choose another folder (--cache-dir, cache_dir)."
             )
 
     def _enter(self, source: Path, row: Row, pieces: Iterator[bytes]) -> None:

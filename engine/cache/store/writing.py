@@ -24,7 +24,7 @@ from engine.segment import Segment
 
 log = logging.getLogger(__name__)
 
-WAIT = "Wait for that program or end it, or choose another folder with --cache-dir."
+WAIT = "Wait for that program or end it, or choose another folder (--cache-dir, cache_dir)."
 MAKE_ROOM = (
     "Free some space (pml cache prune --max-bytes 5GB), make the folder writable, or choose another one with "
     "--cache-dir."
