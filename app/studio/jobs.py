@@ -16,6 +16,7 @@ logger = logging.getLogger(__name__)
 
 KEPT = 16
 FRAME_SECONDS = 0.05
+EARLY_SECONDS = 600.0  # that a stop waits for work which the page has asked for and whose turn has not come
 
 
 class Result(Protocol):
@@ -137,20 +138,40 @@ class Jobs:
 
     def __init__(self) -> None:
         self._jobs: dict[str, Job] = {}
-        self._stopped_early: list[str] = []
+        self._stopped_early: dict[str, float] = {}  # keys, and when
         self._lock = threading.Lock()
 
     def start(self, job: Job) -> Job:
-        """Begins a piece of work; the oldest that is over is forgotten, or the oldest, which is stopped."""
+        """Begins a piece of work; the oldest that is over is forgotten, or the oldest, which is stopped.
+
+        Raises:
+            PromptCacheError: other work with its key goes on.
+        """
         with self._lock:
-            if job.key in self._stopped_early:
+            self._keep(job.key, job)
+            asked = self._stopped_early.pop(job.key, None)
+            if asked is not None and time.monotonic() - asked < EARLY_SECONDS:
                 job.stop()
-            self._jobs[job.key] = job
-            while len(self._jobs) > KEPT:
-                over = (key for key, one in self._jobs.items() if one.over)
-                self._jobs.pop(next(over, next(iter(self._jobs)))).stop()
         job.start()
         return job
+
+    def join(self, key: str, job: Job) -> None:
+        """Has a second key ask about and stop a piece of work.
+
+        Raises:
+            PromptCacheError: other work with that key goes on.
+        """
+        with self._lock:
+            self._keep(key, job)
+
+    def _keep(self, key: str, job: Job) -> None:
+        known = self._jobs.get(key)
+        if known is not None and known is not job and not known.over:
+            raise PromptCacheError("Work with this key goes on. Wait for its end, or stop it first.")
+        self._jobs[key] = job
+        while len(self._jobs) > KEPT:
+            over = (one for one, kept in self._jobs.items() if kept.over)
+            self._jobs.pop(next(over, next(iter(self._jobs)))).stop()
 
     def state(self, key: str) -> JobState[Json]:
         """Returns how far a piece of work is, or what came of it.
@@ -161,13 +182,15 @@ class Jobs:
         job = self._jobs.get(key)
         if job is None:
             raise PromptCacheError("That work is not kept any more. Start it again.")
-        return job.state()
+        return {**job.state(), "key": key}
 
     def stop(self, key: str) -> None:
         """Has a piece of work stop at its next step, also one that waits for its turn to be started."""
         with self._lock:
             job = self._jobs.get(key)
             if job is None:
-                self._stopped_early = [*self._stopped_early[-KEPT:], key]
+                self._stopped_early[key] = time.monotonic()
+                while len(self._stopped_early) > KEPT:
+                    self._stopped_early.pop(next(iter(self._stopped_early)))
         if job is not None:
             job.stop()

@@ -17,7 +17,7 @@ from app.studio.folder import Encoding, Stamp
 Words = InstanceOf[str]
 Whole = Annotated[int, Strict()]
 Count = Annotated[int, Strict(), Field(ge=0)]
-Size = Annotated[float, Strict(), Field(ge=0)]
+Size = Annotated[float, Strict(), Field(ge=0, lt=2**63, allow_inf_nan=False)]
 Flag = Annotated[bool, Strict()]
 Kind = Literal["schema", "prompt"]
 Fields = TypeVar("Fields")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,16 @@ def test_what_long_work_ends_with_is_what_its_type_says(asked: Asked) -> None:
         ("open_file", {"name": "x", "encoding": "latin-1", "page": PAGE}, "'latin-1' as encoding"),
         ("cache_prune", {"bytes": "much"}, "'much' as bytes"),
         ("cache_budget", {"bytes": -1}, "-1 as bytes: input should be greater than or equal to 0"),
+        *(
+            (question, {"bytes": size}, f"{size} as bytes: input should be {rule}")
+            for question in ("cache_budget", "cache_prune", "cache_surplus")
+            for size, rule in (
+                (math.inf, "a finite number"),
+                (math.nan, "a finite number"),
+                (1e30, "less than"),
+                (2.0**63, "less than"),
+            )
+        ),
         ("cache_delete", {"keys": "all"}, "'all' as keys"),
         ("fix_document", {"kind": "page", "code": "E1", "at": 0}, "'page' as kind"),
     ],
@@ -147,6 +159,30 @@ def test_a_request_that_does_not_fit_is_refused_by_field(
     asked: Asked, question: str, sent: dict[str, Any], named: str
 ) -> None:
     assert f"The page sent {named}" in asked.ask(question, sent)["error"]
+
+
+def test_a_store_is_verified_once_at_a_time_under_the_key_of_each_who_asks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, go = Store.open(tmp_path / "cache"), threading.Event()
+    verify = store.verify
+
+    def slow(**options: Any) -> Any:
+        assert go.wait(30)
+        return verify(**options)
+
+    monkeypatch.setattr(store, "verify", slow)
+    with Engine(model_of("llama-gqa"), store) as engine:
+        asked = Asked(tmp_path, engine=engine)
+        assert asked.ask("cache_verify", {"key": "a"})["key"] == "a"
+        assert asked.ask("cache_verify", {"key": "a"})["key"] == "a"
+        assert asked.ask("cache_verify", {"key": "b"})["key"] == "b"
+        assert asked.ask("job_state", {"key": "b"})["over"] is False
+        assert "being verified" in asked.ask("cache_verify", {"key": "c", "repair": True})["error"]
+        go.set()
+        assert asked.ended("a")["result"] == asked.ended("b")["result"]
+        assert asked.ask("cache_verify", {"key": "c", "repair": True})["key"] == "c"
+        assert asked.ended("c")["fault"] == ""
 
 
 def test_something_else_than_an_object_is_refused(asked: Asked) -> None:

@@ -111,3 +111,59 @@ def test_work_that_goes_on_outlives_later_work_that_is_over() -> None:
         jobs.state("0")
     go.set()
     assert ended(long)["fault"] == "The end."
+
+
+def test_a_key_of_work_that_goes_on_is_refused_and_free_again_after_it() -> None:
+    go, jobs = threading.Event(), Jobs()
+
+    def wait(job: Job) -> Result:
+        assert go.wait(30)
+        job.progress(1, 1, "a step")
+        raise PromptCacheError("The end.")
+
+    first = jobs.start(Job("k", wait, "test"))
+    with pytest.raises(PromptCacheError, match="goes on"):
+        jobs.start(Job("k", wait, "test"))
+    jobs.stop("k")
+    go.set()
+    assert ended(first)["fault"] == "Stopped."
+    assert ended(jobs.start(Job("k", wait, "test")))["fault"] == "The end."
+
+
+def refuse(job: Job) -> Result:
+    job.progress(1, 1, "a step")
+    raise PromptCacheError("The end.")
+
+
+def test_a_stop_that_comes_before_its_work_stops_that_alone() -> None:
+    jobs = Jobs()
+    jobs.stop("k")
+    assert ended(jobs.start(Job("k", refuse, "test")))["fault"] == "Stopped."
+    assert ended(jobs.start(Job("k", refuse, "test")))["fault"] == "The end."
+
+
+def test_a_stop_whose_work_never_came_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    jobs = Jobs()
+    jobs.stop("k")
+    monkeypatch.setattr("app.studio.jobs.EARLY_SECONDS", 0)
+    assert ended(jobs.start(Job("k", refuse, "test")))["fault"] == "The end."
+
+
+def test_a_second_key_of_one_piece_of_work_asks_about_it_and_stops_it() -> None:
+    go, jobs = threading.Event(), Jobs()
+
+    def wait(job: Job) -> Result:
+        assert go.wait(30)
+        job.progress(1, 1, "a step")
+        raise AssertionError("it was told to stop")
+
+    job = jobs.start(Job("a", wait, "test"))
+    jobs.join("b", job)
+    assert [jobs.state(key)["key"] for key in "ab"] == ["a", "b"]
+    other = jobs.start(Job("c", wait, "test"))
+    with pytest.raises(PromptCacheError, match="goes on"):
+        jobs.join("c", job)
+    jobs.stop("b")
+    go.set()
+    assert ended(job)["fault"] == jobs.state("b")["fault"] == "Stopped."
+    other.stop()

@@ -299,7 +299,7 @@ class AuthorPage(Page):
     def run(self, sent: object) -> Iterator[tuple[str, go.Figure | None]]:
         """Yields the states of one run as JSON; the last comes with the chart."""
         try:
-            wanted = self._wanted(read(_WORK, sent))
+            job = self._runs.start(self._wanted(read(_WORK, sent)))
         except PromptCacheError as error:
             key = sent.get("key") if isinstance(sent, dict) else ""
             refused: JobState[Json] = {
@@ -313,7 +313,7 @@ class AuthorPage(Page):
             }
             yield json.dumps(refused), None
             return
-        for state in self._runs.start(wanted).states():
+        for state in job.states():
             result = state["result"]
             told = state["over"] and result is not None and result["number"]
             yield json.dumps(state), self.chart() if told else None

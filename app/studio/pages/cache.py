@@ -50,7 +50,7 @@ class VerifyStore:
     """Whether what is damaged is set right.
 
     Attributes:
-        key: key of the work that begins, unless some goes on.
+        key: key of the work that begins, or of what goes on already.
     """
 
     key: Words
@@ -131,6 +131,7 @@ class CachePage(Page):
     def __init__(self, parts: Parts) -> None:
         self._parts, self._jobs = parts, parts.jobs
         self._verifying: Job | None = None
+        self._repairing = False  # whether that sets right what is damaged
         self._lock = threading.Lock()
 
     @endpoint
@@ -197,7 +198,7 @@ class CachePage(Page):
     def cache_verify(
         self, request: VerifyStore
     ) -> JobState[Annotated[Json, JsonOf(named=f"{STORE}:Verified")]]:
-        """Begins to read every file and compare it with the index; one at a time."""
+        """Begins to read every file and compare it with the index, or joins who does so already."""
         store, repair = self._parts.engine.store, request.repair
 
         def verify(job: Job) -> Verified:
@@ -206,4 +207,11 @@ class CachePage(Page):
         with self._lock:
             if self._verifying is None or self._verifying.over:
                 self._verifying = self._jobs.start(Job(request.key, verify, "verify"))
-            return self._verifying.state()
+                self._repairing = repair
+            elif repair and not self._repairing:
+                raise PromptCacheError(
+                    "The cache is being verified, without a repair. Wait for its end, or stop it; then repair."
+                )
+            else:
+                self._jobs.join(request.key, self._verifying)
+            return {**self._verifying.state(), "key": request.key}
