@@ -210,7 +210,7 @@ class CachePage(Page):
                 self._repairing = repair
             elif repair and not self._repairing:
                 raise PromptCacheError(
-                    "The cache is being verified, without a repair. Wait for its end, or stop it; then repair."
+                    "The cache is being verified, without repair. Wait for its end, or stop it; then repair."
                 )
             else:
                 self._jobs.join(request.key, self._verifying)
