@@ -73,6 +73,11 @@ class Refusal:
 
 FOREIGN = Refusal(403, "Refused: this request was not sent by the studio's own page.")
 UNKNOWN = Refusal(404, "The studio has nothing here.")
+UNKNOWN_PAGE = f"""<!doctype html>
+<html lang="en">
+<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
+<title>Prompt Cache Studio</title><p>{UNKNOWN.words} <a href="/">Open the studio</a></p></html>
+"""
 NOT_JSON = Refusal(415, "Refused: the studio takes JSON only.")
 TOO_LARGE = Refusal(413, f"Refused: a request may have {LARGEST_BODY // 1024 // 1024} MB at most.")
 
@@ -196,9 +201,10 @@ async def _refuse(fault: Refusal, scope: Scope, send: Send) -> None:
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": 1008})
         return
-    body = f"{fault.words}\n".encode()
+    shown = fault is UNKNOWN and (b"sec-fetch-dest", b"document") in scope["headers"]
+    body = (UNKNOWN_PAGE if shown else f"{fault.words}\n").encode()
     headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", b"text/html; charset=utf-8" if shown else b"text/plain; charset=utf-8"),
         (b"content-length", str(len(body)).encode()),
         (b"connection", b"close"),  # the rest of a body is not read
         *PROTECTION,

@@ -59,6 +59,9 @@ export function bytes(value) {
   return value < 1024 ** 3 ? `${(value / 1024 ** 2).toFixed(1)} MiB` : `${(value / 1024 ** 3).toFixed(2)} GiB`
 }
 
+/** How much faster or slower the cached side is, as a figure and a word. @param {number} ratio of the times, uncached over cached */
+export const times = ratio => [`${(ratio >= 1 ? ratio : 1 / ratio).toFixed(Math.max(ratio, 1 / ratio) >= 100 ? 0 : 1)}×`, ratio >= 1 ? "faster" : "slower"]
+
 /** @param {number} wait @returns {Promise<void>} */
 export const pause = wait => new Promise(resolve => { setTimeout(resolve, wait) })
 

@@ -3,6 +3,7 @@ import { h } from "./dom.js"
 import { Emitter } from "./events.js"
 import { mended, rule, takes } from "./settings.js"
 
+const OPEN = "prompt-cache-studio.settings-open"
 const NEW_LINE = "\\n for a new line"
 
 /**
@@ -56,6 +57,8 @@ export class Drawer extends Emitter {
     super()
     this.#workspace = workspace
     workspace.on("opened", () => this.#take())
+    for (const node of [this.form, this.toggle]) node.addEventListener("keydown", event => this.#close(/** @type {KeyboardEvent} */ (event)))
+    this.#open(sessionStorage.getItem(OPEN) === "yes")
   }
 
   /** Makes the form. @param {Api.SettingForm[]} settings as the engine declares them */
@@ -84,8 +87,25 @@ export class Drawer extends Emitter {
     return wrong.map(({ setting }) => rule(setting)).join(" ")
   }
 
+  /** What was set back stays so: the defaults are kept, and it is said no more. */
+  accept() {
+    if (!this.#setBack.size) return
+    this.#setBack.clear()
+    this.#workspace.change({})
+    this.emit("set back", "")
+  }
+
+  /** @param {KeyboardEvent} event */
+  #close(event) {
+    if (event.key !== "Escape" || event.defaultPrevented || this.form.hidden) return
+    event.preventDefault()
+    this.#open(false)
+    this.toggle.focus()
+  }
+
   /** @param {boolean} open */
   #open(open) {
+    sessionStorage.setItem(OPEN, open ? "yes" : "no")
     this.form.hidden = !open
     this.toggle.setAttribute("aria-expanded", String(open))
   }

@@ -1,5 +1,5 @@
 // The runs of this session: a list of them beside the chart, and clicks on the chart's bars.
-import { h, milliseconds } from "./dom.js"
+import { h, milliseconds, times } from "./dom.js"
 
 /** @typedef {HTMLElement & {on?: (event: string, action: (detail: {points: {customdata: number}[]}) => void) => void}} Plot */
 
@@ -23,7 +23,7 @@ export class History {
     if (!run.number) return
     const { cached, uncached } = run.sides
     const ratio = run.comparison.ttft_speedup
-    const said = `${run.schema} · ${milliseconds(cached.ttft_ms)} / ${milliseconds(uncached.ttft_ms)}${ratio ? ` · ${ratio.toFixed(1)}×` : ""}`
+    const said = `${run.schema} · ${milliseconds(cached.ttft_ms)} / ${milliseconds(uncached.ttft_ms)}${ratio ? ` · ${times(ratio).join(" ")}` : ""}`
     const known = this.#rows.get(run.number)
     if (known) known.words.textContent = said
     else {

@@ -1,5 +1,5 @@
 // The two answers side by side, and between them what caching changed.
-import { count, h, milliseconds, nats, plural } from "./dom.js"
+import { count, h, milliseconds, nats, plural, times } from "./dom.js"
 
 /** @type {Record<Api.SideFrame["state"], string>} */
 const STATES = {
@@ -116,6 +116,8 @@ export class Panes {
   /** @type {Api.RunFrame | null} */
   #run = null
   #beside = ""
+  /** @type {string[]} */
+  #faulty = []
 
   /** @param {HTMLElement} host @param {Record<string, string>} stages of a timeline, in words */
   constructor(host, stages) {
@@ -148,11 +150,18 @@ export class Panes {
     this.#showAge()
   }
 
+  /** Says which documents have errors that keep them from being run. @param {string[]} kinds */
+  hindered(kinds) {
+    this.#faulty = kinds
+    this.#showAge()
+  }
+
   #showAge() {
     const run = this.#run, old = run !== null && this.#beside !== "" && run.texts !== this.#beside
     this.#panes.toggleAttribute("data-old", old)
     const which = run?.number ? `Run ${run.number}` : "This run"
-    const words = old ? `${which} answers other texts than are in the editors now (its schema: ${run.schema}). Run to see these answered.` : ""
+    const next = this.#faulty.length ? `To see these answered, mend the errors of the ${this.#faulty.join(" and the ")}, then run.` : "Run to see these answered."
+    const words = old ? `${which} answers other texts than are in the editors now (its schema: ${run.schema}). ${next}` : ""
     if (this.#age.textContent !== words) this.#age.textContent = words
   }
 
@@ -166,8 +175,9 @@ export class Panes {
     const { ttft_speedup: ratio, first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
     const how = [run?.scope, run?.repair !== "none" && run?.repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
     this.#title.textContent = run?.number ? [`Run ${run.number}`, ...how].join(" · ") : ""
-    this.#ratio.textContent = ratio == null ? "–" : `${(ratio >= 1 ? ratio : 1 / ratio).toFixed(ratio >= 100 ? 0 : 1)}×`
-    this.#ratioWords.textContent = ratio == null ? "not timed yet" : ratio < 1 ? "slower to the first token" : "faster to the first token"
+    const [figure, way] = ratio == null ? ["–", ""] : times(ratio)
+    this.#ratio.textContent = figure
+    this.#ratioWords.textContent = way ? `${way} to the first token` : "not timed yet"
     this.#ratio.dataset.verdict = ratio == null ? "" : ratio >= 1 ? "good" : "warn"
     this.#verdict(this.#agrees, agrees == null ? null : agrees, agrees ? "the same" : "differs")
     this.#divergence.textContent = divergence == null ? "–" : nats(divergence)

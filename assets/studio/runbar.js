@@ -1,5 +1,5 @@
 // Run and stop, and what is said of a run.
-import { h } from "./dom.js"
+import { h, times } from "./dom.js"
 import { Emitter } from "./events.js"
 import { AWAY, Job } from "./jobs.js"
 
@@ -102,7 +102,7 @@ export class RunBar extends Emitter {
     const encoded = frame.sides.cached.timeline_ms.encode
     const warnings = frame.warnings.join(" ")
     const summary = warnings || (encoded ? "Modules were computed in this run and are kept: run again to use them."
-      : ratio ? `First token ${ratio.toFixed(1)} times as fast with the cache.` : "")
+      : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : "")
     if (frame.state === "failed") this.#say(frame.message, "bad")
     else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; what was computed stays."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")
     this.#workspace.remeasure()

@@ -94,14 +94,14 @@ export class Shell extends Emitter {
   /**
    * A sentence at the top of the page, with buttons [words, action]; it stays until it is dismissed.
    * @param {string} sentence
-   * @param {{key?: string, actions?: import("./files.js").Action[], mood?: string}} options
+   * @param {{key?: string, actions?: import("./files.js").Action[], mood?: string, closed?: () => unknown}} options
    */
-  notice(sentence, { key = sentence, actions = [], mood = "bad" } = {}) {
+  notice(sentence, { key = sentence, actions = [], mood = "bad", closed = () => {} } = {}) {
     this.dismiss(key)
     /** @type {HTMLElement} */
     const node = h("div", { class: "notice", "data-mood": mood, "data-notice": key }, h("p", {}, sentence),
       ...actions.map(([words, action]) => h("button", { type: "button", onclick: () => { node.remove(); action() } }, words)),
-      h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => node.remove() }, "✕"))
+      h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: () => { node.remove(); closed() } }, "✕"))
     this.#notices.append(node)
   }
 
@@ -168,6 +168,7 @@ export class Shell extends Emitter {
     if (wanted && wanted !== page) {
       history.replaceState(history.state, "", `#/${page}`)
       this.notice(`The studio has no page “${wanted}”; this is ${this.#nav.get(page)?.textContent}.`, { key: "page", mood: "info" })
+      scrollTo(0, 0)
     } else if (page !== this.page) this.dismiss("page")
     document.documentElement.dataset.page = page
     for (const [name, link] of this.#nav) {

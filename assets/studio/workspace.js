@@ -266,6 +266,9 @@ export class Workspace extends Emitter {
     return KINDS.flatMap(kind => this.#diagnostics(kind).map(diagnostic => ({ ...diagnostic, kind })))
   }
 
+  /** Documents with an error that keeps the prompt from being run. */
+  faulty() { return KINDS.filter(kind => this.#diagnostics(kind).some(({ severity, counted }) => severity === "error" && !(kind === "schema" && counted))) }
+
   /** Keeps the texts on the server; `force` replaces what another tab saved there. */
   async save({ force = false } = {}) {
     this.#saveSoon.cancel()

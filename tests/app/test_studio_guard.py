@@ -237,3 +237,13 @@ def test_a_large_body_over_the_network_is_refused(served: Served) -> None:
 def test_the_policy_names_no_other_host() -> None:
     assert "http" not in CONTENT_POLICY
     assert "*" not in CONTENT_POLICY
+
+
+def test_a_person_at_a_wrong_address_gets_a_link_home() -> None:
+    own = {"host": "127.0.0.1:7860", "sec-fetch-site": "none"}
+    start, body = ask({**own, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, path="/nothing")
+    assert start["status"] == 404
+    assert (b"content-type", b"text/html; charset=utf-8") in start["headers"]
+    assert b'The studio has nothing here. <a href="/">' in body["body"]
+    start, body = ask(own, path="/nothing")
+    assert (start["status"], body["body"]) == (404, b"The studio has nothing here.\n")

@@ -129,6 +129,9 @@ def test_both_sides_run_and_are_compared(author: Page) -> None:
     bars = author.locator("#ttft-chart .bars path").count()
     run(author)
     assert "encode" not in pane(author, "Cached").locator(".parts").inner_text()
+    said = author.locator(".headline").inner_text().split()
+    expect(author.locator("#history .runs button").first).to_contain_text(f"{said[0]} {said[1]}")
+    expect(author.locator(".run-status")).to_contain_text(f"First token {said[0]} {said[1]} with the cache.")
     assert fact(author, "from cache") > 500
     assert fact(author, "encoded now") == 0
     author.wait_for_function("n => document.querySelectorAll('#ttft-chart .bars path').length > n", arg=bars)
@@ -159,6 +162,21 @@ def test_a_run_is_stopped_half_way_and_keeps_what_came(author: Page) -> None:
     expect(author.locator(".run-status")).to_contain_text("Stopped", timeout=30_000)
     assert any(len(text) > 30 for text in author.locator(".pane .answer").all_inner_texts())
     expect(author.locator("#run")).to_be_enabled()
+
+
+def test_a_page_that_is_loaded_follows_a_run_that_it_did_not_begin(author: Page, watched: Watched) -> None:
+    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2000, temperature: 5})")
+    author.locator("#run").click()
+    author.wait_for_selector(".pane[data-state=streaming]", timeout=60_000)
+    other = author.context.new_page()
+    other.goto(watched.url)
+    other.wait_for_selector(".pane[data-state=streaming]", timeout=60_000)
+    author.keyboard.press("Escape")
+    expect(author.locator(".run-status")).to_contain_text("Stopped", timeout=30_000)
+    going = ":is([data-state=streaming], [data-state=waiting], [data-state=working])"
+    expect(other.locator(f".pane{going}")).to_have_count(0)
+    expect(other.locator(".pane[data-state=stopped]")).not_to_have_count(0)
+    other.close()
 
 
 def test_a_run_with_errors_is_refused_with_the_first_of_them(author: Page) -> None:

@@ -98,6 +98,7 @@ def test_a_budget_that_is_none_is_not_taken(author: Page) -> None:
         author.get_by_label("Size").fill(wrong)
         author.get_by_role("button", name="Set as budget").click()
         expect(status).to_have_text("A size is a number of 0 or more. Nothing was changed.")
+        expect(author.get_by_label("Size")).to_be_focused()
     expect(author.locator(".totals")).to_contain_text("of 20.00 GiB")
 
 
@@ -126,6 +127,14 @@ def test_a_budget_that_evicts_is_asked_about_first(author: Page) -> None:
     before = rows.count()
     author.get_by_label("Size").fill("0")
     question, status = author.locator("dialog.question"), author.locator(".cache-head [role=status]")
+    author.get_by_label("Size").fill("-1")
+    author.get_by_role("button", name="Set as budget").click()
+    expect(status).to_contain_text("Nothing was changed.")
+    author.get_by_label("Size").fill("0")
+    author.get_by_role("button", name="Set as budget").click()
+    expect(question).to_be_visible()
+    expect(status).to_be_empty()
+    author.keyboard.press("Escape")
     for no in ("Cancel", "Escape"):
         author.get_by_role("button", name="Set as budget").click()
         expect(question).to_contain_text(re.compile(r"A budget of 0 GiB evicts [1-9]\d* segments?, [1-9]"))

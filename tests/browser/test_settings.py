@@ -59,6 +59,38 @@ def test_kept_settings_that_are_not_valid_have_their_defaults_again(author: Page
     assert author.locator(".notice").count() == 0
 
 
+@pytest.mark.parametrize("how", ["dismiss", "leave", "run"])
+def test_what_was_set_back_is_said_until_it_is_taken(author: Page, how: str) -> None:
+    author.evaluate(KEEP, {"temperature": 99, "max_new_tokens": 2})
+    reload(author)
+    expect(notice(author)).to_contain_text("Temperature was 99 and must be")
+    if how == "dismiss":
+        notice(author).get_by_role("button", name="Dismiss").click()
+    elif how == "leave":
+        author.get_by_role("link", name="Cache").click()
+        author.get_by_role("link", name="Author").click()
+    else:
+        author.locator("#run").click()
+    expect(notice(author)).to_have_count(0)
+    expect(author.locator(".saved")).to_contain_text("draft kept")
+    reload(author)
+    expect(author.locator(".strip .piece").first).to_be_visible()
+    assert notice(author).count() == 0
+
+
+def test_escape_closes_the_settings_and_a_reload_leaves_them_as_they_were(author: Page) -> None:
+    toggle, form = author.get_by_role("button", name="Settings"), author.locator("#run-settings")
+    opened(author).get_by_label("Seed").focus()
+    reload(author)
+    expect(form).to_be_visible()
+    author.get_by_label("Seed").press("Escape")
+    expect(form).to_be_hidden()
+    expect(toggle).to_be_focused()
+    expect(toggle).to_have_attribute("aria-expanded", "false")
+    reload(author)
+    expect(form).to_be_hidden()
+
+
 def test_a_value_out_of_its_range_is_said_at_its_field_until_it_is_mended(author: Page) -> None:
     field = opened(author).get_by_label("Top-p")
     field.fill("2")
@@ -139,7 +171,14 @@ def test_the_fields_stand_in_rows_and_fit(author: Page, width: int) -> None:
                 tops.set(row, [...tops.get(row) ?? [], input])
             }
             const ragged = [...tops.values()].filter(row => Math.max(...row) - Math.min(...row) > 2)
-            return [...outside, ...wrapped, ...ragged].map(one => one.textContent ?? String(one))
+            const rows = new Map()
+            for (const one of fields) {
+                const { top, right } = one.getBoundingClientRect(), row = Math.round(top)
+                rows.set(row, Math.max(rows.get(row) ?? 0, right))
+            }
+            const holes = [...rows].sort((a, b) => a[0] - b[0]).slice(0, -1)
+                .filter(([, right]) => right < form.right - 40).map(row => `hole ${row}`)
+            return [...outside, ...wrapped, ...ragged, ...holes].map(one => one.textContent ?? String(one))
         }"""
     )
     assert uneven == []

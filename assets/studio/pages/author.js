@@ -1,5 +1,5 @@
 // The Author page: modules, schema and prompt, the layout, a run of both sides, and what reuse changed.
-import { h, plural } from "../dom.js"
+import { h, pause, plural } from "../dom.js"
 import { Drawer } from "../drawer.js"
 import { Explanation } from "../fidelity.js"
 import { History } from "../history.js"
@@ -11,6 +11,7 @@ import { Strip } from "../strip.js"
 const TITLES = { schema: "Schema", prompt: "Prompt" }
 const SIGNS = { error: "✕", warning: "!", info: "i" }
 const MOST_PROBLEMS = 100
+const ASK_AGAIN_MS = 500
 
 /** Elements besides its own that the page fills. */
 export const hosts = ["history"]
@@ -63,9 +64,10 @@ export function mount(studio) {
   explanation.on("repair", setting => drawer.set("repair", setting))
   explanation.on("scaffold", async modules => explanation.say(await workspace.addScaffold(modules)))
   drawer.on("set back", sentence => {
-    if (sentence) shell.notice(sentence, { key: "settings", mood: "info" })
+    if (sentence) shell.notice(sentence, { key: "settings", mood: "info", closed: () => drawer.accept() })
     else shell.dismiss("settings")
   })
+  shell.on("shown", page => { if (page !== "author") drawer.accept() })
   const layout = new Strip(strip, workspace)
   studio.hosts.author.append(
     h("div", { class: "desk" }, picker, documentPanel(workspace, "schema", keys), documentPanel(workspace, "prompt", keys)),
@@ -74,7 +76,10 @@ export function mount(studio) {
     about.textContent = model.about
     about.hidden = !model.about
   })
-  runBar.on("frame", ({ state }) => { if (state !== "working") studio.emit("stored") })
+  runBar.on("frame", ({ state }) => {
+    if (state !== "working") studio.emit("stored")
+    if (state === "done") drawer.accept()
+  })
   gradio.watch("value", () => { if (gradio.props.value) runBar.take(JSON.parse(gradio.props.value)) })
 
   return {
@@ -85,15 +90,32 @@ export function mount(studio) {
 
       const shown = new Panes(answers, start.timeline_parts)
       workspace.on("checked", ({ texts }) => shown.beside(texts))
+      workspace.on("problems", () => shown.hindered(workspace.faulty()))
+      let current = 0
+      const show = (/** @type {Api.RunFrame} */ run) => {
+        current = run.number
+        shown.show(run)
+        history.note(run)
+      }
+      // A run that this page does not follow, of another tab or of the page before this one, is asked about until it is over.
+      const watch = async (/** @type {Api.RunFrame} */ run) => {
+        for (let next = run; next.state === "working" && current === run.number && !runBar.running;) {
+          await pause(ASK_AGAIN_MS)
+          next = (await server.ask("show_run", { number: run.number })).run ?? next
+          if (current !== run.number || runBar.running) return
+          show(next)
+          if (next.state !== "working") workspace.remeasure()
+        }
+      }
       const history = new History(studio.hosts.history, async number => {
         const { run, error } = await server.ask("show_run", { number })
         if (error) return shell.notice(error)
-        if (run && !runBar.running) { shown.show(run); history.note(run) }
+        if (run && !runBar.running) { show(run); watch(run) }
       })
-      runBar.on("frame", run => { shown.show(run); history.note(run) })
+      runBar.on("frame", show)
       for (const run of start.runs) history.note(run)
       const last = start.runs.at(-1)
-      if (last) shown.show(last)
+      if (last) { show(last); watch(last) }
     },
   }
 }

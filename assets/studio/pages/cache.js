@@ -12,10 +12,14 @@ const date = (/** @type {number} */ seconds) => new Date(seconds * 1000).toLocal
  * @typedef {Event & {target: HTMLInputElement}} ChangeEvent
  */
 
+const KEY_SHOWN = 8  // characters that tell keys apart
+const LABEL_WIDTH = 36, LABEL_HEIGHT = 24
+const module = (/** @type {Row} */ row) => row.path || `anonymous text (${row.key.slice(0, KEY_SHOWN)})`
+
 /** @type {[Column, string, (row: Row) => string][]} */
 const COLUMNS = [
   ["schema", "Schema", row => row.schema || "–"],
-  ["path", "Module", row => row.path || "anonymous text"],
+  ["path", "Module", module],
   ["scope", "Scope", row => row.scope],
   ["model", "Model", row => row.model.split("/").findLast(part => part) ?? row.model],
   ["tokens", "Tokens", row => count(row.tokens)],
@@ -83,7 +87,7 @@ class CachePage {
     this.#host = host
     this.#server = server
     this.#filter.addEventListener("input", () => this.#list())
-    const size = h("form", { class: "size", onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, this.#most, this.#unit,
+    const size = h("form", { class: "size", novalidate: true, onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, this.#most, this.#unit,
       h("button", { type: "button", onclick: () => this.#prune() }, "Prune to this now"),
       h("button", { type: "button", onclick: () => this.#setBudget() }, "Set as budget"))
     this.#table = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Segments" }, h("table", {}, h("thead", {}, this.#head), this.#body))
@@ -159,7 +163,7 @@ class CachePage {
     this.#map.replaceChildren(...treemap(groups, aspect).flatMap(({ inner, schema, x, y, width, height }, index) =>
       treemap(inner, aspect, x, y, width, height).map(({ place, value, ...at }) => {
         const cell = h("div", { class: "cell", "data-shade": String(index % 4), title: `${schema} ${place[1] || "anonymous text"}: ${bytes(value)}` },
-          at.width > 7 && at.height > 16 ? h("span", {}, place[1].split("/").at(-1) || schema) : null)
+          at.width * this.#map.clientWidth / 100 > LABEL_WIDTH && at.height * this.#map.clientHeight / 100 > LABEL_HEIGHT ? h("span", {}, place[1].split("/").at(-1) || schema) : null)
         Object.assign(cell.style, { left: `${at.x}%`, top: `${at.y}%`, width: `${at.width}%`, height: `${at.height}%` })
         return cell
       })))
@@ -179,7 +183,7 @@ class CachePage {
     refill(this.#head, h("th", { scope: "col" }, all), ...COLUMNS.map(([name, title]) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : null, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
       h("button", { type: "button", class: "quiet", "data-key": name, onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#list() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
     refill(this.#body, ...rows.slice(0, 500).map(row => h("tr", { "data-pinned": row.pinned ? "yes" : null },
-      h("td", {}, h("input", { type: "checkbox", "data-key": row.key, "aria-label": `Choose ${row.path || "anonymous text"}`, checked: this.#chosen.has(row.key), onchange: (/** @type {ChangeEvent} */ { target }) => {
+      h("td", {}, h("input", { type: "checkbox", "data-key": row.key, "aria-label": `Choose ${module(row)}`, checked: this.#chosen.has(row.key), onchange: (/** @type {ChangeEvent} */ { target }) => {
         target.checked ? this.#chosen.add(row.key) : this.#chosen.delete(row.key)
         this.#buttons()
       } })), ...COLUMNS.map(([name, , cell]) => h("td", { class: NUMBERS.has(name) ? "number" : null }, cell(row), name === "schema" && row.pinned ? h("span", { class: "pill" }, "pinned") : null)))))
@@ -226,7 +230,11 @@ class CachePage {
 
   /** The size that was written, in bytes; null where it is none. */
   #wanted() {
-    if (!this.#most.reportValidity()) {
+    this.#say("")
+    const taken = this.#most.checkValidity()
+    this.#most.setAttribute("aria-invalid", String(!taken))
+    if (!taken) {
+      this.#most.focus()
       this.#say("A size is a number of 0 or more. Nothing was changed.", "bad")
       return null
     }
