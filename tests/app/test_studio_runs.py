@@ -125,6 +125,10 @@ def test_repeats_show_the_median_sample_with_its_own_timeline() -> None:
     engine = PlayedEngine()
     run = last(runs_of(engine), request(engine, repeats=3))
     assert engine.budgets == [64, 1, 1]
+    forth = ("cached", "uncached")
+    assert engine.orders == [forth, forth[::-1], forth], (
+        "neither side is always the one that warms up the other"
+    )
     assert run["sides"]["cached"]["samples_ms"] == [30.0, 10.0, 12.0]
     assert run["sides"]["cached"]["ttft_ms"] == 12.0
     assert run["sides"]["cached"]["timeline_ms"]["prefill"] == 11.0

@@ -1,0 +1,73 @@
+"""Where a segment may come from: what others have just made is read, what is of another form never."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from engine.cache.fetched import Request
+from engine.cache.store import Store
+from engine.engine import Engine
+from engine.inference.computing import returned
+from engine.segment import Segment
+from engine.stopwatch import Stopwatch
+from engine.tiers import Reason, Tier
+from tests.engine.cache.segments import ORIGIN
+from tests.engine.cases import model_of, schema_of
+
+SCHEMA = """<schema name="s">Read. <module name="a">alpha beta</module>
+<module name="b">gamma</module></schema>"""
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    opened = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path))
+    yield opened
+    opened.close()
+
+
+def recipes_of(engine: Engine) -> Any:
+    return engine.schema(schema_of(SCHEMA)).tokenized.recipes("anchored").of_schema(1000)
+
+
+def fetching(engine: Engine, recipes: Any, **options: Any) -> Any:
+    return engine.segment_cache.segments(recipes, Request("s", "anchored", **options), Stopwatch())
+
+
+@pytest.mark.parametrize(
+    ("layers", "heads", "size", "dtype"),
+    [(-1, 0, 0, None), (0, 1, 0, None), (0, 0, 2, None), (0, 0, 0, torch.bfloat16)],
+    ids=["layers", "heads", "size", "dtype"],
+)
+def test_a_stored_segment_of_another_form_is_damaged_and_encoded_anew(
+    engine: Engine, layers: int, heads: int, size: int, dtype: torch.dtype | None
+) -> None:
+    form, recipe = engine.model.form, recipes_of(engine)[0]
+    shape = (form.layers + layers, form.heads + heads, recipe.tokens, form.size + size)
+    states = torch.zeros(shape, dtype=dtype or form.dtype)
+    engine.store.save(Segment(recipe.key, recipe.token_ids, states, states.clone()), ORIGIN)
+    with returned(fetching(engine, [recipe])) as fetched:
+        (use,) = fetched.uses
+        assert (use.tier, use.reason) == (Tier.NONE, Reason.DAMAGED)
+        keys = fetched.handles[recipe.key].segment.keys
+        assert keys.dtype == form.dtype
+        assert keys.shape == (form.layers, form.heads, recipe.tokens, form.size)
+        assert keys.any()
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_what_another_answer_has_just_made_is_not_encoded_again(engine: Engine, sync: bool) -> None:
+    """Whether it was written by then, or still is."""
+    recipes = recipes_of(engine)
+    steps = fetching(engine, recipes)
+    assert next(steps).what.startswith("encoding")
+    with returned(fetching(engine, recipes, sync=sync)) as other, returned(steps) as fetched:
+        assert sorted(other.encoded) == sorted(recipe.key for recipe in recipes)
+        assert fetched.encoded == {}
+        assert {use.reason for use in fetched.uses} == {Reason.ELSEWHERE}
+        for key, handle in other.handles.items():
+            assert fetched.handles[key].segment is handle.segment
