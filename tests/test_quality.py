@@ -155,7 +155,7 @@ def test_a_line_that_is_no_question_is_named(line: str, words: str, tmp_path: Pa
 
 
 def test_folders_that_hold_no_prompts_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(PromptCacheError, match="no file or folder"):
+    with pytest.raises(PromptCacheError, match="no such file or folder"):
         read_tasks(tmp_path / "none")
     with pytest.raises(PromptCacheError, match="holds no task"):
         read_tasks(tmp_path)
