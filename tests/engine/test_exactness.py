@@ -249,7 +249,7 @@ def test_turns_that_the_template_strips_are_exact_too(scope, tmp_path: Path) -> 
 
 
 def test_a_random_sequence_on_a_warm_store_never_serves_another_modules_keys(tmp_path: Path) -> None:
-    """Two engines, one of them new for every prompt, agree but for the rounding of passes over other texts."""
+    """Two engines, one of them new for every prompt, agree but for how passes over other texts round."""
     warm = Engine(tiny_model(), Store.open(tmp_path / "warm"))
     schema = schema_of(SCHEMA)
     draw = random.Random(3)
