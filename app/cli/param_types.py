@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import reprlib
 from collections.abc import Callable
 from typing import Any
 
@@ -56,7 +57,10 @@ class Size(click.ParamType[int]):
         found = re.fullmatch(r"(\d+(?:\.\d+)?) ?([kmgt]?i?)b?", str(value).strip().lower())
         if found is None or found[2] == "i":
             self.fail(f"{value!r} is no size; write one like 500MB, 20GB or 1.5GiB.", param, ctx)
-        return int(float(found[1]) * (_BINARY | _SIZES)[found[2]])
+        size = float(found[1]) * (_BINARY | _SIZES)[found[2]]
+        if size >= 2**63:
+            self.fail(f"{reprlib.repr(str(value))} is more than any disk holds.", param, ctx)
+        return int(size)
 
 
 class Age(click.ParamType[float]):

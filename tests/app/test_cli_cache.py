@@ -277,7 +277,11 @@ def test_ages(text: str, age: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "text"), [(Size(), "5i"), (Size(), "-1"), (Size(), "GB"), (Age(), "5"), (Age(), "d")]
+    ("kind", "text"),
+    [
+        *((Size(), text) for text in ("5i", "-1", "GB", "9" * 400, "9" * 20 + "TB")),
+        *((Age(), text) for text in ("5", "d")),
+    ],
 )
 def test_what_is_no_quantity_is_refused(kind: click.ParamType, text: str) -> None:
     with pytest.raises(click.BadParameter):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,10 @@ from typing import Any
 import pytest
 
 from app.studio.jobs import KEPT
+from app.studio.pages.author import AuthorPage
 from engine.cache.store import Store
 from engine.engine import Engine
+from engine.model.network import Network
 from tests.app.asked import Asked
 from tests.engine.cases import model_of
 
@@ -65,3 +69,17 @@ def test_a_setting_out_of_its_range_is_refused_by_name_and_range(asked: Asked) -
         begin(asked, "1", temperature=11)["error"]
         == "Temperature must be a number, at least 0 and at most 10."
     )
+
+
+def test_what_is_no_number_is_said_in_words_by_a_run_and_by_a_measurement(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = Network.forward
+    monkeypatch.setattr(Network, "forward", lambda *given, **options: forward(*given, **options) * math.nan)
+    said = "What the model computed is no number at token 1 of the answer."
+    begin(asked, "1", max_new_tokens=2)
+    assert asked.ended("1")["fault"].startswith(said)
+    *_, (last, _) = AuthorPage(asked.parts).run(
+        {"key": "2", "schema": SCHEMA, "prompt": PROMPT, "settings": {}}
+    )
+    assert json.loads(last)["result"]["message"].startswith(said)
