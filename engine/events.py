@@ -50,7 +50,8 @@ class Answer:
             rounding might have decided.
         stopped: what ended it: "eos", "length", or "stop" for a stop string.
         passes: through the network after the first token's; fewer than tokens where guesses held.
-        waited_ms: how long its steps waited for those of other answers, in milliseconds; in no other figure.
+        waited_ms: how long its steps waited for those of other answers, and for what another program was
+            encoding, in milliseconds; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.
     """
 
@@ -105,6 +106,11 @@ class Working:
     what: str
     done: int
     total: int
+
+
+@dataclass(frozen=True)
+class Barred(Working):
+    """Another program is at what comes next: this is looked at again after a while, by nobody's turn."""
 
 
 @dataclass(frozen=True)

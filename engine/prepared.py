@@ -133,7 +133,8 @@ class PreparedPrompt:
     The time to first token of every answer is what it takes from the prompt's text to its first token id:
     reading the text, binding and planning it, which is done once and counted in every answer of either side;
     then, for this answer, finding or encoding segments, repair, prefill and the choice of the token.
-    Preparing the schema is in neither side's time, and what a step waits for other answers is in none.
+    Preparing the schema is in neither side's time, and what a step waits for other answers, or for what
+    another program encodes, is in none.
 
     Attributes:
         schema: the schema it imports from.

@@ -12,7 +12,7 @@ class Stopwatch:
 
     Attributes:
         parts: milliseconds by name, in the order in which they were first counted.
-        waited: milliseconds spent waiting for steps of other answers; in none of the parts.
+        waited: milliseconds spent waiting for steps of other answers and for other programs; in no part.
     """
 
     def __init__(self) -> None:

@@ -3,11 +3,11 @@
 A pass takes many texts at once, what they see included. No lock is waited for while another one is held: what
 nobody else is at is encoded first, and then the rest is waited for, one by one. So however the passes of two
 processes overlap, neither waits for what the other will not let go, and each does what the other does not.
+Who waits gives up its turn meanwhile, and holds no lock.
 """
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -25,6 +25,7 @@ from engine.tiers import Tier
 
 PASS_TOKENS = 2048  # in one pass, but for a longer text
 PASS_TEXTS = 64  # each keeps a lock, and so an open file
+PATIENCE_SECONDS = 60.0  # for another process that computes the same segment; at worst two do
 Find = Callable[[Recipe], tuple[Handle | None, Tier]]
 
 
@@ -62,16 +63,18 @@ class Encoding:
         if batch:
             yield list(batch.values())
 
-    def make(self, recipes: Sequence[Recipe], fetched: Fetched) -> None:
-        """Makes the segments of one pass, or finds what another process has made of them meanwhile."""
+    def make(self, recipes: Sequence[Recipe], fetched: Fetched) -> Iterator[Recipe]:
+        """Makes the segments of one pass, or finds what another process has made of them meanwhile.
+
+        Yields:
+            What another process is at, at each look at it; meanwhile nothing is locked.
+        """
         rest, again = list(recipes), False
         while rest:
             self._make_free(rest, fetched, again=again)
             rest = [recipe for recipe in rest if recipe.key not in fetched.handles]
             if rest:
-                with self._waited_for(rest[0]) as claim:
-                    if not self._found(rest[0], fetched):
-                        self._compute(rest[:1], fetched, {rest[0].key: claim})
+                yield from self._make_barred(rest[0], fetched)
                 again = True
                 rest = rest[1:]
 
@@ -122,13 +125,20 @@ class Encoding:
             if ready:
                 self._compute(ready, fetched, claims)
 
-    @contextlib.contextmanager
-    def _waited_for(self, recipe: Recipe) -> Iterator[ExitStack]:
-        """The turn to make a segment; it goes to who computes, and is given back where nobody does."""
+    def _make_barred(self, recipe: Recipe, fetched: Fetched) -> Iterator[Recipe]:
+        """Waits for the turn to make a segment; who computes has it, and else it is given back."""
         self.store.write_now()  # who waits for each other's is done the sooner
-        with ExitStack() as claim:
-            claim.enter_context(self.store.compute_lock(recipe.key))
-            yield claim
+        until = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            with ExitStack() as claim:
+                taken = claim.enter_context(self.store.try_compute_lock(recipe.key))
+                # Without the turn only memory is looked at: another answer may have made it here.
+                if (taken or recipe.key in self.memory_tier) and self._found(recipe, fetched):
+                    return
+                if taken or time.monotonic() > until:
+                    self._compute([recipe], fetched, {recipe.key: claim})
+                    return
+            yield recipe
 
     def _found(self, recipe: Recipe, fetched: Fetched) -> bool:
         handle, _ = self._find(recipe)

@@ -12,7 +12,7 @@ from engine.cache.fetched import Fetched, Request, Unsaved
 from engine.cache.memory import Handle, MemoryTier
 from engine.cache.store import Lookup, Sought, Store, pack_ids
 from engine.cache.store.codec import packed_bytes
-from engine.events import SegmentUse, Working
+from engine.events import Barred, SegmentUse, Working
 from engine.model.model import Model
 from engine.prompt.recipe import Identity, Recipe, RecipeSlice
 from engine.segment import Segment
@@ -72,10 +72,10 @@ class SegmentCache:
         Args:
             recipes: the recipes of what is wanted; one that comes twice counts once.
             request: the purpose they are wanted for.
-            clock: the stopwatch for "load" and "encode".
+            clock: the stopwatch for "load" and "encode", which hold all of it but for its pauses.
 
         Yields:
-            Working, before each pass over what must be encoded.
+            Working, before each pass over what must be encoded, and Barred while another program is at it.
         """
         recipes = list({recipe.key: recipe for recipe in recipes}.values())
         keys = tuple(recipe.key for recipe in recipes)
@@ -83,7 +83,8 @@ class SegmentCache:
         try:
             missing = self._load(recipes, fetched)
             clock.lap("load")
-            yield from self._encode(missing, fetched, clock)
+            if missing:
+                yield from self._encode(missing, fetched, clock)
         except BaseException:  # a reader who closes this before its end included
             fetched.release()
             raise
@@ -111,10 +112,17 @@ class SegmentCache:
         encoding, done = Encoding(self.model, self.store, self.memory_tier, self.scheme, self._find), 0
         for batch in encoding.passes(missing, fetched):
             asked = [recipe for recipe in batch if recipe.key in reasons]
+            clock.lap("encode")
             yield Working("cached", f"encoding {_words(asked or batch)}", done, len(missing))
             clock.restart()
             started = time.perf_counter()
-            encoding.make(batch, fetched)
+            for barred in encoding.make(batch, fetched):
+                what = f"another program encodes {_words([barred])}"
+                clock.lap("encode")
+                paused = time.perf_counter()
+                yield Barred("cached", what, done, len(missing))
+                clock.restart()
+                started += time.perf_counter() - paused
             for recipe in asked:
                 computed = recipe.key in fetched.encoded or not recipe.kept or fetched.request.trial
                 reason = reasons[recipe.key] if computed else Reason.ELSEWHERE
@@ -123,12 +131,12 @@ class SegmentCache:
                 self._note(fetched, recipe, segment, Tier.NONE, started, reason, share)
                 log.info("encoded %s of %s (%s)", recipe.path or "text", fetched.request.schema, reason)
             done += len(asked)
-            clock.lap("encode")
             if not fetched.request.hold:
                 seen.subtract(one.recipe.key for recipe in asked for one in recipe.context)
                 fetched.drop([key for key in fetched.handles if seen[key] <= 0])
-        if missing:
-            yield Working("cached", "encoded", len(missing), len(missing))
+        clock.lap("encode")
+        yield Working("cached", "encoded", len(missing), len(missing))
+        clock.restart()
 
     @staticmethod
     def _note(

@@ -50,7 +50,6 @@ def _from_segments(
     fetched = yield from cache.segments(wanted(slices), request, clock)
     try:
         with fetched:
-            clock.restart()
             placements = fetched.place(slices)
             new = prefill(cache.model, planned.plan, slices, placements, settings.repair)
             clock.lap("load" if settings.repair == "none" else "repair")

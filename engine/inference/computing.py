@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Final, TypeVar
 
 from engine.errors import ClosedError
-from engine.events import Side, Working
+from engine.events import Barred, Side, Working
 from engine.stopwatch import Stopwatch
 
 log = logging.getLogger(__name__)
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 WAITING = "waiting for another answer's step to end"
 PATIENCE_SECONDS = 1.0  # of waiting, until it is said; then twice as long each time
 _LONGEST_SECONDS = 30.0
+_LOOK_SECONDS = 0.02  # between two looks at what another program is at
 _LAST_SECONDS = 60.0  # that the end of the program waits for a step
 _END: Final = object()  # has the turn for good
 Progress = Callable[[int, int, str], None]
@@ -103,7 +104,7 @@ class Computing:
                 pauses.
 
         Yields:
-            What `work` yields, and Working where a step waits for long.
+            What `work` yields, and Working where a step waits for long. Of Barred only some, as time goes on.
 
         Returns:
             What `work` returns.
@@ -111,7 +112,7 @@ class Computing:
         Raises:
             ClosedError: the engine was closed.
         """
-        done, total = 0, 1
+        done, total, silent_until = 0, 1, 0.0
         try:
             while True:
                 patience = self.patience
@@ -130,6 +131,11 @@ class Computing:
                     self._end()
                 if isinstance(event, Working):
                     done, total = event.done, event.total
+                if isinstance(event, Barred):
+                    self._pause(clock)
+                    if time.monotonic() < silent_until:
+                        continue
+                    silent_until = time.monotonic() + self.patience
                 yield event
         finally:
             work.close()
@@ -171,6 +177,14 @@ class Computing:
         if clock is not None:
             clock.waited += (time.perf_counter() - started) * 1000
         return came
+
+    @staticmethod
+    def _pause(clock: Stopwatch | None) -> None:
+        """Lets another program go on, for a moment, while nothing of this engine waits for it."""
+        started = time.perf_counter()
+        time.sleep(_LOOK_SECONDS)
+        if clock is not None:
+            clock.waited += (time.perf_counter() - started) * 1000
 
     def _leave(self, ticket: object) -> None:
         self._line.remove(ticket)

@@ -141,8 +141,6 @@ class Sequence:
         assert self.ending is None, "an answer that has ended is not stepped"
         started = time.perf_counter()
         first = not self._chosen
-        if first:
-            self.clock.restart()
         while not self._ahead:
             rows = self.wanted()
             assert self.kv is not None

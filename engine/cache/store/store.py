@@ -7,8 +7,8 @@ the files (`blobs`), and what needs both (`reading`, `writing`, `removal`, `audi
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,6 @@ from engine.segment import Form, Segment
 from engine.tiers import Reason
 
 log = logging.getLogger(__name__)
-
-PATIENCE_SECONDS = 60.0  # for another process that computes the same segment
 
 
 def default_folder() -> Path:
@@ -128,12 +126,6 @@ class Store:
     def read_only(self) -> str:
         """Why nothing can be written, "" where it can."""
         return self.index.read_only
-
-    @contextmanager
-    def compute_lock(self, key: str) -> Iterator[bool]:
-        """Lets one process at a time compute a segment; gives whether another one has been at it."""
-        with self.disk.compute_lock(key, PATIENCE_SECONDS) as waited:
-            yield waited
 
     def try_compute_lock(self, key: str) -> AbstractContextManager[bool]:
         """Lets this process compute a segment where no other is at it; gives whether it may."""

@@ -187,7 +187,7 @@ def play(folder: Path) -> None:
     keys = [f"{number:040x}" for number in range(4)]
     store = Store.open(folder / "store")
     for number, key in enumerate(keys):
-        with store.compute_lock(key) as waited:
+        with store.disk.compute_lock(key, 60) as waited:
             assert not waited
             store.save(segment(key, 20, number), ORIGIN, scheme="int8" if number == 3 else "plain")
     store.close()
@@ -227,7 +227,7 @@ def write_and_prune(folder: Path, number: int, rounds: int = 60) -> None:
         made = segment(f"k{what}", 20 + what, what)
         read = store.load(made.key, made.token_ids)
         if read is None:
-            with store.compute_lock(made.key):
+            with store.disk.compute_lock(made.key, 60):
                 store.save(made, ORIGIN)
         else:
             assert torch.equal(read.keys, made.keys)

@@ -6,6 +6,7 @@ import multiprocessing
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from engine.cache import encoding
 from engine.cache.store import Store
 from engine.choices import SCOPES
 from engine.engine import Engine
-from engine.events import Working
+from engine.events import Finished, Working
 from engine.model.model import Model
 from engine.model.network import Network
 from engine.model.packed_kv_cache import PackedText
@@ -212,7 +213,7 @@ def test_while_another_is_at_one_segment_the_others_are_made_and_no_lock_is_kept
     with Engine(model, Store.open(tmp_path / "shared")) as engine:
         barred = next(key for key, one in wanted.items() if bytes(t % 256 for t in one.token_ids))
         ended = threading.Thread(target=lambda: engine.schema(SCHEMA).encode(scope="isolated"))
-        with engine.store.compute_lock(barred):
+        with engine.store.disk.compute_lock(barred, 60):
             ended.start()
             while len(engine.store.contains(wanted)) < len(wanted) - 2:
                 time.sleep(0.01)
@@ -223,3 +224,26 @@ def test_while_another_is_at_one_segment_the_others_are_made_and_no_lock_is_kept
                     assert taken, "it was handed back"
         ended.join()
         assert engine.store.contains(wanted) == set(wanted)
+
+
+def test_who_waits_for_another_program_keeps_nobody_waiting_and_counts_none_of_it(tmp_path: Path) -> None:
+    with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as engine:
+        schema = engine.schema('<schema name="s"><module name="m">what both want</module></schema>')
+        unrelated = engine.schema('<schema name="t"><module name="n">of nobody else</module></schema>')
+        (key,) = (one.key for one in schema.tokenized.recipes("anchored").of_schema(1000))
+        began = time.perf_counter()
+        with ExitStack() as another:
+            assert another.enter_context(engine.store.try_compute_lock(key))
+            steps = schema.prompt("<prompt><m/> go</prompt>").stream(max_new_tokens=1)
+            events = [next(steps), next(steps)]
+            assert isinstance(events[1], Working)
+            assert events[1].what == "another program encodes m"
+            assert unrelated.prompt("<prompt><n/> go</prompt>").answer(max_new_tokens=1).token_ids
+            letting_go = threading.Timer(0.5, another.close)
+            letting_go.start()
+            events += steps
+            letting_go.join()
+        (answer,) = (event.answer for event in events if isinstance(event, Finished))
+        took = time.perf_counter() - began
+        assert answer.waited_ms >= 300, "about as long as it was kept from it"
+        assert answer.ttft_ms <= (took - 0.3) * 1000 + answer.timeline_ms["parse"]

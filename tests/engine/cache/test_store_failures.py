@@ -239,7 +239,7 @@ def test_a_disk_that_may_only_be_read_is_read(disk: Path, clean: bool) -> None:
             with pytest.raises(StoreError, match=r"read-?only|Read-only"):
                 refused()
         again.record([])
-        with again.compute_lock("k") as waited:
+        with again.disk.compute_lock("k", 60) as waited:
             assert not waited
         again.close()
     finally:

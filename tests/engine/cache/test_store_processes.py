@@ -34,7 +34,7 @@ def write_and_prune(folder: str, number: int, rounds: int) -> None:
         made = segment(f"k{what}", 20 + what, what)
         read = store.load(made.key, made.token_ids)
         if read is None:
-            with store.compute_lock(made.key):
+            with store.disk.compute_lock(made.key, 60):
                 store.save(made, ORIGIN)
         elif not torch.equal(read.keys, made.keys):
             os._exit(1)
@@ -202,7 +202,7 @@ def test_what_another_process_computes_meanwhile_is_not_computed_again(tmp_path:
     engine = Engine(tiny_model(chat=False), Store.open(tmp_path / "shared"))
     reports = []
     thread = threading.Thread(target=lambda: reports.append(engine.schema(schema).encode()))
-    with engine.store.compute_lock(made.key):
+    with engine.store.disk.compute_lock(made.key, 60):
         thread.start()
         while engine.store.stats().segments < 1:  # it is past the text before, and waits
             time.sleep(0.01)
