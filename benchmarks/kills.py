@@ -144,7 +144,7 @@ def work(
         made = segment(draw.randrange(KINDS))
         read = store.load(made.key, made.token_ids)
         if read is None:
-            with store.compute_lock(made.key):
+            with store.disk.compute_lock(made.key, 60):
                 store.save(made, ORIGIN)
         elif not torch.equal(read.keys, made.keys) or not torch.equal(read.values, made.values):
             os._exit(1)
