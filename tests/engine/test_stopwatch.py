@@ -11,6 +11,7 @@ from types import FrameType
 import pytest
 
 from engine.cache.store import Store
+from engine.choices import TimelinePart
 from engine.engine import Engine
 from engine.events import SIDES, Side
 from engine.stopwatch import Stopwatch
@@ -36,14 +37,20 @@ class Calls:
 @pytest.fixture
 def left_out(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     """The seconds between a lap and the restart after it, in the order of restarting."""
-    calls, gaps = Calls(), list[float]()
-    restart = Stopwatch.restart
+    calls, gaps, last = Calls(), list[float](), [0.0]
+    lap, restart = Stopwatch.lap, Stopwatch.restart
 
-    def noted(clock: Stopwatch) -> None:
-        gaps.append(calls.now - clock._started)
+    def lapped(clock: Stopwatch, part: TimelinePart) -> None:
+        lap(clock, part)
+        last[0] = calls.now
+
+    def restarted(clock: Stopwatch) -> None:
+        gaps.append(calls.now - last[0])
         restart(clock)
+        last[0] = calls.now
 
-    monkeypatch.setattr(Stopwatch, "restart", noted)
+    monkeypatch.setattr(Stopwatch, "lap", lapped)
+    monkeypatch.setattr(Stopwatch, "restart", restarted)
     monkeypatch.setattr(time, "perf_counter", lambda: calls.now)
     sys.setprofile(calls.count)
     yield gaps
