@@ -78,6 +78,20 @@ class Encoding:
                 again = True
                 rest = rest[1:]
 
+    def store_held(self, recipes: Sequence[Recipe], fetched: Fetched) -> None:
+        """Stores those that are in memory, and that no other process is at."""
+        for recipe in recipes:
+            handle = self.memory_tier.acquire(recipe.key)
+            if handle is None:
+                continue
+            with ExitStack() as claim:
+                claim.callback(handle.release)
+                taken = claim.enter_context(self.store.try_compute_lock(recipe.key))
+                if taken and handle.segment.token_ids == recipe.token_ids:
+                    self._save(recipe, handle.segment, fetched, 0.0, claim)
+        if recipes and not fetched.request.sync:
+            self.store.afterwards(self.store.using(fetched.keys).release)
+
     def _lacking(self, recipe: Recipe, fetched: Fetched, batch: dict[str, Recipe]) -> list[Recipe]:
         """A recipe, after those that it sees and that are neither found nor in the batch."""
         # What stands before has what stands before it in its own context, so this never goes deeper.
@@ -110,7 +124,7 @@ class Encoding:
                 if any(seen.recipe.key in barred for seen in recipe.context):
                     barred.add(recipe.key)
                     continue
-                if self._stored(recipe, fetched):
+                if self.stored(recipe, fetched):
                     claim = all_claims.enter_context(ExitStack())
                     if not claim.enter_context(self.store.try_compute_lock(recipe.key)):
                         claim.close()
@@ -147,7 +161,7 @@ class Encoding:
         return handle is not None
 
     @staticmethod
-    def _stored(recipe: Recipe, fetched: Fetched) -> bool:
+    def stored(recipe: Recipe, fetched: Fetched) -> bool:
         """Whether a segment is written to the disk."""
         request = fetched.request
         return recipe.kept and not request.trial and (not recipe.turn or request.store_turns)

@@ -77,6 +77,7 @@ def encode_schema(
     recipes = schema.recipes(scope).of_schema(schema.spec.context_length)
     request = Request(schema.tree.name, scope, hold=False)
     with (yield from cache.segments(recipes, request, Stopwatch())) as fetched:
+        cache.store_held(recipes, fetched, again=True)
         cache.store.finish_writing()
         warnings = fetched.warnings()
     seconds = time.perf_counter() - started - clock.waited / 1000

@@ -23,6 +23,7 @@ log = logging.getLogger(__name__)
 
 _HEADER = 4096  # of a file, at most
 _HEADER_PER_TOKEN = 16
+_BOUNDED = (Reason.BUDGET, Reason.REFUSED)  # writing it again would only be undone again
 
 
 class SegmentCache:
@@ -106,10 +107,37 @@ class SegmentCache:
                 fetched.drop([recipe.key])
         return missing
 
+    def store_held(self, recipes: Iterable[Recipe], fetched: Fetched, *, again: bool = False) -> None:
+        """Has stored what was found in memory and is not on disk: not yet, or no more.
+
+        Args:
+            recipes: the recipes of what is wanted.
+            fetched: what was found of them.
+            again: also what a budget has refused or evicted.
+        """
+        encoding = self._encoding()
+        held = {
+            recipe.key: recipe
+            for recipe in recipes
+            if encoding.stored(recipe, fetched)
+            and recipe.key not in fetched.encoded
+            and recipe.key in self.memory_tier
+        }
+        on_disk = self.store.contains(held) if held else set()
+        lacking = [recipe for key, recipe in held.items() if key not in on_disk]
+        if not lacking or not self.store.settings.budget or self.store.read_only:
+            return
+        if not again:
+            lacking = [one for one in lacking if self._reason(one, fetched.request) not in _BOUNDED]
+        encoding.store_held(lacking, fetched)
+
+    def _encoding(self) -> Encoding:
+        return Encoding(self.model, self.store, self.memory_tier, self.scheme, self._find)
+
     def _encode(self, missing: Sequence[Recipe], fetched: Fetched, clock: Stopwatch) -> Iterator[Working]:
         reasons = {one.key: self._reason(one, fetched.request) for one in missing}  # before any is stored
         seen = Counter(one.recipe.key for recipe in missing for one in recipe.context)
-        encoding, done = Encoding(self.model, self.store, self.memory_tier, self.scheme, self._find), 0
+        encoding, done = self._encoding(), 0
         for batch in encoding.passes(missing, fetched):
             asked = [recipe for recipe in batch if recipe.key in reasons]
             clock.lap("encode")

@@ -56,6 +56,7 @@ def _from_segments(
             new = replace(new, encoded=fetched.encoded_of(new.placements))
             sequence = Sequence(cache.model, new, settings, clock)
             answer = yield from _respond(sequence, "cached", fetched, cache.store.write_now)
+            cache.store_held(wanted(slices), fetched)
     finally:
         # An answer that nobody reads on may be collected while any lock is held: none is taken here.
         cache.note(fetched.served)

@@ -211,3 +211,47 @@ def test_whoever_stops_while_segments_are_encoded_leaves_what_is_done(
     assert engine.store.holds.keys() == set()
     assert engine.store.contains(recipe.key for recipe in recipes) == {r.key for r in recipes[:after]}
     assert engine.store.verify().clean
+
+
+SPOKEN = "<prompt><a/><user>Hi.</user><assistant>Yes?</assistant><user>And?</user></prompt>"
+
+
+def test_earlier_turns_in_memory_are_stored_as_soon_as_that_is_asked(engine: Engine) -> None:
+    prompt = engine.schema(SCHEMA).prompt(SPOKEN)
+    prompt.answer(max_new_tokens=1)
+    before = engine.store.stats().segments
+    prompt.answer(max_new_tokens=1, store_conversation=True)
+    stored = engine.store.stats().segments
+    assert stored > before
+    other = Engine(engine.model, Store.open(engine.store.folder))
+    again = other.schema(SCHEMA).prompt(SPOKEN).answer(max_new_tokens=1, store_conversation=True)
+    assert {use.tier for use in again.segments} == {Tier.DISK}
+
+
+@pytest.mark.parametrize("how", ["encode", "answer"])
+def test_what_is_in_memory_is_written_again_where_another_process_has_removed_it(
+    engine: Engine, how: str
+) -> None:
+    schema = engine.schema(SCHEMA)
+    schema.encode()
+    Store.open(engine.store.folder).clear()
+    if how == "encode":
+        report = schema.encode()
+        assert (report.encoded, report.reused, report.kept, report.warnings) == (0, 3, 3, ())
+    else:
+        schema.prompt("<prompt><a/><b/> go</prompt>").answer(max_new_tokens=1)
+    assert engine.store.stats().segments == 3
+    assert list((engine.store.folder / "locks").iterdir()) == []
+
+
+def test_an_answer_does_not_write_again_what_a_budget_has_no_room_for(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prompt = engine.schema(SCHEMA).prompt("<prompt><a/><b/> go</prompt>")
+    engine.store.set_budget(1)
+    assert prompt.answer(max_new_tokens=1, sync=True).warnings
+    tried: list[object] = []
+    monkeypatch.setattr(engine.store, "save", lambda *args, **_: tried.append(args))
+    assert prompt.answer(max_new_tokens=1).warnings == ()
+    engine.store.finish_writing()
+    assert tried == []
