@@ -87,6 +87,8 @@ def test_every_promised_command_is_there() -> None:
         "models",
         "bench",
         "bench ttft",
+        "bench first",
+        "bench guesses",
         "bench decode",
         "bench quality",
         "bench store",

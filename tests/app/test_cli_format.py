@@ -70,7 +70,7 @@ def test_a_broken_file_is_left_as_it_is_and_the_others_are_formatted(
     broken = tmp_path / "b.pml"
     broken.write_text("<schema name='b'><module name='m'>", encoding="utf-8")
     result = run_format(broken, loose, tmp_path / "none.pml", "--write")
-    assert result.status == 1
+    assert result.status == 2
     assert "E105" in result.err
     assert "left as it is" in result.err
     assert "there is no such file" in result.err

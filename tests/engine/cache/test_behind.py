@@ -135,7 +135,16 @@ def test_a_failure_is_told_by_the_answer_that_runs_or_else_by_the_next(
         (warning,) = told.warnings
         assert "3 segments of an earlier answer could not be stored" in warning
         assert "no block is left" in warning
+        engine.store.finish_writing()
+        assert len(prompt_of(engine).answer(max_new_tokens=1).warnings) == 1, "it was tried again"
+        engine.store.finish_writing()
+        held_up.fault = None
+        assert len(prompt_of(engine).answer(max_new_tokens=1).warnings) == 1
+        engine.store.finish_writing()
+        assert len(engine.store.segments()) == 3
         assert prompt_of(engine).answer(max_new_tokens=1).warnings == ()
+        held_up.fault = OSError("no block is left")
+        engine.store.clear()
         engine.memory_tier.clear()
         (warning,) = prompt_of(engine).answer(max_new_tokens=1, sync=True).warnings
         assert "no block is left" in warning
