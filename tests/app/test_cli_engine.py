@@ -181,11 +181,11 @@ def test_a_run_for_people(run_pml: Callable[..., SimpleNamespace]) -> None:
         r"Cached is [\d.]+ times (faster|slower) to the first token \([\d.]+ m?s of it", lines[-1]
     )
     assert "KL" in lines[-1]
-    again = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4")
-    told = (result.err, again.out, again.err, run_pml("cache", "list").out)
-    assert re.match(
-        r"Cached is [\d.]+ times (faster|slower) to the first token;", again.out.splitlines()[-1]
-    ), told
+    for _ in range(5):  # until there is nothing left to encode
+        again = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4").out.splitlines()
+        if "encode " not in "".join(again):
+            break
+    assert re.match(r"Cached is [\d.]+ times (faster|slower) to the first token;", again[-1]), again
 
 
 def test_what_a_run_encodes_is_not_called_found(answer: Callable[..., dict[str, Any]]) -> None:
