@@ -130,8 +130,9 @@ def run(
             work = Work(schema, prompt, settings, mode)
             outcome = _handed(work, options, server, progress, aloud=not as_json)
             if outcome is None:
-                lines = _computed(work, options.open())
-                outcome = _follow(lines, progress, Outcome(), aloud=not as_json)
+                with options.open() as engine:
+                    lines = _computed(work, engine)
+                    outcome = _follow(lines, progress, Outcome(), aloud=not as_json)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
     if as_json:
