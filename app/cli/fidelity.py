@@ -60,7 +60,7 @@ def fidelity(
     from engine import PromptError, RunSettings
 
     settings = RunSettings(max_new_tokens=max_new_tokens, scope=scope, repair=repair, placement=placement)
-    engine = ModelOptions(**engine_choice).open()
+    engine = click.get_current_context().with_resource(ModelOptions(**engine_choice).open())
     try:
         with progress_bar() as progress:
             found = engine.schema(schema.tree).prompt(prompt.source).fidelity(settings, progress)

@@ -36,7 +36,7 @@ def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     position. TOKENS is the module's own text with its parameters; TOTAL includes what is nested in it.
     """
     document = read_schema(schema_path)
-    engine = ModelOptions(**engine_choice).open()
+    engine = click.get_current_context().with_resource(ModelOptions(**engine_choice).open())
     result = engine.schema(document.tree).layout(scope=scope)
     if as_json:
         chosen = {"schema": document.tree.name, "model": engine.model.name, "scope": scope}
@@ -73,7 +73,7 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     Interrupting loses at most the pass being computed. The status is 1 where the store kept not all.
     """
     document = read_schema(schema_path)
-    engine = ModelOptions(**engine_choice).open()
+    engine = click.get_current_context().with_resource(ModelOptions(**engine_choice).open())
     with progress_bar() as progress:
         report = engine.schema(document.tree).encode(scope=scope, progress=progress)
     for warning in report.warnings:

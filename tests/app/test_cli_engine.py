@@ -185,8 +185,17 @@ def test_a_run_for_people(run_pml: Callable[..., SimpleNamespace]) -> None:
     assert re.match(r"Cached is [\d.]+ times (faster|slower) to the first token;", again.splitlines()[-1])
 
 
-def test_a_run_closes_its_engine(
-    run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "2"),
+        ("fidelity", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "2"),
+        ("layout", "trip.pml"),
+        ("encode", "trip.pml"),
+    ],
+)
+def test_a_command_closes_its_engine(
+    run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
 ) -> None:
     from engine import Engine
 
@@ -198,8 +207,7 @@ def test_a_run_closes_its_engine(
         closed.append(engine)
 
     monkeypatch.setattr(Engine, "close", closing)
-    arguments = ("prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "2")
-    assert run_pml("run", *arguments).status == 0
+    assert run_pml(*command).status == 0
     assert len(closed) == 1
 
 
