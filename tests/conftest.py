@@ -36,6 +36,7 @@ _LONGEST = {
     "test_docs_followed",
     "test_hard_use",
     "test_cli_engine",
+    "test_cli_quality",
     "test_bench_store",
     "test_writer",
 }

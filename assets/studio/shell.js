@@ -281,8 +281,11 @@ export class Shell extends Emitter {
       say("edited")
     })
     workspace.on("saving", () => say("saving…"))
-    workspace.on("saved", at => { say(`draft kept ${clock(at)}`); this.dismiss("conflict") })
-    workspace.on("unsaved", () => say("draft not kept"))
+    workspace.on("saved", at => { say(`draft kept ${clock(at)}`); for (const key of ["conflict", "unsaved"]) this.dismiss(key) })
+    workspace.on("unsaved", sentence => {
+      say("draft not kept")
+      if (sentence) this.notice(sentence, { key: "unsaved" })
+    })
     workspace.on("written", () => this.#showSaved())
     workspace.on("unchecked", sentence => { if (sentence) this.notice(sentence, { key: "unchecked" }); else this.dismiss("unchecked") })
     workspace.on("notice", sentence => this.notice(sentence, { key: "document" }))

@@ -30,9 +30,9 @@ function source({ name, origin, prompt_origin, files }, kind) {
 }
 
 /**
- * "problems": of one document; "unchecked": why the texts could not be looked at, "" once they could; "recovered": text of closed tabs; "written": what a file holds has changed; "notice": a sentence.
+ * "problems": of one document; "unchecked": why the texts could not be looked at, "" once they could; "unsaved": why the draft was not kept, "" where no server is; "recovered": text of closed tabs; "written": what a file holds has changed; "notice": a sentence.
  * @extends {Emitter<{
- *   checked: Api.CheckedTexts, measured: Api.Measured, problems: {kind: Kind, list: Api.Mark[]}, saving: void, saved: string, unsaved: void,
+ *   checked: Api.CheckedTexts, measured: Api.Measured, problems: {kind: Kind, list: Api.Mark[]}, saving: void, saved: string, unsaved: string,
  *   conflict: {conflict: Api.Workspace, message: string}, recovered: {restored: boolean, keys: string[]}, written: void, typing: void,
  *   opened: void, notice: string, unchecked: string,
  * }>}
@@ -288,8 +288,8 @@ export class Workspace extends Emitter {
     const answer = await this.#server.ask("save_draft", { ...this.page(), force })
     if (answer.away || answer.error != null) {
       this.#dirty = true
-      this.emit("unsaved")
-      if (answer.error) { this.#say(answer.error); setTimeout(() => this.#saveSoon(), 5000) }
+      this.emit("unsaved", answer.error ?? "")
+      if (answer.error) setTimeout(() => this.#saveSoon(), 5000)
     } else if (answer.conflict) {
       this.#dirty = this.#conflict = true
       this.emit("conflict", { conflict: answer.conflict, message: answer.message ?? "" })
@@ -324,8 +324,8 @@ export class Workspace extends Emitter {
     const version = this.#version, texts = this.texts()
     const request = { ...texts, origin: this.origin, fallback: this.#goodSchema, known: this.#known }
     const answer = await this.#server.ask("check", request)
-    if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
     if (version !== this.#version) return false
+    if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
     this.#checked = version
     if (answer.schema.ok) this.#goodSchema = texts.schema
     this.#known = answer.basis.digest
@@ -345,8 +345,8 @@ export class Workspace extends Emitter {
     if (!this.#countable) return false
     const version = this.#version, texts = { schema: this.basis(), prompt: this.editors.prompt.text() }
     const answer = await this.#server.ask("measure", { ...texts, origin: this.origin, settings: this.settings })
-    if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
     if (version !== this.#version) return false
+    if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
     this.emit("unchecked", "")
     this.#measured = { version, diagnostics: answer.diagnostics, texts }
     for (const kind of KINDS) this.#show(kind)

@@ -15,20 +15,11 @@ from typing import Any
 
 import pytest
 
-from app.cli.command import main
+from tests.app.conftest import PROMPT, SCHEMA
+
+pytestmark = pytest.mark.usefixtures("place")
 
 ROOT = Path(__file__).resolve().parents[2]
-SCHEMA = """<schema name="trip">
-  You plan trips.
-  <module name="plan">I am away for <param name="duration" len="12"/>.
-    <union>
-      <module name="tokyo">Tokyo has gardens.</module>
-      <module name="rome">Rome has ruins.</module>
-    </union>
-  </module>
-</schema>
-"""
-PROMPT = '<prompt schema="trip"><plan duration="3 days"><tokyo/></plan>Where should I eat?</prompt>\n'
 SIDE = {
     "text",
     "token_ids",
@@ -38,56 +29,6 @@ SIDE = {
     "tokens",
     "segments",
 }
-
-
-@pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of 20 thousand parameters with one token per byte, as `save_pretrained` writes it."""
-    import torch
-    from transformers import LlamaConfig, LlamaForCausalLM
-
-    from engine.model.synthetic import byte_tokenizer
-
-    folder = tmp_path_factory.mktemp("tiny-model")
-    config = LlamaConfig(
-        hidden_size=32,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        intermediate_size=64,
-        vocab_size=259,
-        max_position_embeddings=32768,
-        eos_token_id=1,
-    )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        LlamaForCausalLM(config).save_pretrained(folder)
-    byte_tokenizer().save_pretrained(folder)
-    return folder
-
-
-@pytest.fixture
-def place(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a schema and a prompt; the environment names the model and an empty store."""
-    (tmp_path / "trip.pml").write_text(SCHEMA, encoding="utf-8")
-    (tmp_path / "prompt.pml").write_text(PROMPT, encoding="utf-8")
-    monkeypatch.setenv("PML_MODEL", str(tiny_model))
-    monkeypatch.setenv("PML_DEVICE", "cpu")
-    monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def run_pml(place: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., SimpleNamespace]:
-    def call(*arguments: str) -> SimpleNamespace:
-        with pytest.raises(SystemExit) as left:
-            main(list(arguments))
-        captured = capsys.readouterr()
-        return SimpleNamespace(status=left.value.code, out=captured.out, err=captured.err)
-
-    return call
 
 
 @pytest.fixture
@@ -436,80 +377,5 @@ def test_a_setting_out_of_range_is_wrong_usage(
     assert words in done.err
 
 
-def test_fidelity_in_words_and_as_json(run_pml: Callable[..., SimpleNamespace]) -> None:
-    words = run_pml("fidelity", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4")
-    assert words.status == 0, words.err
-    assert "first token likeliest (KL " in words.out
-    assert "plan/tokyo" in words.out
-    done = run_pml("fidelity", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4", "--json")
-    report = json.loads(done.out)
-    assert [module["path"] for module in report["modules"]] == ["", "plan", "plan/tokyo"]
-    assert {"kl_first_token", "answer_agreement", "remedies", "advice"} <= set(report)
-    assert {"flips", "kl_worst", "kl_mean", "tokens_read", "read_to_end"} <= set(report)
-    assert report["tokens_read"] == 4 or report["read_to_end"]
-    faulty = run_pml(
-        "fidelity", "prompt.pml", "--schema", "trip.pml", "--placement", "schema", "--repair", "x"
-    )
-    assert faulty.status == 2
-
-
 def test_encoding_under_scaffold_is_no_choice(run_pml: Callable[..., SimpleNamespace]) -> None:
     assert run_pml("encode", "trip.pml", "--scope", "scaffold").status == 2
-
-
-def test_quality_over_a_folder_and_a_file(run_pml: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
-    folder = tmp_path / "prompts"
-    folder.mkdir()
-    (folder / "trip.pml").write_text(SCHEMA, encoding="utf-8")
-    (folder / "trip.prompt.1.pml").write_text(PROMPT, encoding="utf-8")
-    done = run_pml("bench", "quality", str(folder), "--scope", "scaffold", "--json")
-    assert done.status == 0, done.err
-    names = {result["name"]: result for result in json.loads(done.out)["results"]}
-    assert set(names) == {"uncached", "scaffold"}
-    assert names["scaffold"]["same_answer"] == 1
-    assert "score" not in names["scaffold"]
-    file = tmp_path / "q.jsonl"
-    file.write_text(
-        '{"input": "What?", "context": "Some text.", "answers": ["x"], "metric": "f1"}\n', encoding="utf-8"
-    )
-    table = run_pml(
-        "bench", "quality", str(file), "--scope", "isolated", "--repair", "none", "--repair", "link:2"
-    )
-    assert table.status == 0, table.err
-    assert "isolated link:2" in table.out
-    assert "1 prompts" in table.out
-    assert "WON/LOST/TIED" in table.out
-    assert "0 / 0 / 1" in table.out
-    assert run_pml("bench", "quality", str(tmp_path / "none")).status == 2
-
-
-def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
-    run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from benchmarks import quality
-
-    plain, measured = quality.run, []
-    monkeypatch.setattr(
-        quality, "run", lambda *a, **named: measured.append(plain(*a, **named)) or measured[-1]
-    )
-    given = ("bench", "quality", "--suite", "demo", "--limit", "1", "--scope", "scaffold", "--model", "demo")
-    done = run_pml(*given, "--json")
-    assert done.status == 0, done.err
-    report = json.loads(done.out)
-    assert list(report["worlds"]) == ["documents", "travel", "learning", "code"]
-    for world in report["worlds"].values():
-        uncached, scaffold = world["results"]
-        assert scaffold["score"] == uncached["score"]
-        assert scaffold["same_answer"] == 1
-        assert sum(group["prompts"] for group in uncached["by_documents"].values()) == 1
-    monkeypatch.setattr(quality, "run", lambda *_, **__: measured.pop(0))
-    shown = run_pml(*given)
-    assert shown.status == 0, shown.err
-    assert "learning\n" in shown.out
-    assert "modules: 1 " in shown.out
-    assert "weights chosen on these" in shown.out or "the others" in shown.out
-    assert "all worlds, 4 prompts" in shown.out
-    assert [result["prompts"] for result in report["all"]] == [4, 4]
-    both = run_pml("bench", "quality", "some.jsonl", "--suite", "demo")
-    assert both.status == 2
-    assert "leave out PATH" in both.err

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from benchmarks.editor import schema_of
 from engine.pml import parse_schema
@@ -130,6 +130,22 @@ def test_a_fault_of_the_server_is_not_called_an_absence(author: Page, watched: W
     expect(author.locator(".notices")).not_to_contain_text("does not answer")
     author.unroute("**/component_server/")
     rewrite(author, "prompt", '<prompt schema="travel"/>')
+    expect(author.locator(".notices")).to_be_empty()
+    assert all("500" in line for line in watched.complaints)
+    watched.complaints.clear()
+
+
+def test_a_draft_that_is_kept_at_last_takes_its_notice_back(author: Page, watched: Watched) -> None:
+    def answer(route: Route) -> None:
+        broken = "save_draft" in (route.request.post_data or "")
+        route.fulfill(status=500, body="broken") if broken else route.continue_()
+
+    author.route("**/component_server/", answer)
+    rewrite(author, "prompt", '<prompt schema="travel"/>')
+    expect(author.locator(".notices")).to_contain_text("failed at this")
+    expect(author.locator(".workspace-name .saved")).to_have_text("draft not kept")
+    author.unroute("**/component_server/")
+    expect(author.locator(".workspace-name .saved")).to_contain_text("draft kept")
     expect(author.locator(".notices")).to_be_empty()
     assert all("500" in line for line in watched.complaints)
     watched.complaints.clear()
