@@ -67,10 +67,7 @@ def ttft(
         seed=seed,
         progress=_narrate if sys.stderr.isatty() else None,
     )
-    if as_json:
-        print_json(report)
-    else:
-        say(_as_table(report))
+    _show(report, as_json)
 
 
 @bench.command()
@@ -214,10 +211,7 @@ def first(
         seed=seed,
         progress=_narrate if sys.stderr.isatty() else None,
     )
-    if as_json:
-        print_json(report)
-    else:
-        say(_as_table(report))
+    _show(report, as_json)
 
 
 @bench.command()
@@ -448,6 +442,13 @@ _COMPRESSION = """{bytes_by_bf16:.3f} of the bytes in bf16, {bytes_by_plain:.3f}
 
 def _narrate(what: str) -> None:
     say(what, err=True)
+
+
+def _show(report: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        print_json(report)
+    else:
+        say(_as_table(report))
 
 
 def _as_table(report: dict[str, Any]) -> str:

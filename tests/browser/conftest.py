@@ -65,6 +65,18 @@ for child in running:
 
 expect.set_options(timeout=20_000)  # other tests run beside these
 
+COLOURS = """
+    const rgb = c => { const x = document.createElement("canvas").getContext("2d")
+        x.fillStyle = c; x.fillRect(0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data] }
+    const light = c => rgb(c).slice(0, 3).map(v => v / 255)
+        .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
+        .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0)
+    const ground = n => { for (; n; n = n.parentElement) {
+        const c = getComputedStyle(n).backgroundColor
+        if (rgb(c)[3] > 200) return c } return "white" }
+"""
+"""For scripts: `light` is the luminance of a colour, `ground` the colour behind an element."""
+
 
 def chromium() -> str | None:
     """The browser to drive: PML_CHROMIUM, else the first Chromium on the path."""

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from engine.pml import parse_schema
-from tests.browser.conftest import Server, Studios, Watched
+from tests.browser.conftest import COLOURS, Server, Studios, Watched
 
 LONG_RUN_MS = 120_000
 TEXTS = "window.promptCacheStudio.workspace.texts()"
@@ -283,15 +283,9 @@ def test_the_page_fits_and_can_be_read(watched: Watched, width: int, theme: str)
     for name in ("Run", "Settings", "File"):
         expect(page.get_by_role("button", name=re.compile(f"^{name}")).first).to_be_visible()
     contrast = page.evaluate(
-        """() => {
-            const rgb = c => { const x = document.createElement("canvas").getContext("2d")
-                x.fillStyle = c; x.fillRect(0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data] }
-            const light = c => rgb(c).slice(0, 3).map(v => v / 255)
-                .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-                .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0)
-            const ground = n => { for (; n; n = n.parentElement) {
-                const c = getComputedStyle(n).backgroundColor
-                if (rgb(c)[3] > 200) return c } return "white" }
+        """() => {"""
+        + COLOURS
+        + """
             const texts = ".bar h2, .row .name, .status, .soft, .run-status, .empty, .tokens"
             return [...document.querySelectorAll(texts)]
                 .filter(n => n.textContent.trim() && n.offsetParent)

@@ -9,19 +9,15 @@ import pytest
 from PIL import Image, ImageStat
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import Watched
+from tests.browser.conftest import COLOURS, Watched
 
-FOCUSED = """() => {
+FOCUSED = (
+    """() => {
     const at = document.activeElement
     if (!at || at === document.body) return ["", ""]
-    const rgb = c => { const x = document.createElement("canvas").getContext("2d")
-        x.fillStyle = c; x.fillRect(0, 0, 1, 1); return [...x.getImageData(0, 0, 1, 1).data] }
-    const light = c => rgb(c).slice(0, 3).map(v => v / 255)
-        .map(v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4)
-        .reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0)
-    const ground = n => { for (; n; n = n.parentElement) {
-        const c = getComputedStyle(n).backgroundColor
-        if (rgb(c)[3] > 200) return c } return "white" }
+"""
+    + COLOURS
+    + """
     const name = at.getAttribute("aria-label") || at.labels?.[0]?.textContent || at.textContent || at.title
     const style = getComputedStyle(at), a = light(style.outlineColor), b = light(ground(at.parentElement))
     const ratio = (Math.max(a, b) + .05) / (Math.min(a, b) + .05)
@@ -29,6 +25,7 @@ FOCUSED = """() => {
     const elsewhere = at.closest(".cm-editor") || !at.closest(".studio-host")
     return [name.trim(), seen || elsewhere ? "" : at.outerHTML.slice(0, 200)]
 }"""
+)
 
 
 def focused(page: Page) -> str:

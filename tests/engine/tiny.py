@@ -187,3 +187,21 @@ def save_tiny(folder: Path, family: str = "llama-gqa", *, chat: bool = True, see
     tiny_network(family, seed).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
+
+
+def mla() -> Any:
+    """The configuration of a model that neither path reproduces: its values are shorter than its keys."""
+    return t.DeepseekV3Config(
+        hidden_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        vocab_size=320,
+        first_k_dense_replace=1,
+        qk_rope_head_dim=8,
+        qk_nope_head_dim=8,
+        v_head_dim=8,
+        kv_lora_rank=16,
+        q_lora_rank=16,
+        intermediate_size=32,
+    )

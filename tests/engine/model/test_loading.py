@@ -11,7 +11,7 @@ import transformers as t
 from engine.errors import ModelError
 from engine.model.loading import load
 from engine.model.synthetic import byte_tokenizer
-from tests.engine.tiny import FAMILIES, tiny_model, tiny_network
+from tests.engine.tiny import FAMILIES, mla, tiny_model, tiny_network
 
 _SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "vocab_size": 320}
 
@@ -54,21 +54,7 @@ def test_code_of_a_model_is_not_run(tmp_path: Path) -> None:
 
 
 def test_a_model_that_neither_path_reproduces_is_refused_with_what_was_found(tmp_path: Path) -> None:
-    config = t.DeepseekV3Config(  # its values are shorter than its keys
-        hidden_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        vocab_size=320,
-        first_k_dense_replace=1,
-        qk_rope_head_dim=8,
-        qk_nope_head_dim=8,
-        v_head_dim=8,
-        kv_lora_rank=16,
-        q_lora_rank=16,
-        intermediate_size=32,
-    )
-    t.DeepseekV3ForCausalLM(config).save_pretrained(tmp_path)
+    t.DeepseekV3ForCausalLM(mla()).save_pretrained(tmp_path)
     byte_tokenizer().save_pretrained(tmp_path)
     with pytest.raises(ModelError, match=r"reproduced neither .*segments: .*dense: ") as refused:
         load(str(tmp_path))

@@ -19,7 +19,7 @@ from engine.model.rope import Rotary
 from engine.model.synthetic import byte_tokenizer
 from engine.segment import Placement
 from tests.engine.cases import encoded
-from tests.engine.tiny import sharpened, tiny_model, tiny_network
+from tests.engine.tiny import mla, sharpened, tiny_model, tiny_network
 
 SIZES = {
     "hidden_size": 64,
@@ -277,23 +277,6 @@ def test_an_error_of_the_models_code_is_a_refusal() -> None:
 
 def nanochat() -> Any:
     return t.NanoChatConfig(**SIZES, max_position_embeddings=2048)
-
-
-def mla() -> Any:
-    return t.DeepseekV3Config(
-        hidden_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=4,
-        num_key_value_heads=4,
-        vocab_size=320,
-        first_k_dense_replace=1,
-        qk_rope_head_dim=8,
-        qk_nope_head_dim=8,
-        v_head_dim=8,
-        kv_lora_rank=16,
-        q_lora_rank=16,
-        intermediate_size=32,
-    )
 
 
 def test_latent_attention_is_refused_for_what_it_is() -> None:
