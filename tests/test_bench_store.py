@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from app.cli.bench import store_words
+from app.cli.bench.store import store_words
 from benchmarks import store as measurement
 from benchmarks.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
 from engine.cache.store import Store
