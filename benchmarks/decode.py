@@ -12,8 +12,7 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
+from benchmarks.drawn import drawn_tokens, spans
 from benchmarks.machine import machine
 from benchmarks.turns import Way, ratio, timed
 from engine.cache.encoder import encode
@@ -103,12 +102,9 @@ class _Decoding:
     """Answers over drawn tokens in modules of equal length."""
 
     def __init__(self, model: Model, cached: int, modules: int, steps: int, seed: int) -> None:
-        generator = torch.Generator().manual_seed(seed)
-        vocabulary = int(model.config.vocab_size)
-        tokens = torch.randint(0, vocabulary, (cached + NEW,), generator=generator).tolist()
-        borders = [cached * i // modules for i in range(modules + 1)]
+        tokens = drawn_tokens(int(model.config.vocab_size), cached + NEW, seed)
         placements = []
-        for lo, hi in itertools.pairwise(borders):
+        for lo, hi in spans(cached, modules):
             key = segment_key(model.fingerprint, model.dtype, tokens[lo:hi], ())
             (segment,) = encode(model, [Recipe(key, tuple(tokens[lo:hi]), "")], {})
             placements.append(Placement(segment, 0, hi - lo, lo))

@@ -12,13 +12,13 @@ here; `benchmarks.answers` has it. Here the ways to attend to stored keys and va
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
+from benchmarks.drawn import drawn_tokens, spans
 from benchmarks.turns import Way
 from engine.cache.encoder import encode
 from engine.model.model import Model
@@ -48,12 +48,9 @@ class Forward:
     say: Callable[[str], None]
 
     def __post_init__(self) -> None:
-        generator = torch.Generator().manual_seed(self.seed)
         vocabulary = int(self.model.config.vocab_size)
-        total = self.cached + self.new
-        self.tokens: list[int] = torch.randint(0, vocabulary, (total,), generator=generator).tolist()
-        borders = [self.cached * i // self.modules for i in range(self.modules + 1)]
-        self.spans = list(itertools.pairwise(borders))
+        self.tokens = drawn_tokens(vocabulary, self.cached + self.new, self.seed)
+        self.spans = spans(self.cached, self.modules)
         self.segments: list[Segment] = []
         for index, (lo, hi) in enumerate(self.spans):
             self.say(f"encoding tokens of module {index + 1} of {self.modules}")
