@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,9 +11,10 @@ import pytest
 import torch
 
 from benchmarks.forward import Forward
-from benchmarks.peers import Peer, Shape, all_peers, prototype, transformers_sdpa
+from benchmarks.peers import Peer, Shape, all_peers, llamacpp, prototype, transformers_sdpa
+from benchmarks.peers.gguf_file import require_plain_llama
 from benchmarks.peers.peer import STEPS, Contender
-from benchmarks.turns import timed
+from benchmarks.turns import Way, timed
 from engine.errors import PromptCacheError
 from engine.model.loading import load
 from tests.engine.tiny import save_tiny
@@ -95,16 +96,18 @@ def test_a_shape_that_cannot_be_is_refused() -> None:
 
 def test_every_peer_is_here_or_says_how_it_gets_here() -> None:
     peers = all_peers()
-    assert {"transformers", "paper's prototype"} <= {peer.name for peer in peers}
+    assert [peer.name for peer in peers] == ["llama.cpp", "transformers", "paper's prototype"]
     for peer in peers:
         assert bool(peer.version) != bool(peer.absent)
-        assert not peer.absent or "pip install" in peer.absent
+        if peer.absent:
+            assert "pip install" in peer.absent
+            with pytest.raises(PromptCacheError, match="pip install"), peer.open(shape()):
+                pass
 
 
 def test_transformers_computes_what_we_compute(folder: Path) -> None:
     ours = Forward(load(str(folder)), 60, 3, 5, 2, lambda _: None)
-    with transformers_sdpa.opened(shape(folder)) as peer:
-        assert isinstance(peer, transformers_sdpa.Prefixed)
+    with prefixed(folder) as peer:
         assert peer.tokens == ours.tokens
         peer.rewind()
         peer.prefix()
@@ -137,9 +140,76 @@ def test_the_prototype_computes_what_we_compute_over_modules(folder: Path) -> No
         assert [way.name for way in peer.ways()] == ["paper's prototype:prefix", "paper's prototype:answer"]
 
 
+@pytest.mark.skipif(bool(llamacpp.peer().absent), reason=llamacpp.peer().absent or "llama.cpp is here")
+@pytest.mark.parametrize("family", ["llama", "llama-gqa"])
+def test_llama_cpp_computes_what_we_compute(tmp_path: Path, family: str) -> None:
+    folder = save_tiny(tmp_path, family)
+    ours = Forward(load(str(folder)), 60, 3, 5, 2, lambda _: None).uncached()[0]
+    with llamacpp.opened(shape(folder), cache_format="F32") as peer:
+        assert isinstance(peer, llamacpp.FasterOfTwo)
+        # flash attention adds up in fp16, whatever the cache is in
+        for side, within in zip(peer.sides.values(), (1e-4, 2e-2), strict=True):
+            for way in ("prefix", "full", "state_file", "prefix"):
+                side.rewind()
+                getattr(side, way)()
+                assert torch.allclose(torch.tensor(side.logits()), ours, atol=within), way
+            chosen = side.likeliest()
+            side.step()
+            with prefixed(folder) as other:
+                expected = own_logits(other, [*other.tokens, chosen])
+            assert torch.allclose(torch.tensor(side.logits()), expected, atol=within)
+        samples = timed(peer.ways(), 1, 0, lambda _: None)
+        assert (
+            list(samples)
+            == sorted(peer.settings(), key=list(samples).index)
+            == [f"llama.cpp:{kind}" for kind in llamacpp.KINDS]
+        )
+
+
+def test_llama_cpp_is_asked_for_plain_llamas_only(tmp_path: Path) -> None:
+    for family in ("qwen2", "llama3-scaling"):
+        config = load(str(save_tiny(tmp_path / family, family))).config
+        with pytest.raises(PromptCacheError, match="plain llama"):
+            require_plain_llama(config)
+
+
+def test_the_faster_of_two_settings_is_timed_and_named() -> None:
+    class Lasting(Counting):
+        def __init__(self, full: float, prefix: float) -> None:
+            super().__init__(shape())
+            self.lasts = {"full": full, "prefix": prefix}
+
+        def ways(self) -> list[Way]:
+            return [Way(f"llama.cpp:{kind}", self.taking(kind, ms)) for kind, ms in self.lasts.items()]
+
+        def taking(self, kind: str, ms: float) -> Callable[[], float]:
+            return lambda: self.log.append(kind) or ms
+
+    without, flash = Lasting(9000, 30), Lasting(8000, 40)
+    both = llamacpp.FasterOfTwo(without, flash)
+    assert both.settings() == {}
+    assert timed(both.ways(), 2, 0, lambda _: None) == {
+        "llama.cpp:full": [8000, 8000],
+        "llama.cpp:prefix": [30, 30],
+    }
+    assert both.settings() == {
+        "llama.cpp:full": "with flash attention",
+        "llama.cpp:prefix": "without flash attention",
+    }
+    assert without.log.count("full") == 1  # what takes long is tried once
+    assert flash.log.count("prefix") == 3
+
+
 def test_a_prompt_that_does_not_fit_is_refused_before_it_is_timed(folder: Path) -> None:
     with pytest.raises(PromptCacheError, match="do not fit"), prototype.opened(shape(folder, cached=10**6)):
         pass
+
+
+@contextmanager
+def prefixed(folder: Path) -> Iterator[transformers_sdpa.Prefixed]:
+    with transformers_sdpa.opened(shape(folder)) as peer:
+        assert isinstance(peer, transformers_sdpa.Prefixed)
+        yield peer
 
 
 def own_logits(peer: transformers_sdpa.Prefixed, tokens: list[int]) -> torch.Tensor:

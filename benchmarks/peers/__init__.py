@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from benchmarks.peers import prototype, transformers_sdpa
+from benchmarks.peers import llamacpp, prototype, transformers_sdpa
 from benchmarks.peers.peer import Opened, Peer, Shape
 
 
 def all_peers() -> list[Peer]:
     """Returns every peer, the ones that are absent here included."""
-    return [transformers_sdpa.peer(), prototype.peer()]
+    return [llamacpp.peer(), transformers_sdpa.peer(), prototype.peer()]
 
 
 __all__ = ["Opened", "Peer", "Shape", "all_peers"]
