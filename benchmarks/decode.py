@@ -77,7 +77,7 @@ def run(
         raise PromptCacheError(
             f"{cached + NEW + steps} tokens do not fit the model's {first.context_length}; lower --cached."
         )
-    ways = [Way(name, _Decoding(one, cached, modules, steps, seed).time) for name, one in loaded.items()]
+    ways = [Way(name, Decoding(one, cached, modules, steps, seed).time) for name, one in loaded.items()]
     samples = timed(ways, repeats, seed, say)
     params = {"model": model, "dtype": first.dtype, "cached": cached, "modules": modules, "steps": steps}
     return {
@@ -98,7 +98,7 @@ def run(
     }
 
 
-class _Decoding:
+class Decoding:
     """Answers over drawn tokens in modules of equal length."""
 
     def __init__(self, model: Model, cached: int, modules: int, steps: int, seed: int) -> None:

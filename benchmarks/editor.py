@@ -73,7 +73,7 @@ def parsing(repeats: int) -> list[float]:
     return samples
 
 
-def marking(keys: int, chromium: str) -> list[float]:
+def marking(keys: int, browser_path: str) -> list[float]:
     """Milliseconds between a key and the mark that it causes, at different places of the schema."""
     from playwright.sync_api import sync_playwright
 
@@ -86,7 +86,7 @@ def marking(keys: int, chromium: str) -> list[float]:
         )
         try:
             with sync_playwright() as playwright:
-                browser = playwright.chromium.launch(executable_path=chromium, args=list(FLAGS))
+                browser = playwright.chromium.launch(executable_path=browser_path, args=list(FLAGS))
                 page = browser.new_page(viewport={"width": 1280, "height": 900})
                 page.goto(studio.url)
                 page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
@@ -127,6 +127,12 @@ def summary(samples: list[float]) -> dict[str, float]:
     }
 
 
+def chromium() -> str | None:
+    """The browser that is here, PML_CHROMIUM before all."""
+    names = (os.environ.get("PML_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
+    return next((path for name in names if name and (path := shutil.which(name))), None)
+
+
 def main() -> None:
     """Measures and prints."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
@@ -134,16 +140,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     chosen = parser.parse_args()
     results = {"diagnostics of 2,000 lines": summary(parsing(100))}
-    names = (os.environ.get("PML_CHROMIUM"), "chromium", "chromium-browser", "google-chrome")
-    chromium = next((path for name in names if name and (path := shutil.which(name))), None)
-    if chromium is not None:
-        results["key to mark in the browser, 2,000 lines"] = summary(marking(chosen.keys, chromium))
+    browser = chromium()
+    if browser is not None:
+        results["key to mark in the browser, 2,000 lines"] = summary(marking(chosen.keys, browser))
     if chosen.json:
         print(json.dumps(results, indent=2))
         return
     for what, found in results.items():
         print(f"{what}: median {found['median_ms']} ms, 95% within {found['p95_ms']} ms ({found['samples']})")
-    if chromium is None:
+    if browser is None:
         print("no chromium was found, so the browser was not measured (PML_CHROMIUM names one)")
 
 

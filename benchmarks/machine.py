@@ -13,13 +13,22 @@ from engine.model.model import Model
 
 
 def machine(model: Model) -> dict[str, Any]:
-    """Describes where figures were taken."""
+    """Describes where figures of a model were taken."""
+    found = facts()
+    return {
+        **{name: found.pop(name) for name in ("processor", "cores", "threads")},
+        "device": model.device,
+        "weights": model.weights,
+        **found,
+    }
+
+
+def facts() -> dict[str, Any]:
+    """Describes the machine and what runs on it."""
     return {
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "device": model.device,
-        "weights": model.weights,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": platform.system(),

@@ -6,6 +6,7 @@ import click
 
 from app.cli.bench.quality import quality
 from app.cli.bench.store import store
+from app.cli.bench.suite import suite
 from app.cli.bench.times import decode, first, guesses, ttft
 
 
@@ -14,5 +15,5 @@ def bench() -> None:
     """Measure speed and quality on this machine."""
 
 
-for command in (ttft, decode, guesses, first, quality, store):
+for command in (suite, ttft, decode, guesses, first, quality, store):
     bench.add_command(command)

@@ -1,0 +1,53 @@
+"""`pml bench suite`: every figure that has a goal, one after another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from app.cli.options import debug_option, json_option
+from app.cli.output import print_json, say
+from app.cli.param_types import Name
+
+
+@click.command()
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path("bench"),
+    show_default=True,
+    help="Takes a file for each part. What lies there is not measured again.",
+)
+@click.option("--only", multiple=True, metavar="PART", help="Only this part, as T1 or lengths; may be given again.")
+@click.option("--again", is_flag=True, help="Measure anew what was measured before.")
+@click.option("--scale", type=Name(["full", "tiny"]), default="full", hidden=True)
+@json_option
+@debug_option
+def suite(folder: Path, only: tuple[str, ...], again: bool, scale: str, as_json: bool) -> None:
+    """Measure every figure that the project has a goal for, within forty minutes on two cores.
+
+    Each part has a process of its own, and a file as soon as it is done: a suite that was interrupted goes on
+    where it stopped. Other software takes turns with ours where it is installed. python -m benchmarks.results
+    FOLDER writes the figures into the documents of a checkout.
+    """
+    from benchmarks.goals import goals_table
+    from benchmarks.suite.parts import NOT_YET
+    from benchmarks.suite.running import suite as measure
+    from benchmarks.suite.scale import SCALES
+
+    reports = measure(folder, SCALES[scale], only, _narrate, again=again)
+    failed = {name: report["error"] for name, report in reports.items() if "error" in report}
+    if as_json:
+        print_json({"reports": reports, "failed": failed, "not_yet": NOT_YET})
+    else:
+        say(goals_table(reports))
+        for name, needs in () if only else NOT_YET.items():
+            say(f"{name} not yet: needs {needs}")
+    if failed:
+        raise click.ClickException(f"failed: {', '.join(failed)}.")
+
+
+def _narrate(what: str) -> None:
+    say(what, err=True)

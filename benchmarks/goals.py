@@ -1,0 +1,195 @@
+"""What is to be reached, and whether it is: every figure is read from the reports of the suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.suite.parts import BY_NAME, NOT_YET
+from benchmarks.suite.sampling import ratio
+
+Reports = Mapping[str, dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What was measured.
+
+    Attributes:
+        value: the figure.
+        low: the least of a round, the figure where there are none.
+        high: the greatest.
+    """
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One figure and where it is to be.
+
+    Attributes:
+        part: the part of the suite that measures it.
+        words: what it is.
+        group: the group of the part.
+        over: the way whose time is divided, or the name of a value.
+        under: the way it is divided by; "" for a value, or for the median of a way in milliseconds.
+        bound: the goal.
+        least: whether it is to be at least that, and not at most.
+        unit: of the figure.
+    """
+
+    part: str
+    words: str
+    group: str
+    over: str
+    under: str
+    bound: float
+    least: bool = False
+    unit: str = ""
+
+    def figure(self, reports: Reports) -> Figure | None:
+        """What the reports say; None where it was not measured."""
+        for group in reports.get(self.part, {}).get("groups", ()):
+            if group["name"] != self.group:
+                continue
+            if self.under:
+                found = ratio(group["samples_ms"], self.over, self.under)
+                return Figure(found["ratio"], found["low"], found["high"]) if found else None
+            if self.over in group["values"]:
+                value = float(group["values"][self.over])
+                return Figure(value, value, value)
+            if self.over in group["median_ms"]:
+                known = [sample for sample in group["samples_ms"][self.over] if sample is not None]
+                return Figure(group["median_ms"][self.over], min(known), max(known))
+        return None
+
+    def met(self, figure: Figure) -> bool:
+        """Whether the figure is where it is to be, before it is rounded."""
+        return figure.value >= self.bound if self.least else figure.value <= self.bound
+
+    @property
+    def asked(self) -> str:
+        """The goal in words."""
+        return f"{'≥' if self.least else '≤'} {amount(self.bound, self.unit)}"
+
+
+_LARGE, _FP32, _BF16 = "1.1B bf16", "0.1B fp32", "0.1B bf16"
+_SHELL = "from the shell"
+
+
+def _at_most(part: str, words: str, group: str, over: str, under: str, bound: float, unit: str = "") -> Goal:
+    return Goal(part, words, group, over, under, bound, unit=unit)
+
+
+def _at_least(part: str, words: str, group: str, over: str, under: str, bound: float) -> Goal:
+    return Goal(part, words, group, over, under, bound, least=True)
+
+
+_UNCACHED = "time to first token, uncached ÷ cached"
+_FLOOR = "cached ÷ the new tokens with nothing before them"
+_PAPER = "the paper's method ÷ ours"
+_LATER, _COLD = "from files, page cache warm ÷ from memory", "from files, page cache dropped ÷ from memory"
+GOALS = (
+    _at_least("T1", _UNCACHED, _LARGE, "uncached", "cached", 110),
+    _at_least("T2", _UNCACHED, _FP32, "uncached", "cached", 70),
+    _at_least("T2", _UNCACHED, _BF16, "uncached", "cached", 80),
+    _at_most("T3", _FLOOR, _LARGE, "tokens_cached", "tokens_floor", 1.35),
+    _at_most("T3", _FLOOR, _FP32, "tokens_cached", "tokens_floor", 1.8),
+    _at_most("T3", _FLOOR, _BF16, "tokens_cached", "tokens_floor", 1.8),
+    _at_least("T4", _PAPER, _LARGE, "tokens_copy", "tokens_cached", 1.1),
+    _at_least("T4", _PAPER, _FP32, "tokens_copy", "tokens_cached", 1.1),
+    _at_least("T4", _PAPER, _BF16, "tokens_copy", "tokens_cached", 1.1),
+    _at_most("T5", _LATER, _LARGE, "files_later", "cached", 1.05),
+    _at_most("T5", _LATER, _FP32, "files_later", "cached", 1.15),
+    _at_most("T5", _LATER, _BF16, "files_later", "cached", 1.15),
+    _at_most("T5", _COLD, _LARGE, "files_cold", "cached", 1.2),
+    _at_most("T5", _COLD, _FP32, "files_cold", "cached", 1.6),
+    _at_most("T5", _COLD, _BF16, "files_cold", "cached", 1.6),
+    _at_most("T6", "64 modules ÷ 8 of the same tokens", "time to first token", "64", "8", 1.1),
+    _at_most("T6", "64 modules ÷ one contiguous cache", "time per token", "64", "1", 1.05),
+    _at_most("T7", "tokens encoded beyond the edited module", _FP32, "beyond the edited module", "", 0),
+    _at_most("T7", "tokens encoded after another order", _FP32, "after another order", "", 0),
+    _at_most("T7", "tokens encoded after text between", _FP32, "after text between", "", 0),
+    _at_most("T8", "first run ÷ uncached", "travel sample", "first", "uncached", 1.05),
+    _at_most("T8", "first run until all is written ÷ uncached", _LARGE, "first_written", "uncached", 0.8),
+    _at_most("T9", "all but the forward pass", _FP32, "all but the forward pass", "", 5, "ms"),
+    _at_most("T10", "all diagnostics, 95%", "2,000 lines", "diagnostics, 95%", "", 50, "ms"),
+    _at_most("T10", "key to mark, 95%", "2,000 lines", "key to mark, 95%", "", 150, "ms"),
+    _at_most("T13", "a token ÷ llama.cpp's", _LARGE, "step", "llama.cpp:decode", 1.7),
+    _at_most("T13", "a token ÷ llama.cpp's", _BF16, "step", "llama.cpp:decode", 1.7),
+    _at_most(
+        "T13",
+        "a token, with guesses ÷ llama.cpp's",
+        "bundled model, an answer that quotes",
+        "step with guesses",
+        "llama.cpp:decode",
+        1.0,
+    ),
+    _at_most("T14", "`pml run`", _SHELL, "pml run", "", 3000, "ms"),
+    _at_most("T14", "`pml run`", "with a studio running", "pml run", "", 500, "ms"),
+    _at_most("T14", "studio to its page", _SHELL, "studio to its page", "", 4000, "ms"),
+    _at_most("T14", "`pml check`", _SHELL, "pml check", "", 250, "ms"),
+    _at_most("M1", "stored bytes ÷ keys and values", _LARGE, "stored by theory", "", 1.02),
+    _at_most("M1", "stored bytes ÷ keys and values", _FP32, "stored by theory", "", 1.02),
+)
+
+
+def amount(value: float, unit: str = "") -> str:
+    """A figure in words: three digits, fewer where it is large, and never rounded over a whole."""
+    digits = f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    return f"{digits} {unit}".rstrip()
+
+
+def verdicts(reports: Reports) -> list[tuple[Goal, Figure | None, str]]:
+    """Every goal with its figure, and "met", "missed" or why there is none, in the order of the goals."""
+    found = []
+    for goal in GOALS:
+        figure = goal.figure(reports)
+        if figure is not None:
+            found.append((goal, figure, "met" if goal.met(figure) else "missed"))
+        else:
+            found.append((goal, None, _missing(goal, reports)))
+    return found
+
+
+def _missing(goal: Goal, reports: Reports) -> str:
+    """Why there is no figure."""
+    report = reports.get(goal.part)
+    if report is None:
+        return "not measured"
+    if "error" in report:
+        return f"failed: {report['error']}"
+    for group in report["groups"]:
+        peer, _, what = goal.under.partition(":")
+        if group["name"] == goal.group and what and group["peers"].get(peer, {}).get("absent"):
+            return f"not measured: {group['peers'][peer]['absent']}"
+    return "not measured"
+
+
+def rows(reports: Reports) -> list[list[str]]:
+    """The table of goals: part, figure, where, measured with its range, goal, verdict."""
+    found = []
+    for goal, figure, verdict in verdicts(reports):
+        measured = "–"
+        if figure is not None:
+            measured = amount(figure.value, goal.unit)
+            if figure.low != figure.high:
+                measured += f" ({amount(figure.low)} to {amount(figure.high)})"
+        found.append([goal.part, goal.words, goal.group, measured, goal.asked, verdict])
+    return found
+
+
+def goals_table(reports: Reports) -> str:
+    """The table of goals of these parts, for a terminal."""
+    from app.cli.output import table
+
+    return table(
+        ["", "FIGURE", "OF", "MEASURED", "GOAL", ""], [row for row in rows(reports) if row[0] in reports]
+    )
+
+
+__all__ = ["BY_NAME", "GOALS", "NOT_YET", "Figure", "Goal", "amount", "goals_table", "rows", "verdicts"]

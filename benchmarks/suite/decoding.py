@@ -1,0 +1,108 @@
+"""T13: the time of a token, and of answers of several lengths, other software beside ours."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import sample_schemas
+from benchmarks.answers import sources
+from benchmarks.decode import Decoding
+from benchmarks.suite.first_token import named
+from benchmarks.suite.sampling import Group, Say, beside
+from benchmarks.suite.scale import Scale, Size
+from benchmarks.turns import Way
+from engine.cache.store import Store
+from engine.choices import Speculate
+from engine.engine import Engine
+from engine.events import Side
+from engine.model.loading import load
+from engine.prepared import PreparedPrompt
+
+SAMPLES = Path(sample_schemas.__file__).parent
+QUOTING = "documents"  # a sample whose answers repeat words of their documents
+
+
+def steps(scale: Scale, say: Say) -> list[Group]:
+    """T13: a step of an answer: the large model after few tokens, the small one after many, and with guesses."""
+    sizes = (replace(scale.large, cached=scale.decoded), scale.small[-1])
+    return [*(_step(size, scale, say) for size in sizes), _quoting(scale, say)]
+
+
+def _step(size: Size, scale: Scale, say: Say) -> Group:
+    say(f"loading {size.model}")
+    model = load(size.model, dtype=size.dtype)
+    group = named(size, model)
+    ours = Way("step", Decoding(model, size.cached, size.modules, scale.steps, 0).time)
+    with beside(group, size, scale, ("decode",), say) as others:
+        group.measure([ours, *others], scale, say)
+    return group
+
+
+def _quoting(scale: Scale, say: Say) -> Group:
+    """Answers of the bundled model to a question about documents: with guesses, without, and a step of others."""
+    with (
+        tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
+        Engine.open("demo", cache_dir=Path(folder)) as engine,
+    ):
+        schema = engine.schema(SAMPLES / f"{QUOTING}.pml")
+        prompt = schema.prompt(SAMPLES / f"{QUOTING}.prompt.2.pml")
+        about = prompt.answer(max_new_tokens=scale.steps)
+        size = Size("demo", "demo", engine.model.dtype, about.tokens["prompt"] - 1, 1, 1)
+        group = named(size, engine.model)
+        group.name = "bundled model, an answer that quotes"
+        ways = [
+            Way("step with guesses", _pace(prompt, "on")),
+            Way("step without guesses", _pace(prompt, "off")),
+        ]
+        with beside(group, size, scale, ("decode",), say) as others:
+            group.measure([*ways, *others], scale, say)
+        guessed = prompt.answer(max_new_tokens=64, speculate="on")
+        plain = prompt.answer(max_new_tokens=64, speculate="off")
+        group.values |= {
+            "tokens": guessed.tokens["generated"],
+            "passes with guesses": guessed.passes,
+            "passes without": plain.passes,
+            "same text": "yes" if guessed.text == plain.text else "no",
+        }
+    return group
+
+
+def _pace(prompt: PreparedPrompt, speculate: Speculate) -> Callable[[], float]:
+    return lambda: prompt.answer(max_new_tokens=64, speculate=speculate).tpot_ms
+
+
+def answers(scale: Scale, say: Say) -> list[Group]:
+    """A: the whole time of an answer against its length, from text, cached and uncached."""
+    size = scale.small[-1]
+    model = load(size.model, dtype=size.dtype)
+    groups = []
+    with (
+        tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
+        Engine(model, Store.open(Path(folder))) as engine,
+    ):
+        schema, prompt = sources(model, size.cached, size.modules, size.new, 0)
+        prepared = engine.schema(schema)
+        say("encoding")
+        prepared.encode()
+        for length in scale.answer_lengths:
+            group = named(size, model)
+            group.params["answer"] = length
+
+            def whole(side: Side, length: int = length) -> Callable[[], float]:
+                def run() -> float:
+                    found = prepared.prompt(prompt).answer(
+                        mode=side, max_new_tokens=length, speculate="off"
+                    )
+                    group.values[f"{side} tokens"] = found.tokens["generated"]
+                    return found.ttft_ms + found.tpot_ms * (found.tokens["generated"] - 1)
+
+                return run
+
+            ways = [Way("cached", whole("cached")), Way("uncached", whole("uncached"))]
+            with beside(group, size, scale, ("answer",), say, answer=length) as others:
+                group.measure([*ways, *others], scale, say, few=[way.name for way in (*ways, *others)], rounds=scale.few)
+            groups.append(group)
+    return groups

@@ -1,0 +1,142 @@
+"""The parts of the suite by their names, and those that cannot be measured yet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.suite.sampling import Group, Say
+from benchmarks.suite.scale import Scale
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the suite.
+
+    Attributes:
+        name: of the part, as `--only` takes it.
+        title: what it measures, in a heading.
+        source: module and function that measure it.
+        reading: how its figures are to be read.
+    """
+
+    name: str
+    title: str
+    source: tuple[str, str]
+    reading: str
+
+    def measure(self, scale: Scale, say: Say) -> list[Group]:
+        """Measures it. Torch is loaded here and not before."""
+        import importlib
+
+        module, function = self.source
+        run: Callable[[Scale, Say], list[Group]] = getattr(
+            importlib.import_module(f"benchmarks.suite.{module}"), function
+        )
+        return run(scale, say)
+
+
+_FROM_TEXT = """From the text of the prompt to its first token: reading it, planning, finding and loading segments,
+the forward pass and the choice of the token are in it; the schema is laid out before. Other software begins at
+token ids, which is to its advantage. `prefix`: what is cached lies ready in its memory; `full`: all is computed."""
+
+PARTS = (
+    Part("T1", "Time to first token, 1.1B", ("first_token", "large"), _FROM_TEXT),
+    Part("T2", "Time to first token, 0.1B", ("first_token", "small"), _FROM_TEXT),
+    Part(
+        "T3",
+        "Against the floor",
+        ("first_token", "floor"),
+        """From token ids with the segments in hand. The floor is a forward pass of the same new tokens with
+nothing before them.""",
+    ),
+    Part(
+        "T4",
+        "Against the paper's method",
+        ("first_token", "paper"),
+        """From token ids with the segments in hand. `tokens_copy` copies all modules into one buffer, which is
+kept from run to run, and computes the new tokens over it, with the attention that `tokens_cached` has too.""",
+    ),
+    Part(
+        "T5",
+        "From files",
+        ("first_token", "files"),
+        """From text. `files_later`: digests were checked before by this process; `files_first`: they are
+checked now; `files_cold`: the same after the operating system was asked to drop the files from its page cache.""",
+    ),
+    Part(
+        "T6",
+        "By number of modules",
+        ("modules", "counts"),
+        "The same tokens in few and in many modules. One module is one contiguous cache.",
+    ),
+    Part("T7", "What an edit costs", ("modules", "edits"), "Tokens that are encoded, not times."),
+    Part(
+        "T8",
+        "The first run",
+        ("beginnings", "first_runs"),
+        """Every sample has an empty store. `first` encodes what is missing and writes it behind the answer;
+`first_sync` has written it before the first token; `first_written` is over when all is written.""",
+    ),
+    Part(
+        "T9",
+        "All but the forward pass",
+        ("modules", "overhead"),
+        "The parts of the time to first token without the forward pass: parse, plan, load, sample.",
+    ),
+    Part(
+        "T10",
+        "Mistakes while typing",
+        ("mistakes", "mistakes"),
+        """All diagnostics of a schema with a mistake in its middle; from a key in a browser to its mark, which
+waits 90 ms for the next key.""",
+    ),
+    Part(
+        "T13",
+        "Decoding",
+        ("decoding", "steps"),
+        """A sample is the median step of one answer, from the token before to the text of this one. Of other
+software a step ends with the choice of the token.""",
+    ),
+    Part(
+        "T14",
+        "Starting",
+        ("beginnings", "starts"),
+        """From the start of a process: `pml run` until it says that the first token of a stored prompt is there,
+the studio until its page was sent, `pml check` to its end. The bundled model.""",
+    ),
+    Part(
+        "M1",
+        "Memory",
+        ("storing", "memory"),
+        """Bytes in the store's files per token by those of keys and values. The shapes of known models are
+arithmetic: with keys and values for every head, as the Prompt Cache paper counts in its table 2, and with the
+heads that the model has for them.""",
+    ),
+    Part(
+        "lengths",
+        "By length of what is cached",
+        ("first_token", "lengths"),
+        f"""{_FROM_TEXT} The limit is the arithmetic of the new tokens at the rate of large products in the same
+process; reading weights, keys and values is not in it.""",
+    ),
+    Part(
+        "answers",
+        "By length of the answer",
+        ("decoding", "answers"),
+        "Whole answers, the time to first token in them. Without guesses.",
+    ),
+    Part(
+        "store",
+        "By size of the store",
+        ("storing", "lookups"),
+        """Segments of one token. Ten have files; the others are rows that were entered into the index by one
+transaction. `find`: is it there; `miss`: it is not; `load`: row and file of one of the ten, mapped.""",
+    ),
+)
+NOT_YET = {
+    "T11": "answering many prompts at once, and attention that they share",
+    "T12": "a GPU and its measurement at 7B",
+    "T15": "a server that streams to other programs",
+}
+BY_NAME = {part.name: part for part in PARTS}
