@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.suite.parts import BY_NAME, NOT_YET
 from benchmarks.suite.sampling import ratio
 
 Reports = Mapping[str, dict[str, Any]]
@@ -146,7 +145,7 @@ def amount(value: float, unit: str = "") -> str:
 
 def verdicts(reports: Reports) -> list[tuple[Goal, Figure | None, str]]:
     """Every goal with its figure, and "met", "missed" or why there is none, in the order of the goals."""
-    found = []
+    found: list[tuple[Goal, Figure | None, str]] = []
     for goal in GOALS:
         figure = goal.figure(reports)
         if figure is not None:
@@ -190,6 +189,3 @@ def goals_table(reports: Reports) -> str:
     return table(
         ["", "FIGURE", "OF", "MEASURED", "GOAL", ""], [row for row in rows(reports) if row[0] in reports]
     )
-
-
-__all__ = ["BY_NAME", "GOALS", "NOT_YET", "Figure", "Goal", "amount", "goals_table", "rows", "verdicts"]

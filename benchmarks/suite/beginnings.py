@@ -45,7 +45,7 @@ def first_runs(scale: Scale, say: Say) -> list[Group]:
 
 
 def starts(scale: Scale, say: Say) -> list[Group]:
-    """T14: from the shell to the first token of a stored prompt, to the studio's page, and through a check."""
+    """T14: from the shell to the first token of a stored prompt, to the studio's page; a check."""
     group = Group("from the shell", {"model": "demo", "prompt": PROMPT.name})
     with tempfile.TemporaryDirectory(prefix="pml-suite-") as name:
         place = Path(name)
@@ -68,7 +68,11 @@ def starts(scale: Scale, say: Say) -> list[Group]:
 
 
 def _environment(place: Path) -> dict[str, str]:
-    own = {"PML_CACHE_DIR": str(place / "cache"), "XDG_DATA_HOME": str(place), "GRADIO_ANALYTICS_ENABLED": "0"}
+    own = {
+        "PML_CACHE_DIR": str(place / "cache"),
+        "XDG_DATA_HOME": str(place),
+        "GRADIO_ANALYTICS_ENABLED": "0",
+    }
     return {**os.environ, **own}
 
 
@@ -137,6 +141,5 @@ def _await_page(process: subprocess.Popen[bytes], url: str) -> None:
             return
         time.sleep(0.02)
     process.kill()
-    raise PromptCacheError(f"the studio did not show its page: {process.communicate()[1].decode(errors='replace')}")
-
-
+    said = process.communicate()[1].decode(errors="replace").strip()
+    raise PromptCacheError(f"the studio did not show its page: {said}")

@@ -19,14 +19,14 @@ from engine.choices import Speculate
 from engine.engine import Engine
 from engine.events import Side
 from engine.model.loading import load
-from engine.prepared import PreparedPrompt
+from engine.prepared import PreparedPrompt, PreparedSchema
 
 SAMPLES = Path(sample_schemas.__file__).parent
 QUOTING = "documents"  # a sample whose answers repeat words of their documents
 
 
 def steps(scale: Scale, say: Say) -> list[Group]:
-    """T13: a step of an answer: the large model after few tokens, the small one after many, and with guesses."""
+    """T13: a step of an answer: the large model after few tokens, the small one after many; guesses."""
     sizes = (replace(scale.large, cached=scale.decoded), scale.small[-1])
     return [*(_step(size, scale, say) for size in sizes), _quoting(scale, say)]
 
@@ -42,7 +42,7 @@ def _step(size: Size, scale: Scale, say: Say) -> Group:
 
 
 def _quoting(scale: Scale, say: Say) -> Group:
-    """Answers of the bundled model to a question about documents: with guesses, without, and a step of others."""
+    """Answers of the bundled model about documents: with guesses, without, and a step of others."""
     with (
         tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
         Engine.open("demo", cache_dir=Path(folder)) as engine,
@@ -89,20 +89,25 @@ def answers(scale: Scale, say: Say) -> list[Group]:
         prepared.encode()
         for length in scale.answer_lengths:
             group = named(size, model)
-            group.params["answer"] = length
-
-            def whole(side: Side, length: int = length) -> Callable[[], float]:
-                def run() -> float:
-                    found = prepared.prompt(prompt).answer(
-                        mode=side, max_new_tokens=length, speculate="off"
-                    )
-                    group.values[f"{side} tokens"] = found.tokens["generated"]
-                    return found.ttft_ms + found.tpot_ms * (found.tokens["generated"] - 1)
-
-                return run
-
-            ways = [Way("cached", whole("cached")), Way("uncached", whole("uncached"))]
+            group.name, group.params["answer"] = f"{size.label}, answer of {length}", length
+            ways = [
+                Way("cached", _whole(group, prepared, prompt, "cached", length)),
+                Way("uncached", _whole(group, prepared, prompt, "uncached", length)),
+            ]
             with beside(group, size, scale, ("answer",), say, answer=length) as others:
-                group.measure([*ways, *others], scale, say, few=[way.name for way in (*ways, *others)], rounds=scale.few)
+                ways += others
+                group.measure(ways, scale, say, few=[way.name for way in ways], rounds=scale.few)
             groups.append(group)
     return groups
+
+
+def _whole(group: Group, schema: PreparedSchema, prompt: str, side: Side, length: int) -> Callable[[], float]:
+    """What answers once and returns the time of all of it; drawn weights may end it early."""
+
+    def run() -> float:
+        found = schema.prompt(prompt).answer(mode=side, max_new_tokens=length, speculate="off")
+        tokens = found.tokens["generated"]
+        group.values[f"{side} tokens"] = tokens
+        return found.ttft_ms + found.tpot_ms * (tokens - 1)
+
+    return run

@@ -1,4 +1,4 @@
-"""T1 to T5: time to first token, uncached, cached, read from files, and by the paper's method; and by length."""
+"""T1 to T5: time to first token, cached and not, from files, and by the paper's method; by length."""
 
 from __future__ import annotations
 
@@ -61,12 +61,11 @@ def lengths(scale: Scale, say: Say) -> list[Group]:
         *((size, scale.lengths) for size in scale.small),
         (scale.large, scale.large_lengths),
     ):
-        few = ("uncached",) if size is scale.large else ()
         model = _model(size, say)
-        groups += [
-            _against_uncached(size.of(count), scale, say, few=few, model=model, floor=True)
-            for count in counts
-        ]
+        for count in counts:
+            group = _against_uncached(size.of(count), scale, say, model=model, floor=True)
+            group.name = f"{size.label}, {count:,} cached"
+            groups.append(group)
     return groups
 
 

@@ -86,14 +86,14 @@ def edits(scale: Scale, say: Say) -> list[Group]:
             "after another order": encoded(texts, names[::-1]),
             "after text between": encoded(texts, names, " and so "),
         }
-    group.values["beyond the edited module"] = (
-        int(group.values["after editing one"]) - int(group.values["tokens of the edited module"])
+    group.values["beyond the edited module"] = int(group.values["after editing one"]) - int(
+        group.values["tokens of the edited module"]
     )
     return [group]
 
 
 def overhead(scale: Scale, say: Say) -> list[Group]:
-    """T9: everything but the forward pass at many modules: reading, planning, finding and loading, choosing."""
+    """T9: all but the forward pass at many modules: reading, planning, finding, loading, choosing."""
     size = scale.small[0].of(scale.small[0].cached, scale.many_modules)
     model = load(size.model, dtype=size.dtype)
     group = named(size, model)
@@ -117,5 +117,3 @@ def overhead(scale: Scale, say: Say) -> list[Group]:
         group.measure([Way("all but the forward pass", ask)], scale, say)
         group.samples |= {name: values[1::2] for name, values in found.items()}  # not the runs to warm up
     return [group]
-
-

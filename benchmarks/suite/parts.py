@@ -36,9 +36,10 @@ class Part:
         return run(scale, say)
 
 
-_FROM_TEXT = """From the text of the prompt to its first token: reading it, planning, finding and loading segments,
-the forward pass and the choice of the token are in it; the schema is laid out before. Other software begins at
-token ids, which is to its advantage. `prefix`: what is cached lies ready in its memory; `full`: all is computed."""
+_FROM_TEXT = """From the text of the prompt to its first token: reading it, planning, finding and
+loading segments, the forward pass and the choice of the token are in it; the schema
+is laid out before. Other software begins at token ids, which is to its advantage.
+`prefix`: what is cached lies ready in its memory; `full`: all is computed."""
 
 PARTS = (
     Part("T1", "Time to first token, 1.1B", ("first_token", "large"), _FROM_TEXT),
@@ -47,22 +48,24 @@ PARTS = (
         "T3",
         "Against the floor",
         ("first_token", "floor"),
-        """From token ids with the segments in hand. The floor is a forward pass of the same new tokens with
-nothing before them.""",
+        """From token ids with the segments in hand. The floor is a forward pass of the same new
+tokens with nothing before them.""",
     ),
     Part(
         "T4",
         "Against the paper's method",
         ("first_token", "paper"),
-        """From token ids with the segments in hand. `tokens_copy` copies all modules into one buffer, which is
-kept from run to run, and computes the new tokens over it, with the attention that `tokens_cached` has too.""",
+        """From token ids with the segments in hand. `tokens_copy` copies all modules into one
+buffer, which is kept from run to run, and computes the new tokens over it, with the
+attention that `tokens_cached` has too.""",
     ),
     Part(
         "T5",
         "From files",
         ("first_token", "files"),
-        """From text. `files_later`: digests were checked before by this process; `files_first`: they are
-checked now; `files_cold`: the same after the operating system was asked to drop the files from its page cache.""",
+        """From text. `files_later`: digests were checked before by this process; `files_first`:
+they are checked now; `files_cold`: the same after the operating system was asked to
+drop the files from its page cache.""",
     ),
     Part(
         "T6",
@@ -75,8 +78,9 @@ checked now; `files_cold`: the same after the operating system was asked to drop
         "T8",
         "The first run",
         ("beginnings", "first_runs"),
-        """Every sample has an empty store. `first` encodes what is missing and writes it behind the answer;
-`first_sync` has written it before the first token; `first_written` is over when all is written.""",
+        """Every sample has an empty store. `first` encodes what is missing and writes it behind
+the answer; `first_sync` has written it before the first token; `first_written` is
+over when all is written.""",
     ),
     Part(
         "T9",
@@ -88,37 +92,38 @@ checked now; `files_cold`: the same after the operating system was asked to drop
         "T10",
         "Mistakes while typing",
         ("mistakes", "mistakes"),
-        """All diagnostics of a schema with a mistake in its middle; from a key in a browser to its mark, which
-waits 90 ms for the next key.""",
+        """All diagnostics of a schema with a mistake in its middle; from a key in a browser to
+its mark, which waits 90 ms for the next key.""",
     ),
     Part(
         "T13",
         "Decoding",
         ("decoding", "steps"),
-        """A sample is the median step of one answer, from the token before to the text of this one. Of other
-software a step ends with the choice of the token.""",
+        """A sample is the median step of one answer, from the token before to the text of this
+one. Of other software a step ends with the choice of the token.""",
     ),
     Part(
         "T14",
         "Starting",
         ("beginnings", "starts"),
-        """From the start of a process: `pml run` until it says that the first token of a stored prompt is there,
-the studio until its page was sent, `pml check` to its end. The bundled model.""",
+        """From the start of a process: `pml run` until it says that the first token of a stored
+prompt is there, the studio until its page was sent, `pml check` to its end. The
+bundled model.""",
     ),
     Part(
         "M1",
         "Memory",
         ("storing", "memory"),
-        """Bytes in the store's files per token by those of keys and values. The shapes of known models are
-arithmetic: with keys and values for every head, as the Prompt Cache paper counts in its table 2, and with the
-heads that the model has for them.""",
+        """Bytes in the store's files per token by those of keys and values. The shapes of known
+models are arithmetic: with keys and values for every head, as the Prompt Cache paper
+counts in its table 2, and with the heads that the model has for them.""",
     ),
     Part(
         "lengths",
         "By length of what is cached",
         ("first_token", "lengths"),
-        f"""{_FROM_TEXT} The limit is the arithmetic of the new tokens at the rate of large products in the same
-process; reading weights, keys and values is not in it.""",
+        f"""{_FROM_TEXT} The limit is the arithmetic of the new tokens at the rate of large
+products in the same process; reading weights, keys and values is not in it.""",
     ),
     Part(
         "answers",
@@ -130,8 +135,9 @@ process; reading weights, keys and values is not in it.""",
         "store",
         "By size of the store",
         ("storing", "lookups"),
-        """Segments of one token. Ten have files; the others are rows that were entered into the index by one
-transaction. `find`: is it there; `miss`: it is not; `load`: row and file of one of the ten, mapped.""",
+        """Segments of one token. Ten have files; the others are rows that were entered into the
+index by one transaction. `find`: is it there; `miss`: it is not; `load`: row and file
+of one of the ten, mapped.""",
     ),
 )
 NOT_YET = {

@@ -1,4 +1,4 @@
-"""Runs the parts one after another, each in a process of its own, and writes a file for each as soon as it is done."""
+"""Runs the parts one after another, each in a process of its own, with a file for each when it is done."""
 
 from __future__ import annotations
 
@@ -39,11 +39,7 @@ def suite(
     Raises:
         PromptCacheError: there is no such part, or it cannot be measured yet.
     """
-    for name in only:
-        if name in NOT_YET:
-            raise PromptCacheError(f"{name} is not measured yet: it needs {NOT_YET[name]}.")
-        if name not in BY_NAME:
-            raise PromptCacheError(f"there is no part {name!r}; there are {', '.join(BY_NAME)}.")
+    require_parts(only)
     folder.mkdir(parents=True, exist_ok=True)
     reports = {}
     for part in PARTS:
@@ -56,12 +52,25 @@ def suite(
             reports[part.name] = found
             continue
         say(f"{part.name}: {part.title}")
-        report = _separately(part, scale, path) if scale.own_process else measured(part, scale, say)
+        report = separately(part, scale, path) if scale.own_process else measured(part, scale, say)
         if "error" in report:
             say(f"{part.name} failed: {report['error']}")
         write(path, report)
         reports[part.name] = report
     return reports
+
+
+def require_parts(names: Sequence[str]) -> None:
+    """Refuses what is no part.
+
+    Raises:
+        PromptCacheError: there is no such part, or it cannot be measured yet.
+    """
+    for name in names:
+        if name in NOT_YET:
+            raise PromptCacheError(f"{name} is not measured yet: it needs {NOT_YET[name]}.")
+        if name not in BY_NAME:
+            raise PromptCacheError(f"there is no part {name!r}; there are {', '.join(BY_NAME)}.")
 
 
 def measured(part: Part, scale: Scale, say: Say) -> dict[str, Any]:
@@ -83,7 +92,7 @@ def measured(part: Part, scale: Scale, say: Say) -> dict[str, Any]:
     return {**report, "seconds": time.perf_counter() - started, "machine": _machine()}
 
 
-def _separately(part: Part, scale: Scale, path: Path) -> dict[str, Any]:
+def separately(part: Part, scale: Scale, path: Path) -> dict[str, Any]:
     """Measures it in a process of its own, whose words go where ours go."""
     path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks.suite", part.name, str(path), "--scale", scale.name]

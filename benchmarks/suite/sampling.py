@@ -1,4 +1,4 @@
-"""Samples of a group of ways that take turns, the costly ones in few of the rounds, and other software among them."""
+"""Samples of ways that take turns, the costly ones in few of the rounds, other software among them."""
 
 from __future__ import annotations
 

@@ -90,10 +90,10 @@ FULL = Scale(
 TINY = Scale(
     "tiny",
     Size("1.1B bf16", "demo", "fp32", 64, 4, 8),
-    (Size("0.1B fp32", "demo", "fp32", 48, 4, 8), Size("0.1B bf16", "demo", "bf16", 48, 4, 8)),
+    (Size("0.1B fp32", "demo", "fp32", 64, 4, 8), Size("0.1B bf16", "demo", "bf16", 64, 4, 8)),
     rounds=2,
     few=1,
-    lengths=(16, 48),
+    lengths=(16,),
     large_lengths=(16,),
     module_counts=(1, 8, 64),
     answer_lengths=(2, 4),

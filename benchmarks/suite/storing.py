@@ -20,7 +20,7 @@ from engine.engine import Engine
 from engine.model.loading import load
 from engine.segment import Segment
 
-# layers, heads, heads that hold keys and values, width of a head; of the configurations that come with the weights
+# layers, heads, heads that hold keys and values, width of a head; of the published configurations
 SHAPES = {
     "BERT base": (12, 12, 12, 64),
     "Falcon 1B": (24, 32, 32, 64),

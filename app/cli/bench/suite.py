@@ -9,6 +9,7 @@ import click
 from app.cli.options import debug_option, json_option
 from app.cli.output import print_json, say
 from app.cli.param_types import Name
+from engine.errors import PromptCacheError
 
 
 @click.command()
@@ -20,12 +21,17 @@ from app.cli.param_types import Name
     show_default=True,
     help="Takes a file for each part. What lies there is not measured again.",
 )
-@click.option("--only", multiple=True, metavar="PART", help="Only this part, as T1 or lengths; may be given again.")
+@click.option(
+    "--only", multiple=True, metavar="PART", help="Only this part, as T1 or lengths; may be given again."
+)
 @click.option("--again", is_flag=True, help="Measure anew what was measured before.")
 @click.option("--scale", type=Name(["full", "tiny"]), default="full", hidden=True)
 @json_option
 @debug_option
-def suite(folder: Path, only: tuple[str, ...], again: bool, scale: str, as_json: bool) -> None:
+@click.pass_context
+def suite(
+    context: click.Context, folder: Path, only: tuple[str, ...], again: bool, scale: str, as_json: bool
+) -> None:
     """Measure every figure that the project has a goal for, within forty minutes on two cores.
 
     Each part has a process of its own, and a file as soon as it is done: a suite that was interrupted goes on
@@ -34,9 +40,14 @@ def suite(folder: Path, only: tuple[str, ...], again: bool, scale: str, as_json:
     """
     from benchmarks.goals import goals_table
     from benchmarks.suite.parts import NOT_YET
+    from benchmarks.suite.running import require_parts
     from benchmarks.suite.running import suite as measure
     from benchmarks.suite.scale import SCALES
 
+    try:
+        require_parts(only)
+    except PromptCacheError as error:
+        raise click.UsageError(str(error)) from error
     reports = measure(folder, SCALES[scale], only, _narrate, again=again)
     failed = {name: report["error"] for name, report in reports.items() if "error" in report}
     if as_json:
@@ -46,7 +57,8 @@ def suite(folder: Path, only: tuple[str, ...], again: bool, scale: str, as_json:
         for name, needs in () if only else NOT_YET.items():
             say(f"{name} not yet: needs {needs}")
     if failed:
-        raise click.ClickException(f"failed: {', '.join(failed)}.")
+        say(f"pml: failed: {', '.join(failed)}", err=True)
+        context.exit(1)
 
 
 def _narrate(what: str) -> None:

@@ -1,0 +1,44 @@
+"""`pml bench suite` as a command: its status, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks.suite import running
+from benchmarks.suite.parts import NOT_YET
+from benchmarks.suite.sampling import Group
+
+Run = Callable[..., SimpleNamespace]
+
+
+def test_what_cannot_be_measured_is_refused_by_name(run_pml: Run, tmp_path: Path) -> None:
+    done = run_pml("bench", "suite", "--only", "T11", "--out", str(tmp_path))
+    assert done.status == 2
+    assert "T11 is not measured yet: it needs answering many prompts at once" in done.err
+    assert set(NOT_YET) == {"T11", "T12", "T15"}
+    unknown = run_pml("bench", "suite", "--only", "T99", "--out", str(tmp_path))
+    assert "there is no part 'T99'; there are T1, T2" in unknown.err
+
+
+def test_a_suite_that_failed_says_so_by_its_status(
+    run_pml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = Group("1.1B bf16", samples={"uncached": [900.0], "cached": [10.0]}).to_json()
+    found = {"part": "T1", "scale": "full", "groups": [group], "machine": {}}
+    running.write(tmp_path / "T1.json", found)
+    whole = run_pml("bench", "suite", "--only", "T1", "--out", str(tmp_path))
+    assert whole.status == 0
+    assert "missed" in whole.out
+    assert "measured before" in whole.err
+    monkeypatch.setattr(
+        running, "separately", lambda part, *_: {**found, "part": part.name, "error": "broke"}
+    )
+    broken = run_pml("bench", "suite", "--only", "T2", "--out", str(tmp_path), "--json")
+    assert broken.status == 1
+    assert json.loads(broken.out)["failed"] == {"T2": "broke"}
+    assert "failed: T2" in broken.err
