@@ -25,7 +25,7 @@ from engine.errors import PromptCacheError
 
 NAME = "llama.cpp"
 KINDS = ("full", "prefix", "state_file", "decode", "answer")
-_INSTALL = "pip install 'prompt-cache-studio[peers]' (it is built from source, which takes ten minutes)"
+_INSTALL = "pip install llama-cpp-python gguf (it is built from source, which takes ten minutes)"
 _ATTENTION = {False: "without flash attention", True: "with flash attention"}
 
 

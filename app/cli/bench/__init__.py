@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from app.cli.bench.quality import quality
+from app.cli.bench.regress import regress
 from app.cli.bench.store import store
 from app.cli.bench.suite import suite
 from app.cli.bench.times import decode, first, guesses, ttft
@@ -15,5 +16,5 @@ def bench() -> None:
     """Measure speed and quality on this machine."""
 
 
-for command in (suite, ttft, decode, guesses, first, quality, store):
+for command in (suite, ttft, decode, guesses, first, quality, store, regress):
     bench.add_command(command)

@@ -1,0 +1,171 @@
+"""`pml bench regress`: what is compared, what is named as lacking, and that nothing is left. No times."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from benchmarks import checkouts, regress
+from benchmarks.regress import Work
+from engine.errors import PromptCacheError
+from tests.app.conftest import run_pml  # noqa: F401
+
+COMMANDS = """
+import json, os, sys
+log = os.environ.get("CALLS")
+if log:
+    with open(log, "a") as file:
+        file.write(json.dumps([SIDE, sys.argv[1:]]) + "\\n")
+what = sys.argv[2] if sys.argv[1] == "bench" else sys.argv[1]
+if what in LACKS:
+    sys.exit(f"Error: No such command {what!r}.")
+rows = {"ttft": {"uncached": 100.0, "cached": SLOW * 10}, "first": {"first": 120.0, "uncached": 100.0}}
+rows["decode"] = {"step_plain": 9.0, "step_packed": 8.0 * SLOW}
+if what in rows:
+    print(json.dumps({"results": [{"name": name, "median_ms": ms} for name, ms in rows[what].items()]}))
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A checkout with two commits, the newer one half as fast; the older one has no `first`."""
+    root = tmp_path / "project"
+    for name in ("app", "engine"):
+        (root / name).mkdir(parents=True)
+        (root / name / "__init__.py").touch()
+    git(root, "init", "-q", "-b", "main")
+    for side, slow, lacks in (("old", 1, ["first"]), ("new", 2, [])):
+        text = f"SIDE, SLOW, LACKS = {side!r}, {slow}, {lacks}\n{COMMANDS}"
+        (root / "app" / "__main__.py").write_text(text, encoding="utf-8")
+        git(root, "add", "-A")
+        git(root, "commit", "-q", "-m", side)
+    return root
+
+
+def git(root: Path, *words: str) -> str:
+    who = ["-c", "user.name=A", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", *who, *words], cwd=root, check=True, capture_output=True, text=True).stdout
+
+
+def worktrees(root: Path) -> int:
+    return len(git(root, "worktree", "list").splitlines())
+
+
+def calls(path: Path) -> list[tuple[str, str]]:
+    found = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return [(side, words[1] if words[0] == "bench" else words[0]) for side, words in found]
+
+
+def test_two_commits_are_compared_and_what_one_lacks_is_named(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CALLS", str(tmp_path / "calls"))
+    report = regress.run("HEAD~1", "HEAD", Work(repeats=2, cached=64), rounds=2, root=project)
+    assert report["old"] == {"name": "HEAD~1", "commit": git(project, "rev-parse", "HEAD~1").strip()}
+    assert report["ratios"]["ttft_cached"] == {"ratio": 2.0, "low": 2.0, "high": 2.0}
+    assert report["ratios"]["ttft_uncached"]["ratio"] == 1.0
+    assert report["ratios"]["time_per_token"]["ratio"] == 9 / 8  # the faster row of each side
+    assert set(report["ratios"]) == set(regress.NAMES) - {"first_run"}
+    assert report["lacking"] == [
+        {"name": "first_run", "side": "old", "why": "Error: No such command 'first'."}
+    ]
+    assert {len(one["samples_ms"]) for one in report["results"]} == {2}
+    assert worktrees(project) == 1
+
+    made = calls(tmp_path / "calls")
+    assert [call for call in made if call[1] == "ttft"] in (
+        [("old", "ttft"), ("new", "ttft"), ("new", "ttft"), ("old", "ttft")],
+        [("new", "ttft"), ("old", "ttft"), ("old", "ttft"), ("new", "ttft")],
+    )
+    assert made.count(("old", "first")) == 1, "what a side lacks it is not asked for again"
+    assert made.count(("new", "first")) == 2
+    for side in regress.SIDES:
+        assert made.count((side, "check")) == made.count((side, "run")) == 2 * (1 + 2)
+
+
+def test_only_some_figures_are_asked_for(project: Path) -> None:
+    report = regress.run("HEAD~1", "HEAD", Work(cached=64), rounds=1, only=("ttft_cached",), root=project)
+    assert list(report["ratios"]) == ["ttft_cached"]
+    assert {one["name"] for one in report["results"]} == {"ttft_cached"}
+
+
+def test_the_exit_status_tells_of_a_bound_only_where_there_is_one(
+    project: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    run_pml: Callable[..., SimpleNamespace],  # noqa: F811
+) -> None:
+    before = regress.run
+    monkeypatch.setattr(
+        regress, "run", lambda old, new, work, **given: before(old, new, work, **given | {"root": project})
+    )
+    words = ("bench", "regress", "HEAD~1", "HEAD", "--rounds", "1", "--only", "ttft_cached")
+    told = run_pml(*words)
+    assert (told.status, told.err) == (0, "")
+    assert "ttft_cached" in told.out
+    assert "2.00" in told.out
+    beyond = run_pml(*words, "--bound", "1.1", "--json")
+    assert (beyond.status, json.loads(beyond.out)["beyond"]) == (1, ["ttft_cached"])
+    assert run_pml(*words, "--bound", "2.5").status == 0
+    lost = run_pml(*words[:2], "HEAD", "HEAD~1", "--rounds", "1", "--only", "first_run", "--bound", "9")
+    assert lost.status == 1
+    assert "new has no first_run: Error: No such command 'first'." in lost.out
+    assert run_pml(*words, "--only", "speed").status == 2
+    assert run_pml(*words, "--cached", "2").status == 2
+
+
+def test_what_cannot_be_compared_is_refused(project: Path, tmp_path: Path) -> None:
+    with pytest.raises(PromptCacheError, match="no commit 'nowhere'"):
+        regress.run("HEAD", "nowhere", Work(), root=project)
+    with pytest.raises(PromptCacheError, match="no commit '--all'"):
+        regress.run("HEAD", "--all", Work(), root=project)
+    (tmp_path / "installed").mkdir()
+    with pytest.raises(PromptCacheError, match="Clone the project"):
+        regress.run("HEAD", "HEAD", Work(), root=tmp_path / "installed")
+    with pytest.raises(PromptCacheError, match="Clone the project"):
+        regress.run("HEAD", "HEAD", Work(), root=project / "app")  # in a checkout of something else
+    assert worktrees(project) == 1
+
+
+def test_nothing_is_left_where_it_is_broken_off(project: Path) -> None:
+    def interrupted(what: str) -> None:
+        assert worktrees(project) == 3
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        regress.run("HEAD~1", "HEAD", Work(), root=project, progress=interrupted)
+    assert worktrees(project) == 1
+    assert not git(project, "status", "--porcelain")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_no_worktree(project: Path, number: signal.Signals) -> None:
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom benchmarks.checkouts import checked_out, commit\n"
+        f"root = Path({str(project)!r})\n"
+        "with checked_out(root, {'old': commit(root, 'HEAD')}) as folders:\n"
+        "    print(folders['old'], flush=True)\n    time.sleep(60)\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(checkouts.PROJECT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        folder = Path(process.stdout.readline().strip())
+        assert folder.is_dir()
+        os.killpg(process.pid, number)
+        process.wait(30)
+    assert not folder.parent.exists()
+    assert worktrees(project) == 1
