@@ -51,6 +51,15 @@ WEIGHTS: Final[Mapping[Weights, str]] = MappingProxyType(
     }
 )
 
+Quantize = Literal["none", "int8", "int4"]
+QUANTIZATIONS: Final[Mapping[Quantize, str]] = MappingProxyType(
+    {
+        "none": "weights in the model's number format",
+        "int8": "weights rounded to eight bits",
+        "int4": "weights rounded to four bits",
+    }
+)
+
 TimelinePart = Literal["parse", "plan", "encode", "load", "repair", "prefill", "sample"]
 TIMELINE_PARTS: Final[Mapping[TimelinePart, str]] = MappingProxyType(
     {

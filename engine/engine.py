@@ -20,7 +20,7 @@ from typing import Self
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Store, Verify
-from engine.choices import PlacementPolicy, Scope, Weights
+from engine.choices import PlacementPolicy, Quantize, Scope, Weights
 from engine.errors import SettingsError
 from engine.inference.computing import Computing, Progress
 from engine.inference.params import RunSettings
@@ -68,6 +68,7 @@ class Engine:
         device: str = "auto",
         dtype: str = "auto",
         weights: Weights = "auto",
+        quantize: Quantize = "none",
         cache_dir: str | Path | None = None,
         verify: Verify = "first",
         memory: int = MEMORY_BUDGET,
@@ -81,6 +82,7 @@ class Engine:
             device: "auto", "cpu", "cuda" or "mps".
             dtype: "auto", "fp32", "bf16" or "fp16".
             weights: "plain", "packed" for the processor, or "auto": packed where they win when measured.
+            quantize: "int8" or "int4" to round weights; segments of a rounded model are another model's.
             cache_dir: folder of the store; None for the user's cache folder.
             verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".
             memory: the most bytes of segments held in memory, or on the GPU.
@@ -99,7 +101,14 @@ class Engine:
             )
         store = Store.open(None if cache_dir is None else Path(cache_dir), verify=verify)
         try:
-            loaded = load(str(model), device=device, dtype=dtype, weights=weights, progress=progress)
+            loaded = load(
+                str(model),
+                device=device,
+                dtype=dtype,
+                weights=weights,
+                quantize=quantize,
+                progress=progress,
+            )
             loaded.chat.date = date
             return cls(loaded, store, memory)
         except BaseException:

@@ -18,6 +18,7 @@ from typing import Any
 import xxhash
 
 from engine import atomic
+from engine.choices import Quantize
 from engine.model.checkpoint import Checkpoint, Stamp, settled, stamp
 
 log = logging.getLogger(__name__)
@@ -29,6 +30,7 @@ LARGE = 16 << 20  # bytes
 BLOCK = 8 << 20
 REMEMBERED = 1000  # files
 _FORMAT = "checkpoint 2"
+_ROUNDING = "rounded weights 1"  # counts up when quantized_weights.py rounds otherwise
 
 
 def fingerprint(checkpoint: Checkpoint, memory: Path | None = None, progress: Progress | None = None) -> str:
@@ -59,6 +61,18 @@ def fingerprint(checkpoint: Checkpoint, memory: Path | None = None, progress: Pr
         whole.update(f"\0{name}\0{digest}".encode("utf-8", "surrogateescape"))
     known.save()
     return whole.hexdigest()[:32]
+
+
+def quantized_fingerprint(plain: str, quantize: Quantize) -> str:
+    """Returns the digest of a checkpoint with rounded weights: another model's, as its keys and values are.
+
+    Args:
+        plain: the digest of the checkpoint as it is.
+        quantize: how its weights are rounded; "none" gives `plain`.
+    """
+    if quantize == "none":
+        return plain
+    return hashlib.sha256(f"{_ROUNDING}\0{quantize}\0{plain}".encode()).hexdigest()[:32]
 
 
 class _Reading:

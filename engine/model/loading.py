@@ -22,15 +22,16 @@ from transformers.generation.configuration_utils import GenerationConfig
 from transformers.models.auto.tokenization_auto import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from engine.choices import Weights
+from engine.choices import QUANTIZATIONS, Quantize, Weights
 from engine.errors import ModelError
 from engine.model import synthetic as random_models
 from engine.model.checkpoint import DEMO_FOLDER, PATTERNS, Checkpoint, Signature
 from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration
 from engine.model.devices import candidates, first_that_holds
-from engine.model.fingerprint import Progress, fingerprint
+from engine.model.fingerprint import Progress, fingerprint, quantized_fingerprint
 from engine.model.model import DTYPES, Model
 from engine.model.packed_weights import pack_weights
+from engine.model.quantized_weights import quantize_weights, require_quantizable
 from engine.model.remembered import Memory
 from engine.places import user_cache
 
@@ -47,6 +48,7 @@ def load(
     device: str = "auto",
     dtype: str = "auto",
     weights: Weights = "auto",
+    quantize: Quantize = "none",
     progress: Progress | None = None,
 ) -> Model:
     """Loads a model by name.
@@ -58,31 +60,51 @@ def load(
         dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU and for 1B parameters and
             more, else fp32, the faster one on most CPUs.
         weights: "plain", "packed" for the processor, or "auto": packed where they win when they are measured.
+        quantize: "int8" or "int4" to round weights, which are then computed with in bf16 on the processor.
         progress: called with (bytes done, bytes in all, what) while large files are read for the first time.
 
     Raises:
-        ModelError: there is no such model, it cannot be read, or segments do not reproduce it.
+        ModelError: there is no such model, it cannot be read, or segments do not reproduce it; it
+            cannot be quantized, or not on this device or in this number format.
     """
     devices = candidates(device)
     if dtype != "auto" and dtype not in DTYPES:
         raise ModelError(f"dtype {dtype!r} is unknown; use one of auto, {', '.join(DTYPES)}.")
+    if quantize not in QUANTIZATIONS:
+        raise ModelError(f"quantize {quantize!r} is unknown; use one of {', '.join(QUANTIZATIONS)}.")
     wanted = DTYPES.get(dtype)
+    if quantize != "none":
+        require_quantizable(quantize, devices[0], dtype)
+        wanted = torch.bfloat16
     if name.startswith(random_models.PREFIX):
         network, tokenizer, identity = random_models.build(name, wanted)
-        model = first_that_holds(name, network, tokenizer, identity, devices, network.dtype, _memory())
+        model = _probed(name, network, tokenizer, identity, devices, network.dtype, quantize)
     else:
         folder = DEMO_FOLDER if name == "demo" else _folder(name)
         quiet: Any = transformers_logging
         quiet.set_verbosity_error()
         quiet.disable_progress_bar()
-        model = _load_folder(name, folder, devices, wanted, progress)
+        model = _load_folder(name, folder, devices, wanted, quantize, progress)
         log.info("loaded %s from %s on %s", name, folder, model.device)
     pack_weights(model.network.module, weights)
     return model
 
 
-def _memory() -> Memory:
-    return Memory(user_cache() / "probes.json")
+def _probed(
+    name: str,
+    network: Any,
+    tokenizer: Any,
+    found: str,
+    devices: Sequence[torch.device],
+    dtype: torch.dtype | None,
+    quantize: Quantize,
+) -> Model:
+    """The model on the first device on which its probe holds, its weights rounded before that."""
+    if quantize != "none":
+        quantize_weights(name, network, quantize)
+    memory = Memory(user_cache() / "probes.json")
+    own = quantized_fingerprint(found, quantize)
+    return first_that_holds(name, network, tokenizer, own, devices, dtype, memory)
 
 
 def _folder(name: str) -> Path:
@@ -136,12 +158,14 @@ def _load_folder(
     folder: Path,
     devices: Sequence[torch.device],
     dtype: torch.dtype | None,
+    quantize: Quantize,
     progress: Progress | None,
 ) -> Model:
     """Reads a folder whose files must not change meanwhile: what is computed is stored under their digest.
 
     Raises:
-        ModelError: it is no usable model, or its files changed twice while they were read.
+        ModelError: it is no usable model, it cannot be quantized, or its files changed twice while they were
+            read.
     """
     digests = user_cache() / "fingerprints.json"
     for attempt in range(_ATTEMPTS):
@@ -161,7 +185,7 @@ def _load_folder(
                 f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
             ) from error
         if _unchanged(name, checkpoint, before, found):
-            return first_that_holds(name, network, tokenizer, found, devices, dtype, _memory())
+            return _probed(name, network, tokenizer, found, devices, dtype, quantize)
         log.info("files of %s changed while they were read", name)
     raise ModelError(
         f"files of model {name!r} in {folder} change while they are read. Wait until whatever writes them is "

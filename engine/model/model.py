@@ -14,6 +14,7 @@ from engine.model.attention_path import AttentionPath
 from engine.model.network import Network
 from engine.model.packed_weights import packed_layers
 from engine.model.probe import Probe, context_length, probe
+from engine.model.quantized_weights import quantized_scheme
 from engine.model.remembered import Memory
 from engine.model.rope import Rotaries
 from engine.model.row_rounding import RowRounding
@@ -109,7 +110,10 @@ class Model:
 
     @property
     def weights(self) -> str:
-        """How its weights lie: "packed" for the processor, all that win by it, or "plain"."""
+        """What its weights are: rounded to "int8" or "int4"; else "packed" for the processor, or "plain"."""
+        rounded = quantized_scheme(self.network.module)
+        if rounded != "none":
+            return rounded
         return "packed" if packed_layers(self.network.module) else "plain"
 
     @property
