@@ -1,4 +1,4 @@
-"""Time per token of an answer over cached tokens, with plain weights and with packed ones, which take turns.
+"""Time per token of an answer over cached tokens, with plain weights and with others, which take turns.
 
 What is timed is what an answer takes: a step of `engine.inference.sequence` from the token before to the text
 of this one, with the choice of the token in it. The first step, a prefill, is not counted, nor is the copy of
@@ -16,7 +16,7 @@ from benchmarks.drawn import drawn_tokens, spans
 from benchmarks.machine import machine
 from benchmarks.turns import Way, ratio, timed
 from engine.cache.encoder import encode
-from engine.choices import Weights
+from engine.choices import Quantize, Weights
 from engine.errors import PromptCacheError
 from engine.inference.params import SamplingParams
 from engine.inference.prefill import Prefill
@@ -41,6 +41,7 @@ def run(
     repeats: int = 5,
     seed: int = 0,
     sides: tuple[Weights, ...] = SIDES,
+    quantize: Quantize = "none",
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Measures a step of decoding.
@@ -55,6 +56,7 @@ def run(
         repeats: answers of each side, each after one to warm up.
         seed: the seed of tokens, and of the orders in which the sides take turns.
         sides: how weights lie.
+        quantize: of one more side, whose weights are rounded.
         progress: called with a line of text now and then.
 
     Returns:
@@ -72,6 +74,9 @@ def run(
     for side in sides:
         say(f"loading {model} with {side} weights")
         loaded[f"step_{side}"] = load(model, device=device, dtype=dtype, weights=side)
+    if quantize != "none":
+        say(f"loading {model} with {quantize} weights")
+        loaded[f"step_{quantize}"] = load(model, device=device, dtype=dtype, quantize=quantize)
     first = next(iter(loaded.values()))
     if cached + NEW + steps + 1 >= first.context_length:
         raise PromptCacheError(

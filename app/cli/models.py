@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from app.cli.options import ModelOptions, debug_option, json_option, model_options
+from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, say, size
 
 USABLE = """\
@@ -25,6 +25,7 @@ encoder-decoders, and models that need code of their own."""
 
 @click.command()
 @model_options
+@quantize_option
 @json_option
 @debug_option
 def models(as_json: bool, **model_choice: Any) -> None:

@@ -16,7 +16,7 @@ import click
 from app.cli.output import Console, reading_bar
 from app.cli.param_types import Name, Size
 from app.lean import starting
-from engine.choices import DEVICES, WEIGHTS
+from engine.choices import DEVICES, QUANTIZATIONS, WEIGHTS
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -40,6 +40,7 @@ class ModelOptions:
         memory: the most bytes of segments held in memory; None is the engine's own bound.
         date: the date that a chat template may write; None for this day.
         weights: `auto`, `packed` or `plain`.
+        quantize: `none`, `int8` or `int4`.
     """
 
     model: str | None
@@ -50,6 +51,7 @@ class ModelOptions:
     memory: int | None = None
     date: datetime.datetime | None = None
     weights: Any = "auto"
+    quantize: Any = "none"
 
     @property
     def name(self) -> str:
@@ -80,7 +82,13 @@ class ModelOptions:
         with starting():
             from engine.model.loading import load
 
-            return load(self.name, device=self.device, dtype=self.dtype, weights=self.weights)
+            return load(
+                self.name,
+                device=self.device,
+                dtype=self.dtype,
+                weights=self.weights,
+                quantize=self.quantize,
+            )
 
     def for_engine(self) -> dict[str, Any]:
         """The options of `Engine.open` besides the model's name."""
@@ -88,6 +96,7 @@ class ModelOptions:
             "device": self.device,
             "dtype": self.dtype,
             "weights": self.weights,
+            "quantize": self.quantize,
             "cache_dir": self.cache_dir,
             "verify": self.verify,
             "date": self.date.date() if self.date else None,
@@ -135,6 +144,16 @@ _WEIGHTS = click.option(
     show_envvar=True,
     show_default=True,
     help="How weights lie in memory: packed for the processor, plain, or packed where measured to win.",
+)
+quantize_option = click.option(
+    "--quantize",
+    type=Name([*QUANTIZATIONS]),
+    default="none",
+    envvar="PML_QUANTIZE",
+    show_envvar=True,
+    show_default=True,
+    help="Round weights to fewer bits when the model is loaded, for less memory and faster tokens on the "
+    "processor. Answers change.",
 )
 cache_dir_option = click.option(
     "--cache-dir",
@@ -207,7 +226,7 @@ def model_options(command: Command) -> Command:
 
 def stored_model_options(command: Command) -> Command:
     """Adds what decides which segments are there: the model, its options, `--date` and `--cache-dir`."""
-    return model_options(cache_dir_option(_DATE(command)))
+    return model_options(quantize_option(cache_dir_option(_DATE(command))))
 
 
 def engine_options(command: Command) -> Command:

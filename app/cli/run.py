@@ -108,6 +108,7 @@ def run(
     memory: int | None,
     date: datetime.datetime | None,
     weights: str,
+    quantize: str,
     server: str,
     **given: Any,
 ) -> None:
@@ -119,7 +120,7 @@ def run(
     folder, it computes the answer, at once; else the model is loaded here.
     """
     schema = read_schema(schema_path)
-    options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights)
+    options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights, quantize)
     # One answer and the process ends: turns that nobody finds again are not worth a segment each.
     settings = RunSettings(**given, hold_conversation=False)
     prompt = read_prompt(prompt_path)

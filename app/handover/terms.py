@@ -10,9 +10,10 @@ from typing import Any
 
 import xxhash
 
+from engine.choices import Quantize
 from engine.errors import PromptCacheError
 from engine.model.checkpoint import Checkpoint, local_folder
-from engine.model.fingerprint import fingerprint
+from engine.model.fingerprint import fingerprint, quantized_fingerprint
 from engine.places import user_cache
 
 _PACKAGES = ("app", "engine")
@@ -27,6 +28,7 @@ class Terms:
         device: as it was asked for.
         dtype: as it was asked for.
         weights: how they lie in memory, as it was asked for.
+        quantize: how they are rounded.
         cache_dir: the real path of the store's folder.
         verify: when a stored file's digest is checked.
         memory: the most bytes of segments held in memory; None for the engine's own bound.
@@ -38,6 +40,7 @@ class Terms:
     device: str
     dtype: str
     weights: str
+    quantize: Quantize
     cache_dir: str
     verify: str
     memory: int | None
@@ -52,6 +55,7 @@ class Terms:
         device: str = "auto",
         dtype: str = "auto",
         weights: str = "auto",
+        quantize: Quantize = "none",
         cache_dir: Path | None = None,
         verify: str = "first",
         memory: int | None = None,
@@ -64,6 +68,7 @@ class Terms:
             device,
             dtype,
             weights,
+            quantize,
             os.path.realpath(cache_dir or user_cache() / "segments"),
             verify,
             memory,
@@ -80,7 +85,7 @@ class Held:
         terms: as it was started.
         device: where the model runs.
         dtype: of weights and segments: fp32, bf16 or fp16.
-        fingerprint: digest of the model's files.
+        fingerprint: digest of the model's files, and of how its weights are rounded.
     """
 
     terms: Terms
@@ -101,6 +106,8 @@ class Held:
             return f"it runs on {self.device}"
         if wanted.dtype not in (held.dtype, self.dtype):
             return f"it computes in {self.dtype}"
+        if wanted.quantize != held.quantize:
+            return f"it was started with --quantize {held.quantize}"
         if wanted.weights != held.weights:
             return f"it was started with --weights {held.weights}"
         if wanted.verify != held.verify:
@@ -122,7 +129,7 @@ class Held:
             found = fingerprint(Checkpoint.of(self.terms.model, folder), user_cache() / "fingerprints.json")
         except (PromptCacheError, OSError):
             return False
-        return found == self.fingerprint
+        return quantized_fingerprint(found, self.terms.quantize) == self.fingerprint
 
 
 def code_stamp() -> str:

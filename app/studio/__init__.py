@@ -70,7 +70,8 @@ def launch(
         schemas_dir: a folder of the user's documents to open from and save to.
         data_dir: the folder of drafts; by default the user's data folder.
         block: wait until the studio is stopped.
-        engine_options: options of `Engine.open`: device, dtype, cache_dir, verify, memory, progress.
+        engine_options: options of `Engine.open`: device, dtype, weights, quantize, cache_dir, verify,
+            memory, progress.
 
     Raises:
         PromptCacheError: the port is in use, or a folder cannot be used.

@@ -53,6 +53,7 @@ class ModelFacts(TypedDict):
     family: str
     device: str
     dtype: str
+    weights: str
     context_length: int
     bytes_per_token: int
     summary: str
@@ -338,6 +339,7 @@ def model_facts(engine: Engine) -> ModelFacts:
         "family": model.family,
         "device": str(model.device),
         "dtype": str(model.dtype).removeprefix("torch."),
+        "weights": model.weights,
         "context_length": model.context_length,
         "bytes_per_token": model.bytes_per_token,
         "summary": model.probe.summary,

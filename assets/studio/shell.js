@@ -81,7 +81,8 @@ export class Shell extends Emitter {
   /** The model is there. @param {Api.ModelFacts} model */
   model(model) {
     const name = model.name.startsWith("/") ? model.name.split("/").findLast(part => part) : model.name
-    this.#pill.textContent = `${name} · ${model.device} · ${model.dtype}`
+    const rounded = /^int\d+$/.test(model.weights) ? ` · ${model.weights} weights` : ""
+    this.#pill.textContent = `${name} · ${model.device} · ${model.dtype}${rounded}`
     this.#facts.replaceChildren(
       ...(model.about ? [h("p", {}, model.about)] : []),
       h("p", {}, model.summary),

@@ -397,6 +397,7 @@ def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: 
         "device": "auto",
         "dtype": "auto",
         "weights": "auto",
+        "quantize": "none",
         "date": None,
         "verify": "first",
         "cache_dir": tmp_path / "cache",

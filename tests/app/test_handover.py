@@ -132,6 +132,7 @@ def test_the_studio_reads_no_file_for_a_run(run_pml: Run, cache: Path, tmp_path:
         (("--model", "random:llama-100m"), ""),
         (("--verify", "always"), "it was started with --verify first"),
         (("--dtype", "bf16"), "it computes in fp32"),
+        (("--quantize", "int8"), "it was started with --quantize none"),
         (("--weights", "plain"), "it was started with --weights auto"),
         (("--date", "2020-01-01"), "its date is that of the day"),
         (("--memory", "1GB"), "it holds another amount"),
@@ -147,10 +148,16 @@ def test_what_the_studio_cannot_do_is_done_here(
 
 
 def test_a_device_and_a_dtype_that_came_of_auto_are_served_by_name(cache: Path) -> None:
+    from engine.model.fingerprint import quantized_fingerprint
+
     here = held(terms(cache))
     assert here.refusal(terms(cache, device="cpu", dtype="fp32")) == ""
     explicit = held(terms(cache, dtype="fp32"))
     assert explicit.refusal(terms(cache)) == "it computes in fp32"
+    rounded = replace(held(terms(cache, quantize="int8")), dtype="bf16")
+    rounded = replace(rounded, fingerprint=quantized_fingerprint(rounded.fingerprint, "int8"))
+    assert rounded.refusal(terms(cache, quantize="int8")) == ""
+    assert rounded.refusal(terms(cache, quantize="int4")) == "it was started with --quantize int8"
     other = replace(here, terms=replace(here.terms, code="other"))
     assert other.refusal(terms(cache)) == "it runs another version of this program"
     changed = replace(here, fingerprint="0" * 32)

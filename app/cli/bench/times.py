@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from app.cli.options import ModelOptions, debug_option, json_option, model_options
+from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, say, table
 from app.cli.param_types import Whole
 from engine.stopwatch import milliseconds
@@ -65,6 +65,7 @@ def ttft(
 @click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured answers of each side.")
 @click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of tokens and orders.")
 @model_options
+@quantize_option
 @json_option
 @debug_option
 def decode(
@@ -73,7 +74,8 @@ def decode(
     """Time per token of an answer after cached tokens, with plain and with packed weights in turn.
 
     A sample is the median step of one answer: from the token before to the text of this one. The model is
-    held twice, once for each side, unless --weights names one.
+    held twice, once for each side, unless --weights names one. --quantize adds a side with rounded weights,
+    in bf16; --dtype bf16 has the others compute in that too.
     """
     options = ModelOptions(cache_dir=None, **model_choice)
     from benchmarks import decode as measurement
@@ -88,6 +90,7 @@ def decode(
         repeats=repeats,
         seed=seed,
         sides=measurement.SIDES if options.weights == "auto" else (options.weights,),
+        quantize=options.quantize,
         progress=_narrate if sys.stderr.isatty() else None,
     )
     if as_json:

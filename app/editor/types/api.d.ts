@@ -257,6 +257,7 @@ declare namespace Api {
     family: string
     device: string
     dtype: string
+    weights: string
     context_length: number
     bytes_per_token: number
     summary: string
