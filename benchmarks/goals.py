@@ -176,8 +176,8 @@ def rows(reports: Reports) -> list[list[str]]:
         measured = "–"
         if figure is not None:
             measured = amount(figure.value, goal.unit)
-            if figure.low != figure.high:
-                measured += f" ({amount(figure.low)} to {amount(figure.high)})"
+            if (low := amount(figure.low)) != (high := amount(figure.high)):
+                measured += f" ({low} to {high})"
         found.append([goal.part, goal.words, goal.group, measured, goal.asked, verdict])
     return found
 

@@ -1,182 +1,201 @@
-"""Writes measured times into `README.md` and `benchmarks/RESULTS.md`, and figures of the store there.
+"""Writes what the suite has measured into `README.md` and `benchmarks/RESULTS.md`, with charts.
 
-    pml bench ttft --model random:tinyllama-1.1b --dtype bf16 --cached 4096 --new 32 --json > large.json
-    pml bench ttft --model random:llama-100m --cached 4096 --new 32 --json > small.json
-    pml bench store --json > store.json
-    python -m benchmarks.results large.json small.json store.json
+    pml bench suite --out bench
+    python -m benchmarks.results bench
+    python -m benchmarks.results bench --store store.json
 
-What stands between the marks `times` and `store` is replaced, `store` only if its file is given. Every ratio
-is of one run and stands once.
+What stands between the marks `suite` and `times` is replaced; `store` only if its report is given, as `pml
+bench store --json` prints it. Charts take a Chromium; without one the documents show none.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import store_results
+from benchmarks.beside import beside, pairs
+from benchmarks.charts import CHARTS, figures
+from benchmarks.drawing import draw
+from benchmarks.goals import Reports, amount, rows, verdicts
 from benchmarks.markdown import head, row, written
+from benchmarks.suite.parts import NOT_YET, PARTS, Part
+from benchmarks.suite.running import QUIET, read
+from benchmarks.suite.sampling import known
+from engine.stopwatch import milliseconds
 
 ROOT = Path(__file__).parents[1]
 README, RESULTS = ROOT / "README.md", ROOT / "benchmarks" / "RESULTS.md"
-TIMES, STORE = "times", "store"
-GOALS = {  # 1.1B, 0.1B
-    "tokens_uncached/tokens_cached": ("110", "80"),
-    "tokens_cached/tokens_floor": ("1.3", "1.5"),
-    "tokens_copy/tokens_cached": ("", "1.2"),
-    "files_later/cached": ("1.05", "1.2"),
-    "files_cold/cached": ("1.15", "2"),
-}
-SHOWN = {  # in README
-    "uncached": "nothing cached",
-    "cached": "segments in memory",
-    "files_later": "segments read from their files",
-    "files_first": "the same, first load of a process (digests are checked)",
-    "tokens_uncached": "from token ids: nothing cached",
-    "tokens_cached": "from token ids: segments in memory, read in place",
-    "tokens_copy": "from token ids: copied into one buffer first, the paper's method",
-    "tokens_floor": "from token ids: the new tokens alone",
-}
-Report = dict[str, Any]
+PICTURES = ROOT / "benchmarks" / "charts"
+TIMES, SUITE, STORE = "times", "suite", "store"
+PART_OF_TIME = "part "  # before the name of a part of the time to first token, among a group's values
+COLUMNS = (("T1", "1.1B bf16"), ("T2", "0.1B fp32"), ("T2", "0.1B bf16"))
 
 
-def time_of(report: Report, name: str) -> str:
-    """A median in words."""
-    ms = medians(report)[name]
-    return f"{ms / 1000:.1f} s" if ms >= 1000 else f"{ms:.0f} ms"
+def gathered(folder: Path) -> dict[str, dict[str, Any]]:
+    """The reports of a folder by part, in the order of the parts.
+
+    Raises:
+        ValueError: there is none.
+    """
+    found = {part.name: read(folder / f"{part.name}.json") for part in PARTS}
+    reports = {name: report for name, report in found.items() if report is not None}
+    if not reports:
+        raise ValueError(f"{folder} holds no report of `pml bench suite`")
+    return reports
 
 
-def medians(report: Report) -> dict[str, float]:
-    """Milliseconds by row."""
-    return {result["name"]: result["median_ms"] for result in report["results"]}
-
-
-def place(report: Report) -> str:
-    """Where it was measured, and over how many tokens."""
-    counts, machine = report["tokens"], report["machine"]
-    cores = f"{machine['cores']} cores, {machine['threads']} threads, {machine['device']}"
-    repeats = len(report["results"][0]["samples_ms"])
-    new = counts["prompt"] - counts["from_cache"]
-    return (
-        f"{machine['processor']}, {cores}, torch {machine['torch']}, Python {machine['python']}; "
-        f"{counts['from_cache']:,} tokens from the cache and {new} new ones; median of {repeats}"
-    )
-
-
-def readme(large: Report, small: Report) -> str:
-    """The table of the README."""
-    lines = head("time to first token", "1.1B parameters, bf16", "0.1B parameters, fp32")
-    for name, words in SHOWN.items():
-        cells = []
-        for report in (large, small):
-            base = "tokens_uncached" if name.startswith("tokens_") else "uncached"
-            faster = medians(report)[base] / medians(report)[name]
-            cells.append(time_of(report, name) + (f" (÷ {faster:.0f})" if faster > 1.5 else ""))
-        lines.append(row(words, *cells))
-    return "\n".join([f"{place(large)}; ÷ says how many times as fast as with nothing cached:", "", *lines])
-
-
-def times(large: Report, small: Report) -> str:
-    """Every row, every ratio once, every sample."""
-    rows = head("", "1.1B, bf16, GQA 32/4", "0.1B, fp32, MHA 12")
-    rows += [row(f"`{name}`", time_of(large, name), time_of(small, name)) for name in medians(large)]
-    ratios = head("ratio, least to greatest of a round", "1.1B", "goal", "0.1B", "goal")
-    for name in large["ratios"]:
-        cells: list[str] = []
-        for report, goal in zip((large, small), GOALS.get(name, ("", "")), strict=True):
-            cells += ["{ratio:.2f} ({low:.2f} to {high:.2f})".format(**report["ratios"][name]), goal]
-        ratios.append(row(name.replace("/", " ÷ "), *cells))
-    samples = [
-        f"- {size}, `{result['name']}`: {', '.join(f'{ms:.0f}' for ms in result['samples_ms'])}"
-        for size, report in (("1.1B", large), ("0.1B", small))
-        for result in report["results"]
+def place(reports: Reports) -> str:
+    """Where and when it was measured, and a warning where the machine had other work."""
+    machines = {
+        "{processor}, {cores} cores, {threads} threads, torch {torch}, Python {python}".format(**found)
+        for report in reports.values()
+        if (found := report["machine"])
+    }
+    days = sorted({report["began"][:10] for report in reports.values() if "began" in report})
+    lines = [f"Measured {' to '.join(dict.fromkeys((days[0], days[-1])))} on {'; '.join(sorted(machines))}."]
+    loud = [
+        f"{name} ({report['busy']:.0%})"
+        for name, report in reports.items()
+        if (report.get("busy") or 0) > QUIET
     ]
-    parts = [f"{place(large)}.", "\n".join(rows), "\n".join(ratios), "Milliseconds:", "\n".join(samples)]
-    return "\n\n".join(parts)
+    if loud:
+        lines.append(
+            "**The machine was not quiet**: so much of its cores was in use by others when these parts "
+            f"began: {', '.join(loud)}."
+        )
+    if any(report["scale"] != "full" for report in reports.values()):
+        lines.append("**At a tiny scale, which shows that the suite works and nothing else.**")
+    return " ".join(lines)
 
 
-def store(report: Report) -> str:
-    """The trials of the store."""
-    found = {result["name"]: result for result in report["results"]}
-    kills, damages = found["kills"], found["damages"]
-    processes, verify = found["processes"], found["verify"]
-    lines = head("trial", "result", "goal")
-    died = (
-        "writing a file {killed_writing_a_file}, entering a row {killed_entering_a_row}, removing "
-        "{killed_removing}, reading {killed_reading}, between {killed_between}, opening {killed_opening}"
-    ).format(**kills)
-    lines += [
-        row(
-            "a writer is killed: index and files agree, nothing wrong is served",
-            f"{kills['right']} of {kills['kills']}",
-            "all",
-        ),
-        row("where the killed writers were", died, ""),
-        row("kills after which an unfinished file lay there", kills["half_written"], ""),
-        row(
-            f"{damages['damages']:,} damaged files: served wrong; noticed; mended",
-            f"{damages['served_wrong']}; {damages['noticed']:,}; {damages['mended']:,}",
-            "0; all; all",
-        ),
-        row(
-            f"four processes on one store for {processes['seconds']} s: failures; index and files agree",
-            f"{processes['failed']}; {'yes' if processes['clean'] else 'no'}",
-            "0; yes",
-        ),
-        *_full_disk(found.get("full disk", {"tried": 0})),
-        row("`verify`", f"{verify['seconds_per_gb']:.2f} s per GB", ""),
-        row("bytes in files ÷ of keys and values", f"{verify['bytes_by_theory']:.3f}", "1.02"),
-        row(
-            "computing that `cost` causes ÷ what `lru` causes, drawn trace",
-            f"{found['trace']['cost_by_lru']:.2f}",
-            "",
-        ),
-    ]
-    return "\n\n".join(["\n".join(lines), compression(report)])
+def goals(reports: Reports) -> str:
+    """The table of goals, what is missed, and what is not measured yet."""
+    lines = head("", "figure", "of", "measured (least to greatest of a round)", "goal", "", "command")
+    lines += [row(*found, f"`pml bench suite --only {found[0]}`") for found in rows(reports)]
+    lines += [row(name, f"needs {needs}", "", "–", "", "not yet", "") for name, needs in NOT_YET.items()]
+    counts = [verdict for _, _, verdict in verdicts(reports)]
+    met, missed = counts.count("met"), counts.count("missed")
+    words = f"Of {len(counts)} figures {met} meet their goal, {missed} miss it"
+    rest = len(counts) - met - missed
+    words += f", {rest} {'has' if rest == 1 else 'have'} no measurement." if rest else "."
+    return "\n".join([words, "", *lines])
 
 
-def _full_disk(found: Report) -> list[str]:
-    if not found["tried"]:
-        return []
-    what = "a disk without a free block, while encoding, at opening, at pruning: right answers; clean"
-    return [
-        row(what, f"{found['answers']} of {found['tried']}; {'yes' if found['clean'] else 'no'}", "all; yes")
-    ]
-
-
-def compression(report: Report) -> str:
-    """What fewer bits save and change."""
-    names = ("bytes ÷ bf16", "KL per answer token, nats", "worst token", "likeliest token the same")
-    lines = head("", *names, "same answer", "TTFT from disk ÷ plain")
-    for result in report["results"]:
-        name = result["name"].removeprefix("compression ")
-        if name in ("int8", "int4"):
+def section(part: Part, report: dict[str, Any], shown: Sequence[str]) -> str:
+    """One part: how to read it, its samples, and its charts."""
+    blocks = [_heading(part), part.reading]
+    if "error" in report:
+        return "\n\n".join([*blocks, f"**Failed**: {report['error']}"])
+    lines = head("of", "way", "least", "median", "most", "samples")
+    values = head("of", "figure", "value")
+    for group in report["groups"]:
+        for way, samples in group["samples_ms"].items():
+            taken = known(samples)
             lines.append(
                 row(
-                    f"`{name}`",
-                    f"{result['bytes_by_bf16']:.3f}",
-                    f"{result['kl_answer']:.2g}",
-                    f"{result['kl_worst']:.2g}",
-                    f"{result['answer_agreement']:.2%}",
-                    f"{result['same_answer']:.1%}",
-                    f"{result['ttft_from_disk_by_plain']:.2f}",
+                    group["name"],
+                    f"`{way}`",
+                    *(milliseconds(ms) for ms in (min(taken), group["median_ms"][way], max(taken))),
+                    len(taken),
                 )
             )
-    return "\n".join(lines)
+        for name, value in group["values"].items():
+            if not name.startswith(PART_OF_TIME):
+                values.append(row(group["name"], name, value if isinstance(value, str) else amount(value)))
+    if len(lines) > 2:
+        blocks.append("\n".join(lines))
+    if len(values) > 2:
+        blocks.append("\n".join(values))
+    blocks += [
+        f"![{chart.words}](charts/{chart.name}.svg)"
+        for chart in CHARTS
+        if chart.part == part.name and chart.name in shown
+    ]
+    return "\n\n".join(blocks)
 
 
-def main(arguments: list[str]) -> None:
-    """Writes both documents from the files of figures."""
-    large, small, *others = (json.loads(Path(path).read_text(encoding="utf-8")) for path in arguments)
-    results = written(RESULTS.read_text(encoding="utf-8"), TIMES, times(large, small))
-    if others:
-        results = written(results, STORE, store(others[0]))
-    RESULTS.write_text(results, encoding="utf-8")
-    README.write_text(
-        written(README.read_text(encoding="utf-8"), TIMES, readme(large, small)), encoding="utf-8"
+def _heading(part: Part) -> str:
+    """T1 and the like are names of figures, `lengths` and the like words."""
+    return f"## {part.name}: {part.title}" if part.name[0].isupper() else f"## {part.title}"
+
+
+def results(reports: Reports, shown: Sequence[str] = ()) -> str:
+    """Everything that stands between the marks of RESULTS.md.
+
+    Args:
+        reports: of the suite by part.
+        shown: names of the charts that were drawn.
+    """
+    blocks = [place(reports), "## Goals", goals(reports), "## Beside other software", beside(reports)]
+    blocks += [
+        section(part, reports[part.name], shown)
+        if part.name in reports
+        else f"{_heading(part)}\n\nNot measured."
+        for part in PARTS
+    ]
+    return "\n\n".join(blocks)
+
+
+def readme(reports: Reports) -> str:
+    """The table of the README: ours and others, and who is faster in words."""
+    groups: dict[str, dict[str, Any]] = {}
+    for part, label in COLUMNS:
+        for group in reports.get(part, {"groups": ()})["groups"]:
+            if group["name"] == label:
+                groups[label] = group
+    if not groups:
+        return "The time to first token was not measured."
+    labels = {"cached": "ours, segments in memory", "uncached": "ours, nothing cached"}
+    ways: dict[str, None] = dict.fromkeys(("uncached", "cached"))
+    for group in groups.values():
+        ways |= dict.fromkeys(way for way in group["samples_ms"] if way.endswith((":full", ":prefix")))
+    lines = head("time to first token", *groups)
+    for way in ways:
+        peer, _, kind = way.partition(":")
+        words = (
+            labels.get(way) or f"{peer}, {'nothing cached' if kind == 'full' else 'what is cached in memory'}"
+        )
+        lines.append(row(words, *(_cell(group, way) for group in groups.values())))
+    found = list(pairs(reports, ("T1", "T2", "T13")))
+    sentences = [f"- {pair.sentence}" for pair in found]
+    shape = next(iter(groups.values()))["params"]
+    about = (
+        f"{shape['cached']:,} cached tokens in {shape['modules']} modules and {shape['new']} new ones, drawn "
+        "weights; ÷ says how many times as fast as ours with nothing cached:"
     )
+    return "\n".join([place(reports), "", about, "", *lines, *([""] if sentences else []), *sentences])
+
+
+def _cell(group: Mapping[str, Any], way: str) -> str:
+    if way not in group["median_ms"]:
+        return "–"
+    ms, base = group["median_ms"][way], group["median_ms"].get("uncached")
+    faster = base / ms if base and way != "uncached" else 0
+    return milliseconds(ms) + (f" (÷ {amount(faster)})" if faster else "")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Writes both documents, and the charts."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
+    parser.add_argument("folder", type=Path, help="what `pml bench suite` has written")
+    parser.add_argument("--store", type=Path, help="what `pml bench store --json` has printed")
+    parser.add_argument("--no-charts", action="store_true", help="draw none")
+    chosen = parser.parse_args(arguments)
+    reports = gathered(chosen.folder)
+    shown: list[str] = []
+    if not chosen.no_charts:
+        shown = draw(figures(reports), PICTURES)
+    text = written(RESULTS.read_text(encoding="utf-8"), SUITE, results(reports, shown))
+    if chosen.store:
+        trials = json.loads(chosen.store.read_text(encoding="utf-8"))
+        text = written(text, STORE, store_results.store(trials))
+    RESULTS.write_text(text, encoding="utf-8")
+    README.write_text(written(README.read_text(encoding="utf-8"), TIMES, readme(reports)), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

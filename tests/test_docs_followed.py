@@ -29,7 +29,7 @@ ORDER = (
 FENCE = re.compile(r"(?:[Ss]ave (?:this|it)\s+as `([\w./-]+)`[^\n]*:\n\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
 THEIRS = {"path/to/model": "model", "PATH_OR_HF_ID": "model", "OWNER/NAME": "model"}
 """What stands for a model of the reader's own: here a copy of the bundled one in another folder."""
-LONG = ("bench ttft", "bench store", "bench quality\n", "bench quality --suite demo", "studio")
+LONG = ("bench suite", "bench ttft", "bench store", "bench quality\n", "bench quality --suite demo", "studio")
 """Minutes long, or without an end: that these parse is another test's matter."""
 
 

@@ -1,43 +1,56 @@
-"""The measured tables of README.md and benchmarks/RESULTS.md."""
+"""What `python -m benchmarks.results` writes: goals, other software, charts, and the trials of the store."""
 
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks import results
+from benchmarks.beside import beside, pairs
+from benchmarks.charts import CHARTS, figures
 from benchmarks.kills import WORDS
 from benchmarks.markdown import between
-from benchmarks.results import README, RESULTS, STORE, TIMES
-from benchmarks.ttft import RATIOS
-from benchmarks.turns import ratio
+from benchmarks.results import README, RESULTS, STORE, SUITE, TIMES, gathered
+from benchmarks.suite.parts import NOT_YET, PARTS
+from benchmarks.suite.running import write
+from benchmarks.suite.sampling import Group
+from engine.stopwatch import milliseconds
 
-ROWS = {
-    "uncached": 20_000.0,
-    "cached": 250.0,
-    "cached_with_schema": 270.0,
-    "files_later": 260.0,
-    "files_first": 300.0,
-    "files_cold": 400.0,
-    "cached link:8": 280.0,
-    "tokens_uncached": 19_000.0,
-    "tokens_cached": 220.0,
-    "tokens_copy": 195.0,
-    "tokens_concat": 230.0,
-    "tokens_floor": 130.0,
-}
+MACHINE = {"processor": "P", "cores": 2, "threads": 2, "torch": "2.13", "python": "3.11"}
+PRESENT = {"llama.cpp": {"version": "0.3.36", "absent": ""}}
 
 
-def report() -> dict[str, object]:
-    samples = {name: [ms - 10, ms, ms + 10] for name, ms in ROWS.items()}
-    machine = {"processor": "P", "cores": 2, "threads": 2, "device": "cpu", "torch": "2", "python": "3"}
+def group(name: str, medians: dict[str, float], **fields: Any) -> dict[str, Any]:
+    samples: dict[str, list[float | None]] = {way: [0.9 * ms, ms, 1.1 * ms] for way, ms in medians.items()}
+    params = {"cached": 4096, "modules": 8, "new": 32, **fields.pop("params", {})}
+    return Group(name, params, samples, **fields).to_json()
+
+
+def report(part: str, *groups: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    found = {"part": part, "scale": "full", "began": "2026-11-22T07:00:00+00:00", "busy": 0.01}
+    return {**found, "groups": list(groups), "machine": MACHINE, "seconds": 1.0, **fields}
+
+
+def measured(*, slower: float = 1.0, busy: float = 0.01) -> dict[str, dict[str, Any]]:
+    """Reports of three parts: llama.cpp is as fast as ours, or so many times slower."""
+    ways = {"uncached": 20_000.0, "cached": 100.0, "tokens_floor": 80.0}
+    others = {"llama.cpp:full": 30_000.0, "llama.cpp:prefix": 100.0 * slower}
+    parts = {"limit_ms": 10.0, "part parse": 0.5, "part prefill": 99.0}
+    one = group("1.1B bf16", ways | others, peers=PRESENT, values=parts)
+    lengths = [
+        group(f"0.1B fp32, {n} cached", {**ways, **others}, params={"cached": n}, values=parts)
+        for n in (256, 512)
+    ]
+    modules = group("time to first token", {"8": 100.0, "64": 111.0})
     return {
-        "results": [{"name": n, "samples_ms": s, "median_ms": s[1]} for n, s in samples.items()],
-        "ratios": {f"{a}/{b}": ratio(samples, a, b) for a, b in RATIOS},
-        "tokens": {"prompt": 4128, "from_cache": 4096, "computed": 32},
-        "machine": machine,
+        "T1": report("T1", one, busy=busy),
+        "T2": report("T2", group("0.1B fp32", ways, values=parts)),
+        "T6": report("T6", modules, group("time per token", {"1": 10.0, "64": 10.0})),
+        "lengths": report("lengths", *lengths),
     }
 
 
@@ -58,15 +71,94 @@ def stored() -> dict[str, object]:
     }
 
 
-def test_copy_stands_beside_what_it_beats_and_each_ratio_stands_once() -> None:
-    table = results.readme(report(), report())
-    assert "the paper's method | 195 ms (÷ 97) | 195 ms (÷ 97) |" in table
-    assert "| segments in memory | 250 ms (÷ 80) | 250 ms (÷ 80) |" in table
-    assert "digests are checked) | 300 ms" in table
-    whole = results.times(report(), report())
-    for over, under in RATIOS:
-        assert whole.count(f"| {over} ÷ {under} |") == 1
-    assert "| tokens_copy ÷ tokens_cached | 0.89 (0.88 to 0.89) |  | 0.89 (0.88 to 0.89) | 1.2 |" in whole
+@pytest.mark.parametrize(
+    ("slower", "said"),
+    [
+        (
+            0.5,
+            "1.1B bf16, the cached tokens there before: **llama.cpp is 2.00 times as fast as ours** (100 ms",
+        ),
+        (2.0, "1.1B bf16, the cached tokens there before: ours is 2.00 times as fast (100 ms against 200 ms"),
+        (1.02, "1.1B bf16, the cached tokens there before: both take the same time within 3% (100 ms"),
+    ],
+)
+def test_both_documents_say_who_is_faster(slower: float, said: str) -> None:
+    reports = measured(slower=slower)
+    readme = results.readme(reports)
+    assert f"- {said}" in readme
+    assert (
+        "1.1B bf16, the whole prompt computed: ours is 1.50 times as fast (20.00 s against 30.00 s" in readme
+    )
+    whole = beside(reports)
+    assert (f"- {said}" in whole) == (slower < 1), "the long document lists where others are faster"
+    both = f"| 100 ms | {milliseconds(100 * slower)} |"
+    assert f"| T1 | 1.1B bf16 | the cached tokens there before; llama.cpp {both}" in whole
+    count = sum(pair.ratio["ratio"] < 0.97 for pair in pairs(reports))
+    assert ("No comparison goes to other software." in whole) == (count == 0)
+    assert slower >= 1 or f"{count} of {len(list(pairs(reports)))} comparisons go to other software" in whole
+
+
+def test_other_software_that_is_missing_or_failed_is_named() -> None:
+    missing = {"llama.cpp": {"version": "", "absent": "it is not installed: pip install it"}}
+    one = group("1.1B bf16", {"uncached": 1.0, "cached": 1.0}, peers=missing, notes=["other:full failed: x"])
+    text = beside({"T1": report("T1", one)})
+    assert text.startswith("No other software was measured.")
+    assert "- llama.cpp was not measured: it is not installed: pip install it" in text
+    assert "- 1.1B bf16: other:full failed: x" in text
+
+
+def test_the_table_of_goals_stands_first_and_says_what_is_missing() -> None:
+    text = results.results({**measured(), "T5": report("T5", error="OSError: full")})
+    assert text.index("## Goals") < text.index("## Beside other software") < text.index("## T1: ")
+    goal = "| T1 | time to first token, uncached ÷ cached | 1.1B bf16 | 200 | ≥ 110 | met |"
+    assert f"{goal} `pml bench suite --only T1` |" in text
+    assert "| T6 | 64 modules ÷ 8 of the same tokens | time to first token | 1.11 | ≤ 1.1 | missed |" in text
+    assert "**Failed**: OSError: full" in text
+    assert "| failed: OSError: full |" in text
+    assert "## T3: Against the floor\n\nNot measured." in text
+    assert all(f"| {name} | needs {needs} |" in text for name, needs in NOT_YET.items())
+    assert "| 1.1B bf16 | `cached` | 90.0 ms | 100 ms | 110 ms | 3 |" in text
+    assert "part parse" not in text, "parts of a time are in the chart"
+    assert all(f": {part.title}" in text or f"## {part.title}" in text for part in PARTS)
+    assert "charts/" not in text
+
+
+def test_a_machine_that_was_not_quiet_is_told() -> None:
+    assert "not quiet" not in results.place(measured())
+    loud = results.place(measured(busy=0.4))
+    assert "**The machine was not quiet**" in loud
+    assert "T1 (40%)" in loud
+    assert "Measured 2026-11-22 on P, 2 cores, 2 threads" in loud
+    tiny = {"T1": report("T1", scale="tiny")}
+    assert "At a tiny scale" in results.place(tiny)
+
+
+def test_charts_name_their_axes_with_units() -> None:
+    drawn = figures(measured())
+    assert set(drawn) == {"parts", "modules", "length-fp32", "length-large"}
+    for name, figure in drawn.items():
+        assert figure.layout.title.text, name
+        assert any(word in figure.layout.yaxis.title.text for word in ("ms", "milliseconds"))
+    lengths = drawn["length-fp32"]
+    assert lengths.layout.xaxis.title.text == "cached tokens"
+    assert lengths.layout.xaxis.type == lengths.layout.yaxis.type == "log"
+    lines = {trace.name: (list(trace.x), list(trace.y)) for trace in lengths.data}
+    assert lines["ours, cached"] == ([256, 512], [100.0, 100.0])
+    assert lines["llama.cpp, nothing cached"][1] == [30_000.0, 30_000.0]
+    assert lines["limit of arithmetic"][1] == [10.0, 10.0]
+    looks = {(t.line.color, t.line.dash, t.marker.symbol) for t in lengths.data}
+    assert len(looks) == len(lengths.data), "no two lines look alike"
+    (whole,) = (list(t.x) for t in drawn["length-large"].data if t.name == "ours, cached")
+    assert whole == [4096], "what T1 has measured is a point of the chart of lengths"
+    assert all(math.log10(mark) >= 0.5 for mark in lengths.layout.yaxis.tickvals)
+
+
+def test_only_charts_that_were_drawn_are_shown() -> None:
+    reports = measured()
+    shown = results.results(reports, ["modules"])
+    (chart,) = (one for one in CHARTS if one.name == "modules")
+    assert f"![{chart.words}](charts/modules.svg)" in shown
+    assert "charts/parts.svg" not in shown
 
 
 def test_the_documents_are_written_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,16 +166,25 @@ def test_the_documents_are_written_from_the_files(tmp_path: Path, monkeypatch: p
         copy = tmp_path / path.name
         copy.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
         monkeypatch.setattr(results, name, copy)
-    measured = []
-    for name, found in (("a", report()), ("b", report()), ("c", stored())):
-        measured.append(str(tmp_path / f"{name}.json"))
-        Path(measured[-1]).write_text(json.dumps(found))
+    folder = tmp_path / "bench"
+    folder.mkdir()
+    with pytest.raises(ValueError, match="holds no report"):
+        gathered(folder)
+    for name, found in measured(slower=0.5).items():
+        write(folder / f"{name}.json", found)
     before = between(results.RESULTS.read_text(encoding="utf-8"), STORE)
-    results.main(measured[:2])
-    assert between(results.RESULTS.read_text(encoding="utf-8"), STORE) == before
-    results.main(measured)
+    results.main([str(folder), "--no-charts"])
+    text = results.RESULTS.read_text(encoding="utf-8")
+    assert between(text, STORE) == before
+    assert "**llama.cpp is 2.00 times as fast as ours**" in str(between(text, SUITE))
+    readme = str(between(results.README.read_text(encoding="utf-8"), TIMES))
+    assert "**llama.cpp is 2.00 times as fast as ours**" in readme
+    assert "| time to first token | 1.1B bf16 | 0.1B fp32 |" in readme
+    assert "| ours, segments in memory | 100 ms (÷ 200) | 100 ms (÷ 200) |" in readme
+    assert "| llama.cpp, what is cached in memory | 50.0 ms (÷ 400) | – |" in readme
+    trials = tmp_path / "store.json"
+    trials.write_text(json.dumps(stored()))
+    results.main([str(folder), "--no-charts", "--store", str(trials)])
     text = results.RESULTS.read_text(encoding="utf-8")
     assert "writing a file 9, entering a row 9" in str(between(text, STORE))
     assert "| `int8` | 0.516 | 1e-05 | 0.003 | 99.90% | 97.5% | 1.10 |" in text
-    assert "`files_first`" in str(between(text, TIMES))
-    assert "250 ms" in str(between(results.README.read_text(encoding="utf-8"), TIMES))

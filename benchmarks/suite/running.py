@@ -96,7 +96,7 @@ def separately(part: Part, scale: Scale, path: Path) -> dict[str, Any]:
     """Measures it in a process of its own, whose words go where ours go."""
     path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks.suite", part.name, str(path), "--scale", scale.name]
-    done = subprocess.run(command, check=False, stdout=sys.stderr)
+    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
     report = read(path)
     if report is None:
         words = f"its process ended with status {done.returncode} and left no report"
