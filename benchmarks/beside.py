@@ -105,6 +105,17 @@ def versions(reports: Mapping[str, dict[str, Any]]) -> str:
     return ", ".join(found)
 
 
+def settings(reports: Mapping[str, dict[str, Any]]) -> list[str]:
+    """A sentence for each choice of settings of other software: the faster one each time."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for part, report in reports.items():
+        for group in report["groups"]:
+            for name, peer in group["peers"].items():
+                if found := peer.get("settings"):
+                    where.setdefault((name, found), []).append(f"{part} {group['name']}")
+    return [f"{name}, as it is faster: {found} ({', '.join(at)})." for (name, found), at in where.items()]
+
+
 def beside(reports: Mapping[str, dict[str, Any]]) -> str:
     """The section: a table of every pair, and the sentences of those where other software is faster."""
     found = list(pairs(reports))
@@ -126,4 +137,5 @@ def beside(reports: Mapping[str, dict[str, Any]]) -> str:
     faster = [f"- {pair.sentence}" for pair in found if pair.ratio["ratio"] < 1 - _LEVEL]
     head_line = f"{len(faster)} of {len(found)} comparisons go to other software:"
     words = [head_line, "", *faster] if faster else ["No comparison goes to other software."]
-    return "\n".join([f"{versions(reports)}.", "", *lines, "", *words, *([""] if missing else []), *missing])
+    said = [f"- {sentence}" for sentence in settings(reports)] + missing
+    return "\n".join([f"{versions(reports)}.", "", *lines, "", *words, *([""] if said else []), *said])

@@ -107,6 +107,13 @@ def test_other_software_that_is_missing_or_failed_is_named() -> None:
     assert "- 1.1B bf16: other:full failed: x" in text
 
 
+def test_settings_that_were_chosen_for_other_software_are_told() -> None:
+    chosen = {"llama.cpp": {**PRESENT["llama.cpp"], "settings": "full without flash attention"}}
+    one = group("1.1B bf16", {"uncached": 2.0, "llama.cpp:full": 3.0}, peers=chosen)
+    text = beside({"T1": report("T1", one)})
+    assert "- llama.cpp, as it is faster: full without flash attention (T1 1.1B bf16)." in text
+
+
 def test_the_table_of_goals_stands_first_and_says_what_is_missing() -> None:
     text = results.results({**measured(), "T5": report("T5", error="OSError: full")})
     assert text.index("## Goals") < text.index("## Beside other software") < text.index("## T1: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -168,6 +169,22 @@ def test_other_software_is_named_where_it_is_missing_or_fails(monkeypatch: pytes
         assert ways == []
     assert taken.peers["absent"] == {"version": "", "absent": "not installed: pip install it"}
     assert taken.peers["broken"]["absent"] == "failed: PromptCacheError: this shape it cannot"
+
+
+def test_what_other_software_was_measured_with_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Other:
+        def ways(self) -> list[Way]:
+            return [Way(f"other:{kind}", lambda: 1.0) for kind in ("full", "prefix", "decode")]
+
+        def settings(self) -> dict[str, str]:
+            return {"other:prefix": "slowly", "other:decode": "fast", "other:full": "slowly"}
+
+    made = [peers.Peer("other", "1", "", lambda _: contextlib.nullcontext(Other()))]
+    monkeypatch.setattr(peers, "all_peers", lambda: made)
+    taken = Group("g")
+    with beside(taken, TINY.large, replace(TINY, peers=True), ("full", "prefix"), silent) as ways:
+        assert [way.name for way in ways] == ["other:full", "other:prefix"]
+    assert taken.peers["other"]["settings"] == "full, prefix slowly; decode fast"
 
 
 def test_goals_are_met_missed_or_not_measured_and_say_why() -> None:

@@ -27,7 +27,8 @@ class Group:
         params: what it was measured over.
         samples: milliseconds by way and round; None in a round that the way was left out of.
         values: single figures by name.
-        peers: by the name of other software: version, and why it was not measured, "" where it was.
+        peers: by the name of other software: version, why it was not measured, "" where it was, and settings
+            that were chosen because they are faster, where there is a choice.
         notes: what a reader must know of it.
     """
 
@@ -146,12 +147,13 @@ def beside(
     if not scale.peers:
         yield []
         return
-    from benchmarks.peers import Shape, all_peers
+    from benchmarks.peers import Opened, Shape, all_peers
 
     threads = torch.get_num_threads()
     shape = Shape(size.model, size.dtype, size.cached, size.modules, size.new, 0, threads, answer)
     kinds = set(wanted)
     ways: list[Way] = []
+    running: dict[str, Opened] = {}
     with contextlib.ExitStack() as stack:
         for peer in all_peers():
             group.peers[peer.name] = {"version": peer.version, "absent": peer.absent}
@@ -159,12 +161,24 @@ def beside(
                 continue
             say(f"{group.name}: opening {peer.name}")
             try:
-                found = stack.enter_context(peer.open(shape)).ways()
+                running[peer.name] = stack.enter_context(peer.open(shape))
+                found = running[peer.name].ways()
             except Exception as error:
                 group.peers[peer.name]["absent"] = f"failed: {type(error).__name__}: {error}"
                 continue
             ways += [way for way in found if way.name.partition(OF_A_PEER)[2] in kinds]
         yield ways
+        for name, opened in running.items():
+            if chosen := opened.settings():
+                group.peers[name]["settings"] = _grouped(chosen)
+
+
+def _grouped(settings: Mapping[str, str]) -> str:
+    """What was chosen for each way, in words: those of one choice together."""
+    kinds: dict[str, list[str]] = {}
+    for way, words in settings.items():
+        kinds.setdefault(words, []).append(way.partition(OF_A_PEER)[2])
+    return "; ".join(f"{', '.join(sorted(found))} {words}" for words, found in kinds.items())
 
 
 def arithmetic(model: Any, size: Size) -> dict[str, float]:
