@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.model.masks import Hidden
+from engine.model.widening import widened
 
 FEW_ROWS = 64  # packed; for more of them, values in one piece are worth a copy
 SCORE_BYTES = 48 << 20  # of scores held at once; more rows are processed in blocks
@@ -187,8 +188,9 @@ def hide(scores: Tensor, hidden: Hidden, rows: int) -> None:
 
 def causal_attention(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
     """Plain causal attention: query [heads, rows, head_dim], key and value [kv_heads, rows, head_dim]."""
-    grouped = query.shape[0] != key.shape[0]
+    grouped, dtype = query.shape[0] != key.shape[0], query.dtype
+    query, key, value = widened(query, key, value)
     out = nn.functional.scaled_dot_product_attention(
         query[None], key[None], value[None], is_causal=True, scale=scale, enable_gqa=grouped
     )
-    return out[0]
+    return out[0].to(dtype)

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from engine.model.widening import widened
+
 _FEWEST_ROWS, _MOST_ROWS = 64, 256
 
 
@@ -64,15 +66,15 @@ def bands(positions: Sequence[int], window: int, like: Tensor) -> tuple[Band, ..
 
 def banded_attention(query: Tensor, key: Tensor, value: Tensor, scale: float, cut: Sequence[Band]) -> Tensor:
     """Windowed causal attention: query [heads, rows, head_dim], key and value [kv_heads, rows, head_dim]."""
-    grouped = query.shape[0] != key.shape[0]
-    out = torch.empty_like(query)
+    grouped, out = query.shape[0] != key.shape[0], torch.empty_like(query)
+    query, key, value = widened(query, key, value)
     for band in cut:
         rows, keys = slice(band.first, band.end), slice(band.start, band.end)
         out[:, rows] = nn.functional.scaled_dot_product_attention(
             query[None, :, rows],
             key[None, :, keys],
             value[None, :, keys],
-            attn_mask=band.mask,
+            attn_mask=band.mask.to(query.dtype),
             scale=scale,
             enable_gqa=grouped,
         )[0]

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.model.attention import AttentionParams, Part
+from engine.model.attention import AttentionParams, Part, Scratch
+from engine.model.widening import widens
 
 # Rows of a key head, packed; above, the kernel lays out the same keys anew for every few of them.
 MOST_ROWS = {torch.float32: 1 << 30, torch.bfloat16: 128}
@@ -30,16 +31,18 @@ def fuses(rules: AttentionParams, query: Tensor, keys: int) -> bool:
     """
     if query.device.type != "cpu" or rules.softcap is not None or query.dtype not in MOST_ROWS:
         return False
-    return query.shape[1] <= MOST_ROWS[query.dtype] and keys >= FEWEST_KEYS[query.dtype]
+    few = query.shape[1] <= MOST_ROWS[query.dtype] or widens(query)
+    return few and keys >= FEWEST_KEYS[query.dtype]
 
 
-def attend_fused(parts: Sequence[Part], rules: AttentionParams, rows: int) -> Tensor:
+def attend_fused(parts: Sequence[Part], rules: AttentionParams, rows: int, scratch: Scratch) -> Tensor:
     """Attention of a block of rows over several parts, as `attention.attend` computes it.
 
     Args:
         parts: what the rows read; of the last one each row sees a key.
         rules: of the layer, without a soft cap; the scale is in the queries already.
         rows: of the block.
+        scratch: buffers.
 
     Returns:
         Packed, [kv_heads, rows * group, head_dim].
@@ -47,9 +50,12 @@ def attend_fused(parts: Sequence[Part], rules: AttentionParams, rows: int) -> Te
     like = parts[-1].query
     kv_heads, count, _ = like.shape
     group = count // rows
-    found = [one for part in parts if (one := _over(part, group)) is not None]
+    wide = widens(like)
+    found = [
+        one for part in parts if (one := _over(_widened(part, scratch) if wide else part, group)) is not None
+    ]
     if len(found) == 1 and rules.sinks is None:
-        return found[0][0]
+        return found[0][0].to(like.dtype)
     sums = torch.full((len(found) + (rules.sinks is not None), kv_heads, count), -torch.inf)
     for own, (_, log_sum, before) in zip(sums, found, strict=False):
         own[:, before:] = log_sum
@@ -62,6 +68,14 @@ def attend_fused(parts: Sequence[Part], rules: AttentionParams, rows: int) -> Te
     for share, (out, _, before) in zip(shares, found[:-1], strict=False):
         merged[:, before:] += out * share[:, before:]
     return merged.to(like.dtype)
+
+
+def _widened(part: Part, scratch: Scratch) -> Part:
+    """A part in fp32: its keys and values in buffers that the next part is written to."""
+    query = part.query.float()
+    keys = scratch.take("wide keys", tuple(part.keys.shape), query).copy_(part.keys)
+    values = scratch.take("wide values", tuple(part.values.shape), query).copy_(part.values)
+    return Part(query, keys, values, part.hidden)
 
 
 def _over(part: Part, group: int) -> tuple[Tensor, Tensor, int] | None:

@@ -27,7 +27,7 @@ class Hidden:
 
     before: int = 0
     mask: Tensor | None = None
-    _biases: dict[tuple[int, int], tuple[Tensor | None, Tensor | None]] = field(
+    _biases: dict[tuple[int, int, torch.dtype], tuple[Tensor | None, Tensor | None]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -45,13 +45,14 @@ class Hidden:
         """
         if self.mask is None:
             return None, None
-        if (group, keys) not in self._biases:
+        known = (group, keys, like.dtype)
+        if known not in self._biases:
             mask = self.mask if len(self.mask) == 1 else self.mask[self.before :].repeat_interleave(group, 0)
             bias = torch.zeros(len(mask), keys, dtype=like.dtype, device=like.device)
             bias[:, keys - mask.shape[1] :].masked_fill_(mask, -torch.inf)
             blind = (bias == -torch.inf).all(1)
-            self._biases[group, keys] = bias, blind if bool(blind.any()) else None
-        return self._biases[group, keys]
+            self._biases[known] = bias, blind if bool(blind.any()) else None
+        return self._biases[known]
 
 
 @dataclass(frozen=True)

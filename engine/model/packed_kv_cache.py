@@ -31,6 +31,7 @@ from engine.model.banded import Band, banded_attention, bands
 from engine.model.kv_cache import StopForward, UnfitError, check_states
 from engine.model.masks import Hidden
 from engine.model.rope import Rotaries, Rotary
+from engine.model.widening import widened
 from engine.segment import Form, Placement, Segment
 
 _MASKED_ROWS = 256  # of which a mask over all that they see is made at once
@@ -215,6 +216,7 @@ class PackedKVCache:
         """Causal attention of a text's tokens over more that stands before them."""
         grouped, rows, width = query.shape[0] != keys.shape[0], query.shape[1], keys.shape[1]
         out = torch.empty_like(query)
+        query, keys, values = widened(query, keys, values)
         for first in range(0, rows, _MASKED_ROWS):
             end = min(first + _MASKED_ROWS, rows)
             stop = width - rows + end

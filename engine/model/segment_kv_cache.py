@@ -231,7 +231,7 @@ class SegmentKVCache:
             parts.append(Part(query, segment.keys[layer, :, cut], segment.values[layer, :, cut], hidden))
         parts.append(Part(packed, keys[:, block.tail], values[:, block.tail], block.own))
         if self.attention is None and fuses(rules, packed, sum(part.keys.shape[1] for part in parts)):
-            return attend_fused(parts, rules, block.rows)
+            return attend_fused(parts, rules, block.rows, self.scratch)
         out, weights = attend(parts, rules, block.rows, self.scratch)
         if self.attention is not None:
             cached = weights[:, :, : self.cached_tokens]

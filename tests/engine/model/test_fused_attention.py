@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.profiler import ProfilerActivity, profile
 
-from engine.model import fused_attention, segment_kv_cache
+from engine.model import fused_attention, segment_kv_cache, widening
 from engine.model.attention import AttentionParams, Part, Scratch, attend, pack
 from engine.model.fused_attention import attend_fused, fuses
 from engine.model.masks import Hidden
@@ -62,16 +62,17 @@ def test_fused_parts_are_merged_to_what_one_softmax_gives(
     rules = AttentionParams(1.0, sinks=torch.randn(HEADS).to(dtype) if sinks else None)
     parts = drawn_parts(kv_heads, 4, HIDDEN[what], dtype)
     plain, _ = attend(parts, rules, 4, Scratch())
-    assert apart(attend_fused(parts, rules, 4), plain) <= bound
+    assert apart(attend_fused(parts, rules, 4, Scratch()), plain) <= bound
 
 
 def test_one_row_of_many_heads() -> None:
     parts = drawn_parts(2, 1, [Hidden(), Hidden(1), Hidden(0, masked(1, 7))])
     plain, _ = attend(parts, PLAIN, 1, Scratch())
-    assert apart(attend_fused(parts, PLAIN, 1), plain) <= 3e-6
+    assert apart(attend_fused(parts, PLAIN, 1, Scratch()), plain) <= 3e-6
 
 
-def test_what_the_kernel_cannot_do_is_left_to_products() -> None:
+def test_what_the_kernel_cannot_do_is_left_to_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(widening, "_here", lambda: False)
     query = torch.zeros(2, 12, SIZE)
     assert fuses(PLAIN, query, 10)
     assert not fuses(AttentionParams(1.0, softcap=2.0), query, 10)
@@ -79,7 +80,10 @@ def test_what_the_kernel_cannot_do_is_left_to_products() -> None:
     assert not fuses(PLAIN, query.half(), 999)
     assert fuses(PLAIN, query.bfloat16(), 128)
     assert not fuses(PLAIN, query.bfloat16(), 127)
-    assert not fuses(PLAIN, torch.zeros(2, 200, SIZE).bfloat16(), 999)
+    many = torch.zeros(2, 200, SIZE).bfloat16()
+    assert not fuses(PLAIN, many, 999)
+    monkeypatch.setattr(widening, "_here", lambda: True)
+    assert fuses(PLAIN, many, 999)
 
 
 def over_segments(network: Network, rows: int) -> torch.Tensor:
