@@ -13,12 +13,14 @@ from benchmarks.decode import Decoding
 from benchmarks.suite.first_token import named
 from benchmarks.suite.sampling import Group, Say, beside
 from benchmarks.suite.scale import Scale, Size
+from benchmarks.told import ToldAnswer
 from benchmarks.turns import Way
 from engine.cache.store import Store
 from engine.choices import Speculate
 from engine.engine import Engine
 from engine.events import Side
 from engine.model.loading import load
+from engine.model.model import Model
 from engine.prepared import PreparedPrompt, PreparedSchema
 
 SAMPLES = Path(sample_schemas.__file__).parent
@@ -28,7 +30,15 @@ QUOTING = "documents"  # a sample whose answers repeat words of their documents
 def steps(scale: Scale, say: Say) -> list[Group]:
     """T13: a step of an answer: the large model after few tokens, the small one after many; guesses."""
     sizes = (replace(scale.large, cached=scale.decoded), scale.small[-1])
-    return [*(_step(size, scale, say) for size in sizes), _quoting(scale, say)]
+    found = [_step(size, scale, say) for size in sizes]
+    with (
+        tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
+        Engine.open("demo", cache_dir=Path(folder)) as engine,
+    ):
+        schema = engine.schema(SAMPLES / f"{QUOTING}.pml")
+        prompt = schema.prompt(SAMPLES / f"{QUOTING}.prompt.2.pml")
+        told = [_told(size, engine.model, prompt, scale, say) for size in sizes]
+        return [*found, *told, _quoting(engine.model, prompt, scale, say)]
 
 
 def _step(size: Size, scale: Scale, say: Say) -> Group:
@@ -41,32 +51,50 @@ def _step(size: Size, scale: Scale, say: Say) -> Group:
     return group
 
 
-def _quoting(scale: Scale, say: Say) -> Group:
+def _told(size: Size, small: Model, prompt: PreparedPrompt, scale: Scale, say: Say) -> Group:
+    """An answer of the bundled model that quotes, its passes computed by a larger network."""
+    answer = prompt.answer(mode="uncached", max_new_tokens=64, speculate="off").token_ids
+    tokens = list(prompt.tokenized.planned(None).plan.token_ids)
+    shape = replace(size, cached=len(tokens) - 1, new=1)
+    say(f"loading {size.model}")
+    model = load(size.model, dtype=size.dtype)
+    group = named(shape, model)
+    group.name = f"{size.label}, told an answer that quotes"
+    told = ToldAnswer(model, small.tokenizer, tokens, answer)
+    ways = [
+        Way("step with guesses", lambda: told.time("auto")),
+        Way("step without guesses", lambda: told.time("off")),
+    ]
+    with beside(group, shape, scale, ("decode",), say) as others:
+        group.measure([*ways, *others], scale, say)
+    told.time("auto")
+    group.values["passes with guesses"] = told.passes
+    told.time("off")
+    group.values["passes without"] = told.passes
+    group.values["tokens"] = len(answer)
+    return group
+
+
+def _quoting(model: Model, prompt: PreparedPrompt, scale: Scale, say: Say) -> Group:
     """Answers of the bundled model about documents: with guesses, without, and a step of others."""
-    with (
-        tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
-        Engine.open("demo", cache_dir=Path(folder)) as engine,
-    ):
-        schema = engine.schema(SAMPLES / f"{QUOTING}.pml")
-        prompt = schema.prompt(SAMPLES / f"{QUOTING}.prompt.2.pml")
-        about = prompt.answer(max_new_tokens=scale.steps)
-        size = Size("demo", "demo", engine.model.dtype, about.tokens["prompt"] - 1, 1, 1)
-        group = named(size, engine.model)
-        group.name = "bundled model, an answer that quotes"
-        ways = [
-            Way("step with guesses", _pace(prompt, "on")),
-            Way("step without guesses", _pace(prompt, "off")),
-        ]
-        with beside(group, size, scale, ("decode",), say) as others:
-            group.measure([*ways, *others], scale, say)
-        guessed = prompt.answer(max_new_tokens=64, speculate="on")
-        plain = prompt.answer(max_new_tokens=64, speculate="off")
-        group.values |= {
-            "tokens": guessed.tokens["generated"],
-            "passes with guesses": guessed.passes,
-            "passes without": plain.passes,
-            "same text": "yes" if guessed.text == plain.text else "no",
-        }
+    about = prompt.answer(max_new_tokens=scale.steps)
+    size = Size("demo", "demo", model.dtype, about.tokens["prompt"] - 1, 1, 1)
+    group = named(size, model)
+    group.name = "bundled model, an answer that quotes"
+    ways = [
+        Way("step with guesses", _pace(prompt, "on")),
+        Way("step without guesses", _pace(prompt, "off")),
+    ]
+    with beside(group, size, scale, ("decode",), say) as others:
+        group.measure([*ways, *others], scale, say)
+    guessed = prompt.answer(max_new_tokens=64, speculate="on")
+    plain = prompt.answer(max_new_tokens=64, speculate="off")
+    group.values |= {
+        "tokens": guessed.tokens["generated"],
+        "passes with guesses": guessed.passes,
+        "passes without": plain.passes,
+        "same text": "yes" if guessed.text == plain.text else "no",
+    }
     return group
 
 

@@ -9,6 +9,7 @@ what a model answers does not hang on one.
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -31,7 +32,7 @@ def widened(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor
     return query.float(), keys.float(), values.float()
 
 
-def fp32_is_faster(told: dict[str, Any]) -> bool:
+def fp32_is_faster(told: Mapping[str, Any]) -> bool:
     """Whether products of fp32 are the faster ones on a processor, as torch tells what it can."""
     if told.get("architecture") != "x86_64" or not told.get("avx2"):
         return False
