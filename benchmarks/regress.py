@@ -317,7 +317,7 @@ def _environment(folder: Path, place: Path) -> dict[str, str]:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return {
         **os.environ,
-        "PYTHONPATH": str(folder),
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH")])),
         "HF_HOME": os.environ.get("HF_HOME") or str(Path(home) / "huggingface"),
         "XDG_CACHE_HOME": str(place / "cache"),
     }
