@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,8 @@ def test_other_software_is_named_where_it_is_missing_or_fails(monkeypatch: pytes
     with beside(taken, TINY.large, replace(TINY, peers=True), ("full",), silent) as ways:
         assert ways == []
     assert taken.peers["absent"] == {"version": "", "absent": "not installed: pip install it"}
+    with pytest.raises(ZeroDivisionError), beside(taken, TINY.large, replace(TINY, peers=True), (), silent):
+        raise ZeroDivisionError
     assert taken.peers["broken"]["absent"] == "failed: PromptCacheError: this shape it cannot"
 
 
@@ -185,6 +188,29 @@ def test_what_other_software_was_measured_with_is_kept(monkeypatch: pytest.Monke
     with beside(taken, TINY.large, replace(TINY, peers=True), ("full", "prefix"), silent) as ways:
         assert [way.name for way in ways] == ["other:full", "other:prefix"]
     assert taken.peers["other"]["settings"] == "full, prefix slowly; decode fast"
+
+
+def test_other_software_gives_the_ways_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Made:
+        def ways(self) -> list[Way]:
+            return [Way(f"made:{kind}", lambda: 1.0) for kind in ("full", "prefix", "answer")]
+
+        def answer(self, tokens: int) -> Way:
+            return Way("made:answer", lambda: float(tokens))
+
+        def settings(self) -> dict[str, str]:
+            return {}
+
+    @contextlib.contextmanager
+    def opened(shape: peers.Shape) -> Iterator[Made]:
+        assert (shape.model, shape.cached, shape.answer) == (TINY.large.model, TINY.large.cached, 4)
+        yield Made()
+
+    monkeypatch.setattr(peers, "all_peers", lambda: [peers.Peer("made", "1", "", opened)])
+    taken = Group("g")
+    with beside(taken, TINY.large, replace(TINY, peers=True), ("prefix",), silent, answers=(2, 4)) as ways:
+        assert [way.name for way in ways] == ["made:answer 2", "made:answer 4", "made:prefix"]
+        assert [way.run() for way in ways] == [2.0, 4.0, 1.0]
 
 
 def test_goals_are_met_missed_or_not_measured_and_say_why() -> None:

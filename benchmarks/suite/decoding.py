@@ -115,17 +115,23 @@ def answers(scale: Scale, say: Say) -> list[Group]:
         prepared = engine.schema(schema)
         say("encoding")
         prepared.encode()
-        for length in scale.answer_lengths:
-            group = named(size, model)
-            group.name, group.params["answer"] = f"{size.label}, answer of {length}", length
-            ways = [
-                Way("cached", _whole(group, prepared, prompt, "cached", length)),
-                Way("uncached", _whole(group, prepared, prompt, "uncached", length)),
-            ]
-            with beside(group, size, scale, ("answer",), say, answer=length) as others:
-                ways += others
+        every = named(size, model)
+        with beside(every, size, scale, (), say, answers=scale.answer_lengths) as others:
+            for length in scale.answer_lengths:
+                group = named(size, model)
+                group.name, group.params["answer"] = f"{size.label}, answer of {length}", length
+                group.peers = every.peers
+                ways = [
+                    Way("cached", _whole(group, prepared, prompt, "cached", length)),
+                    Way("uncached", _whole(group, prepared, prompt, "uncached", length)),
+                    *(
+                        replace(way, name=way.name.removesuffix(f" {length}"))
+                        for way in others
+                        if way.name.endswith(f":answer {length}")
+                    ),
+                ]
                 group.measure(ways, scale, say, few=[way.name for way in ways], rounds=scale.few)
-            groups.append(group)
+                groups.append(group)
     return groups
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -129,7 +129,7 @@ def _sample(way: Way, *, warm: bool) -> float:
 
 @contextlib.contextmanager
 def beside(
-    group: Group, size: Size, scale: Scale, wanted: Iterable[str], say: Say, *, answer: int = 64
+    group: Group, size: Size, scale: Scale, wanted: Iterable[str], say: Say, *, answers: Sequence[int] = ()
 ) -> Iterator[list[Way]]:
     """Opens other software over the same shape, as far as it is here.
 
@@ -139,7 +139,7 @@ def beside(
         scale: whether others are measured at all.
         wanted: what they are to do, as in "prefix".
         say: is told what goes on.
-        answer: tokens of an answer.
+        answers: counts of tokens of answers; each is a way of its own, named "peer:answer 16".
 
     Yields:
         Their ways, named "peer:what".
@@ -150,7 +150,8 @@ def beside(
     from benchmarks.peers import Opened, Shape, all_peers
 
     threads = torch.get_num_threads()
-    shape = Shape(size.model, size.dtype, size.cached, size.modules, size.new, 0, threads, answer)
+    longest = max(answers, default=16)
+    shape = Shape(size.model, size.dtype, size.cached, size.modules, size.new, 0, threads, longest)
     kinds = set(wanted)
     ways: list[Way] = []
     running: dict[str, Opened] = {}
@@ -161,8 +162,10 @@ def beside(
                 continue
             say(f"{group.name}: opening {peer.name}")
             try:
-                running[peer.name] = stack.enter_context(peer.open(shape))
-                found = running[peer.name].ways()
+                running[peer.name] = one = stack.enter_context(peer.open(shape))
+                found = one.ways()
+                if any(way.name.endswith(":answer") for way in found):
+                    ways += [replace(one.answer(n), name=f"{peer.name}:answer {n}") for n in answers]
             except Exception as error:
                 group.peers[peer.name]["absent"] = f"failed: {type(error).__name__}: {error}"
                 continue

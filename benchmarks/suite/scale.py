@@ -41,7 +41,7 @@ class Scale:
         rounds: samples of each cheap way.
         few: samples of each costly way: tens of seconds each.
         lengths: counts of cached tokens for the small models.
-        large_lengths: the same for the large one.
+        large_lengths: the same for the large one, whose own count the part T1 has.
         module_counts: into how many modules the same tokens are split.
         answer_lengths: counts of tokens that an answer has.
         steps: tokens of an answer whose steps are timed.
@@ -63,7 +63,7 @@ class Scale:
     rounds: int = 7
     few: int = 2
     lengths: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
-    large_lengths: tuple[int, ...] = (256, 1024, 2048)
+    large_lengths: tuple[int, ...] = (256, 1024)
     module_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
     answer_lengths: tuple[int, ...] = (16, 32, 64, 128, 256)
     steps: int = 16
