@@ -57,7 +57,7 @@ def starts(scale: Scale, say: Say) -> list[Group]:
         ]
         if scale.with_studio:
             ways.append(Way("studio to its page", lambda: _studio_ms(place)))
-        group.measure(ways, scale, say, few=[way.name for way in ways], rounds=scale.starts)
+        group.measure(ways, scale, say, rounds=scale.starts)
         if not scale.with_studio:
             return [group]
         served = Group("with a studio running", dict(group.params))
