@@ -33,6 +33,7 @@ from benchmarks.tasks import Task, own_questions, read_tasks
 from engine.cache.store import Lookup, Store
 from engine.cache.store.codec import SCHEMES, Scheme
 from engine.cache.store.eviction import POLICIES
+from engine.choices import Weights
 from engine.engine import Engine
 from engine.errors import PromptCacheError
 from engine.events import Answer
@@ -57,6 +58,7 @@ def run(
     questions: int = 40,
     device: str = "auto",
     dtype: str = "auto",
+    weights: Weights = "auto",
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Runs every trial.
@@ -69,6 +71,7 @@ def run(
         questions: the questions that compression is measured over.
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
+        weights: "auto", "packed" or "plain".
         progress: called with (done, total, what).
 
     Returns:
@@ -78,7 +81,7 @@ def run(
         PromptCacheError: the model reads none of the questions.
     """
     say = progress or (lambda *_: None)
-    loaded = load(model, device=device, dtype=dtype)
+    loaded = load(model, device=device, dtype=dtype, weights=weights)
     tasks = longest_questions(loaded, questions)
     results = []
     with _quiet(), tempfile.TemporaryDirectory(prefix="pml-store-") as folder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.errors import ModelError
 from tests.app.conftest import PROMPT, SCHEMA
 
 pytestmark = pytest.mark.usefixtures("place")
@@ -87,3 +89,19 @@ def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
     both = run_pml("bench", "quality", "some.jsonl", "--suite", "demo")
     assert both.status == 2
     assert "leave out PATH" in both.err
+
+
+@pytest.mark.parametrize("what", ["quality", "store"])
+def test_the_layout_of_weights_that_is_asked_for_is_measured(
+    what: str, run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measurement = importlib.import_module(f"benchmarks.{what}")
+    asked: list[dict[str, str]] = []
+
+    def load(_model: str, **options: str) -> None:
+        asked.append(options)
+        raise ModelError("seen enough")
+
+    monkeypatch.setattr(measurement, "load", load)
+    assert run_pml("bench", what, "--weights", "plain", "--dtype", "fp32").status == 1
+    assert asked == [{"device": "cpu", "dtype": "fp32", "weights": "plain"}]

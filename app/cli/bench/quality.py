@@ -69,6 +69,7 @@ def quality(
                 measurement.variants(scope, repair),
                 device=options.device,
                 dtype=options.dtype,
+                weights=options.weights,
                 placement=placement,
                 progress=progress,
             )

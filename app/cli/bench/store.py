@@ -40,6 +40,7 @@ def store(kills: int, damages: int, seconds: int, questions: int, as_json: bool,
             questions=questions,
             device=options.device,
             dtype=options.dtype,
+            weights=options.weights,
             progress=progress,
         )
     if as_json:
