@@ -1,7 +1,7 @@
 """The root of `pml` and its one exit: every fault becomes a sentence on stderr and a status.
 
-Imports neither torch nor gradio, so that `pml --help` and `pml check` start at once; each command loads what
-it needs.
+Imports neither torch nor gradio, so that `pml --help` and `pml check` start at once; a command is imported
+when it is called, and loads what it needs.
 """
 
 from __future__ import annotations
@@ -17,23 +17,27 @@ from typing import Any
 import click
 
 from app.cli import streams
-from app.cli.bench import bench
-from app.cli.cache import cache
-from app.cli.check import check
+from app.cli.commands import Commands
 from app.cli.documents import FaultyDocumentError, file_report, rendered
-from app.cli.export import export_command
-from app.cli.fidelity import fidelity
-from app.cli.format import format_command
-from app.cli.import_ import import_command
-from app.cli.layout import encode, layout
-from app.cli.models import models
 from app.cli.output import Console, PrintableFormatter, print_json, say
-from app.cli.run import run
 from app.cli.streams import UnreadError
-from app.cli.studio import studio
 from engine.errors import PathError, PromptCacheError
 
 MISUSED, INTERRUPTED = 2, 130
+_COMMANDS = {
+    "bench": "app.cli.bench:bench",
+    "cache": "app.cli.cache:cache",
+    "check": "app.cli.check:check",
+    "encode": "app.cli.layout:encode",
+    "export": "app.cli.export:export_command",
+    "fidelity": "app.cli.fidelity:fidelity",
+    "format": "app.cli.format:format_command",
+    "import": "app.cli.import_:import_command",
+    "layout": "app.cli.layout:layout",
+    "models": "app.cli.models:models",
+    "run": "app.cli.run:run",
+    "studio": "app.cli.studio:studio",
+}
 
 
 class Root(click.Group):
@@ -54,7 +58,11 @@ class Root(click.Group):
             raise UnreadError from error
 
 
-@click.group(cls=Root, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Root,
+    commands=Commands(_COMMANDS),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(package_name="prompt-cache-studio", prog_name="pml")
 def pml() -> None:
     """Prompts as schemas of reusable modules, answered from attention states that were computed once.
@@ -72,13 +80,6 @@ def pml() -> None:
     Exit status: 0 fine, 1 the input has errors, a check failed, or a model or store cannot be used, 2 wrong
     usage or a path that leads to nothing, 130 interrupted, 141 nobody reads the output any more.
     """
-
-
-for command in (
-    *(studio, check, format_command, run, fidelity, layout, encode),
-    *(export_command, import_command, cache, models, bench),
-):
-    pml.add_command(command)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -92,6 +92,8 @@ def test_every_promised_command_is_there() -> None:
         "bench decode",
         "bench quality",
         "bench store",
+        "bench regress",
+        "bench suite",
     }
 
 

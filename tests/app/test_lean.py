@@ -52,8 +52,9 @@ def test_a_run_loads_what_one_model_needs(tmp_path: Path) -> None:
 def test_a_check_loads_the_language_alone() -> None:
     loaded = set(in_new_process(LOADED, "check", SCHEMA)["loaded"])
     heavy = {"torch", "transformers", "numpy", "safetensors", "gradio", "pydantic", "tokenizers", "jinja2"}
-    assert sorted((UNUSED | heavy) & loaded) == []
-    assert len(loaded) < 400
+    others = {"app.cli.run", "app.cli.bench", "app.cli.cache", "app.handover", "engine.inference.params"}
+    assert sorted((UNUSED | heavy | others) & loaded) == []
+    assert len(loaded) < 300
 
 
 PAGE = """

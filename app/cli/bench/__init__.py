@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import click
 
-from app.cli.bench.quality import quality
-from app.cli.bench.regress import regress
-from app.cli.bench.store import store
-from app.cli.bench.suite import suite
-from app.cli.bench.times import decode, first, guesses, ttft
+from app.cli.commands import Commands
+
+_COMMANDS = {
+    "decode": "app.cli.bench.times:decode",
+    "first": "app.cli.bench.times:first",
+    "guesses": "app.cli.bench.times:guesses",
+    "quality": "app.cli.bench.quality:quality",
+    "regress": "app.cli.bench.regress:regress",
+    "store": "app.cli.bench.store:store",
+    "suite": "app.cli.bench.suite:suite",
+    "ttft": "app.cli.bench.times:ttft",
+}
 
 
-@click.group()
+@click.group(commands=Commands(_COMMANDS))
 def bench() -> None:
     """Measure speed and quality on this machine."""
-
-
-for command in (suite, ttft, decode, guesses, first, quality, store, regress):
-    bench.add_command(command)

@@ -25,7 +25,9 @@ from engine.errors import PromptCacheError
     "--only", multiple=True, metavar="PART", help="Only this part, as T1 or lengths; may be given again."
 )
 @click.option("--again", is_flag=True, help="Measure anew what was measured before.")
-@click.option("--scale", type=Name(["full", "tiny"]), default="full", hidden=True)
+@click.option(
+    "--scale", type=Name(["full", "tiny"]), default="full", hidden=True, help="tiny: to see that it works."
+)
 @json_option
 @debug_option
 @click.pass_context
