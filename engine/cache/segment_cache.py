@@ -123,8 +123,8 @@ class SegmentCache:
             and recipe.key not in fetched.encoded
             and recipe.key in self.memory_tier
         }
-        on_disk = self.store.contains(held) if held else set()
-        lacking = [recipe for key, recipe in held.items() if key not in on_disk]
+        missing = self.store.lacks(held) if held else set()
+        lacking = [recipe for key, recipe in held.items() if key in missing]
         if not lacking or not self.store.settings.budget or self.store.read_only:
             return
         if not again:

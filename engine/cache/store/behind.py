@@ -43,6 +43,11 @@ class Behind:
         """Whether there is something undone."""
         return bool(self._undone)
 
+    @property
+    def keys(self) -> set[str]:
+        """Of the segments that something undone is about."""
+        return {key for key, _ in tuple(self._undone.values())}
+
     def put(self, work: Callable[[], None], key: str = "", size: int = 0) -> None:
         """Has a piece of work done; waits while more is undone than there may be.
 
@@ -85,7 +90,7 @@ class Behind:
         if not self._undone or threading.get_ident() == self._thread:
             return
         wanted = None if keys is None else set(keys)
-        if wanted is not None and not any(key in wanted for key, _ in tuple(self._undone.values())):
+        if wanted is not None and not wanted & self.keys:
             return
         self.hurry()
         with self._changed:

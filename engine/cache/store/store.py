@@ -146,6 +146,11 @@ class Store:
         self._behind.wait(keys)
         return self._catalog.contains(keys)
 
+    def lacks(self, keys: Iterable[str]) -> set[str]:
+        """Returns those of the keys that are neither stored nor about to be; waits for none of the latter."""
+        asked = set(keys) - self._behind.keys
+        return asked - self._catalog.contains(asked)
+
     def load(self, key: str, token_ids: Sequence[int], form: Form | None = None) -> Segment | None:
         """Returns a segment, or None where it must be computed.
 

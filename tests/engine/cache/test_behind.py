@@ -34,11 +34,13 @@ class HeldUp:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.may, self.begun = threading.Event(), threading.Event()
         self.fault: Exception | None = None
+        self.forgotten = False  # somebody waits for what is held up
         write = LocalBlobs.write
 
         def held_up(blobs: LocalBlobs, *given: Any) -> Any:
             self.begun.set()
-            assert self.may.wait(WAIT)
+            if not self.may.wait(WAIT):
+                self.forgotten = True
             if self.fault is not None:
                 raise self.fault
             return write(blobs, *given)
@@ -51,6 +53,7 @@ def held_up(monkeypatch: pytest.MonkeyPatch) -> Any:
     held_up = HeldUp(monkeypatch)
     yield held_up
     held_up.may.set()
+    assert not held_up.forgotten
 
 
 def engine_in(folder: Path, **options: Any) -> Engine:
