@@ -13,7 +13,7 @@ from engine.stopwatch import milliseconds
 OURS = {  # by what a peer does: our way over the same tokens
     "full": ("uncached", "the whole prompt computed"),
     "prefix": ("cached", "the cached tokens there before"),
-    "state_file": ("cached", "its state read from a file first, ours from memory"),
+    "state_file": ("files_later", "what is cached read from files"),
     "decode": ("step", "a token of the answer"),
     "answer": ("cached", "a whole answer"),
 }
@@ -43,10 +43,17 @@ class Pair:
     ratio: dict[str, float]
 
     @property
+    def slower(self) -> bool:
+        """Whether theirs is faster, in every round and by more than a rounder clock would show."""
+        return self.ratio["high"] < 1 and self.ratio["ratio"] < 1 - _LEVEL
+
+    @property
     def sentence(self) -> str:
         """Who is faster, and how many times."""
         times = f"{milliseconds(self.ours)} against {milliseconds(self.theirs)} of {self.peer}"
         about = f"{self.group}, {self.what}"
+        if self.ratio["low"] <= 1 <= self.ratio["high"]:
+            return f"{about}: neither is faster in every round ({times})."
         if self.ratio["ratio"] > 1 + _LEVEL:
             return f"{about}: ours is {self.ratio['ratio']:.2f} times as fast ({times})."
         if self.ratio["ratio"] < 1 - _LEVEL:
@@ -134,8 +141,9 @@ def beside(reports: Mapping[str, dict[str, Any]]) -> str:
         )
         for pair in found
     ]
-    faster = [f"- {pair.sentence}" for pair in found if pair.ratio["ratio"] < 1 - _LEVEL]
+    faster = [f"- {pair.sentence}" for pair in found if pair.slower]
     head_line = f"{len(faster)} of {len(found)} comparisons go to other software:"
-    words = [head_line, "", *faster] if faster else ["No comparison goes to other software."]
+    none = "None of these comparisons goes to other software."
+    words = [head_line, "", *faster] if faster else [none]
     said = [f"- {sentence}" for sentence in settings(reports)] + missing
     return "\n".join([f"{versions(reports)}.", "", *lines, "", *words, *([""] if said else []), *said])

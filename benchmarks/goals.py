@@ -38,6 +38,7 @@ class Goal:
         under: the way it is divided by; "" for a value, or for the median of a way in milliseconds.
         bound: the goal.
         least: whether it is to be at least that, and not at most.
+        exact: whether it is to be just that.
         unit: of the figure.
     """
 
@@ -48,6 +49,7 @@ class Goal:
     under: str
     bound: float
     least: bool = False
+    exact: bool = False
     unit: str = ""
 
     def figure(self, reports: Reports) -> Figure | None:
@@ -68,12 +70,15 @@ class Goal:
 
     def met(self, figure: Figure) -> bool:
         """Whether the figure is where it is to be, before it is rounded."""
+        if self.exact:
+            return figure.value == self.bound
         return figure.value >= self.bound if self.least else figure.value <= self.bound
 
     @property
     def asked(self) -> str:
         """The goal in words."""
-        return f"{'≥' if self.least else '≤'} {amount(self.bound, self.unit)}"
+        sign = "" if self.exact else "≥ " if self.least else "≤ "
+        return f"{sign}{amount(self.bound, self.unit)}"
 
 
 _LARGE, _FP32, _BF16 = "1.1B bf16", "0.1B fp32", "0.1B bf16"
@@ -111,9 +116,11 @@ GOALS = (
     _at_most("T5", _COLD, _BF16, "files_cold", "cached", 1.6),
     _at_most("T6", "64 modules ÷ 8 of the same tokens", "time to first token", "64", "8", 1.1),
     _at_most("T6", "64 modules ÷ one contiguous cache", "time per token", "64", "1", 1.05),
-    _at_most("T7", "tokens encoded beyond the edited module", _FP32, "beyond the edited module", "", 0),
-    _at_most("T7", "tokens encoded after another order", _FP32, "after another order", "", 0),
-    _at_most("T7", "tokens encoded after text between", _FP32, "after text between", "", 0),
+    Goal(
+        "T7", "tokens encoded beyond the edited module", _FP32, "beyond the edited module", "", 0, exact=True
+    ),
+    Goal("T7", "tokens encoded after another order", _FP32, "after another order", "", 0, exact=True),
+    Goal("T7", "tokens encoded after text between", _FP32, "after text between", "", 0, exact=True),
     _at_most("T8", "first run ÷ uncached", "travel sample", "first", "uncached", 1.05),
     _at_most("T8", "first run until all is written ÷ uncached", _LARGE, "first_written", "uncached", 0.8),
     _at_most("T9", "all but the forward pass", _FP32, "all but the forward pass", "", 5, "ms"),

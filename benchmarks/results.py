@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import store_results
-from benchmarks.beside import beside, pairs
+from benchmarks.beside import absent, beside, pairs
 from benchmarks.charts import CHARTS, figures
 from benchmarks.drawing import draw
 from benchmarks.goals import Reports, amount, rows, verdicts
@@ -56,7 +56,14 @@ def place(reports: Reports) -> str:
         if (found := report["machine"])
     }
     days = sorted({report["began"][:10] for report in reports.values() if "began" in report})
-    lines = [f"Measured {' to '.join(dict.fromkeys((days[0], days[-1])))} on {'; '.join(sorted(machines))}."]
+    when = " " + " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
+    minutes = sum(report.get("seconds", 0) for report in reports.values()) / 60
+    lines = [f"Measured{when} on {'; '.join(sorted(machines))}, in {minutes:.0f} minutes."]
+    if len({json.dumps(report.get("under"), sort_keys=True) for report in reports.values()}) > 1:
+        lines.append(
+            "**Not of one piece**: some parts were measured with other code, on another machine or beside "
+            "other versions of other software."
+        )
     loud = [
         f"{name} ({report['busy']:.0%})"
         for name, report in reports.items()
@@ -77,7 +84,7 @@ def goals(reports: Reports) -> str:
     lines = head("", "figure", "of", "measured (least to greatest of a round)", "goal", "", "command")
     lines += [row(*found, f"`pml bench suite --only {found[0]}`") for found in rows(reports)]
     lines += [row(name, f"needs {needs}", "", "–", "", "not yet", "") for name, needs in NOT_YET.items()]
-    counts = [verdict for _, _, verdict in verdicts(reports)]
+    counts = [*(verdict for _, _, verdict in verdicts(reports)), *NOT_YET]
     met, missed = counts.count("met"), counts.count("missed")
     words = f"Of {len(counts)} figures {met} meet their goal, {missed} miss it"
     rest = len(counts) - met - missed
@@ -167,6 +174,10 @@ def readme(reports: Reports) -> str:
         f"{shape['cached']:,} cached tokens in {shape['modules']} modules and {shape['new']} new ones, drawn "
         "weights; ÷ says how many times as fast as ours with nothing cached:"
     )
+    sentences += [
+        f"- {sentence}"
+        for sentence in absent({part: reports[part] for part, _ in COLUMNS if part in reports})
+    ]
     return "\n".join([place(reports), "", about, "", *lines, *([""] if sentences else []), *sentences])
 
 

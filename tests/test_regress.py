@@ -117,6 +117,8 @@ def test_the_exit_status_tells_of_a_bound_only_where_there_is_one(
     lost = run_pml(*words[:2], "HEAD", "HEAD~1", "--rounds", "1", "--only", "first_run", "--bound", "9")
     assert lost.status == 1
     assert "new has no first_run: Error: No such command 'first'." in lost.out
+    neither = run_pml(*words[:2], "HEAD~1", "HEAD~1", "--rounds", "1", "--only", "first_run", "--bound", "9")
+    assert neither.status == 1, "what could not be measured is not within a bound"
     assert run_pml(*words, "--only", "speed").status == 2
     assert run_pml(*words, "--cached", "2").status == 2
 

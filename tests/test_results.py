@@ -94,7 +94,7 @@ def test_both_documents_say_who_is_faster(slower: float, said: str) -> None:
     both = f"| 100 ms | {milliseconds(100 * slower)} |"
     assert f"| T1 | 1.1B bf16 | the cached tokens there before; llama.cpp {both}" in whole
     count = sum(pair.ratio["ratio"] < 0.97 for pair in pairs(reports))
-    assert ("No comparison goes to other software." in whole) == (count == 0)
+    assert ("None of these comparisons goes to other software." in whole) == (count == 0)
     assert slower >= 1 or f"{count} of {len(list(pairs(reports)))} comparisons go to other software" in whole
 
 
@@ -105,6 +105,37 @@ def test_other_software_that_is_missing_or_failed_is_named() -> None:
     assert text.startswith("No other software was measured.")
     assert "- llama.cpp was not measured: it is not installed: pip install it" in text
     assert "- 1.1B bf16: other:full failed: x" in text
+
+
+def test_what_is_missing_is_named_beside_the_table_of_the_readme() -> None:
+    missing = {"llama.cpp": {"version": "", "absent": "it is not installed: pip install it"}}
+    one = group("1.1B bf16", {"uncached": 9.0, "cached": 1.0}, peers=missing)
+    readme = results.readme({"T1": report("T1", one)})
+    assert "- llama.cpp was not measured: it is not installed: pip install it" in readme
+
+
+def test_a_difference_that_some_round_denies_is_none() -> None:
+    one = group("1.1B bf16", {"uncached": 9.0, "cached": 1.0, "llama.cpp:prefix": 1.0}, peers=PRESENT)
+    one["samples_ms"] |= {"cached": [1.0, 1.0, 1.0], "llama.cpp:prefix": [0.9, 1.3, 1.3]}
+    (pair,) = pairs({"T1": report("T1", one)})
+    assert "neither is faster in every round" in pair.sentence
+    assert not pair.slower
+
+
+def test_figures_that_were_not_measured_together_say_so() -> None:
+    here = {"code": "a", "machine": "m"}
+    alike = {"T1": report("T1", under=here), "T2": report("T2", under=here)}
+    assert "Not of one piece" not in results.place(alike)
+    assert "**Not of one piece**" in results.place({**alike, "T3": report("T3", under=here | {"code": "b"})})
+    assert "in 0 minutes." in results.place(alike)
+    assert results.place({"T1": {"part": "T1", "scale": "full", "groups": [], "machine": {}}})
+
+
+def test_a_figure_that_is_to_be_just_so_is_missed_on_either_side() -> None:
+    for encoded, verdict in ((0, "met"), (1, "missed"), (-64, "missed")):
+        one = group("0.1B fp32", {}, values={"beyond the edited module": encoded})
+        text = results.goals({"T7": report("T7", one)})
+        assert f"| {encoded} | 0 | {verdict} |" in text
 
 
 def test_settings_that_were_chosen_for_other_software_are_told() -> None:

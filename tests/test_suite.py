@@ -86,12 +86,13 @@ def test_what_was_measured_is_not_measured_again_and_what_failed_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log: list[str] = []
+    here = running.circumstances()
 
     def run(part: Part, *_: object) -> dict[str, Any]:
         log.append(part.name)
         if part.name == "T2" and log.count("T2") == 1:
-            return report("T2", scale="tiny", error="MemoryError: none left")
-        return report(part.name, group(), scale="tiny")
+            return report("T2", scale="tiny", under=here, error="MemoryError: none left")
+        return report(part.name, group(), scale="tiny", under=here)
 
     monkeypatch.setattr(running, "measured", run)
     chosen = ("T1", "T2", "T3")
@@ -107,6 +108,11 @@ def test_what_was_measured_is_not_measured_again_and_what_failed_is(
     assert log[5:] == ["T1", "T2", "T3"]
     suite(tmp_path, replace(TINY, name="other"), ("T1",), silent)
     assert log[8:] == ["T1"], "a file of another scale is none of this one"
+    told: list[str] = []
+    monkeypatch.setattr(running, "circumstances", lambda: {"code": "other"})
+    suite(tmp_path, TINY, ("T2",), told.append)
+    assert log[9:] == ["T2"]
+    assert told[0] == "T2: measured before with another code, so again"
 
 
 def test_a_fault_becomes_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,15 +149,18 @@ def test_costly_ways_are_in_few_rounds_and_peers_may_fail() -> None:
     ways = [way("cheap"), way("costly"), way("other:full", "no memory")]
     taken.measure(ways, replace(TINY, rounds=5, few=2), silent, few=["costly"])
     assert taken.samples == {"cheap": [1.0] * 5, "costly": [1.0, None, None, None, 1.0]}
-    assert (log.count("cheap"), log.count("costly"), log.count("other:full")) == (10, 2, 1)
+    assert (log.count("cheap"), log.count("costly"), log.count("other:full")) == (10, 3, 1)
     assert taken.notes == ["other:full failed: RuntimeError: no memory"]
+    falters = Way("other:prefix", iter([lambda: 1.0] * 3 + [lambda: 1 / 0] * 9).__next__)
+    taken.measure([Way("other:prefix", lambda: falters.run()())], replace(TINY, rounds=4), silent)
+    assert "other:prefix" not in taken.samples, "half a set of samples is none"
     with pytest.raises(RuntimeError, match="ours"):
         Group("g").measure([way("mine", "ours")], TINY, silent)
 
 
 def test_a_ratio_is_of_the_rounds_that_both_were_in() -> None:
     samples = {"over": [30.0, None, 90.0], "under": [10.0, 1000.0, 30.0], "apart": [None, 20.0, None]}
-    assert ratio(samples, "over", "under") == {"ratio": 2.0, "low": 3.0, "high": 3.0}
+    assert ratio(samples, "over", "under") == {"ratio": 2.0, "low": 2.0, "high": 3.0}
     assert ratio(samples, "over", "apart") == {"ratio": 3.0, "low": 1.5, "high": 4.5}
     assert ratio(samples, "over", "none") is None
 

@@ -18,6 +18,7 @@ from benchmarks.turns import Way
 from engine.cache.store import Store
 from engine.choices import Speculate
 from engine.engine import Engine
+from engine.errors import PromptCacheError
 from engine.events import Side
 from engine.model.loading import load
 from engine.model.model import Model
@@ -122,8 +123,8 @@ def answers(scale: Scale, say: Say) -> list[Group]:
                 group.name, group.params["answer"] = f"{size.label}, answer of {length}", length
                 group.peers = every.peers
                 ways = [
-                    Way("cached", _whole(group, prepared, prompt, "cached", length)),
-                    Way("uncached", _whole(group, prepared, prompt, "uncached", length)),
+                    Way("cached", _whole(prepared, prompt, "cached", length)),
+                    Way("uncached", _whole(prepared, prompt, "uncached", length)),
                     *(
                         replace(way, name=way.name.removesuffix(f" {length}"))
                         for way in others
@@ -135,13 +136,18 @@ def answers(scale: Scale, say: Say) -> list[Group]:
     return groups
 
 
-def _whole(group: Group, schema: PreparedSchema, prompt: str, side: Side, length: int) -> Callable[[], float]:
-    """What answers once and returns the time of all of it; drawn weights may end it early."""
+def _whole(schema: PreparedSchema, prompt: str, side: Side, length: int) -> Callable[[], float]:
+    """What answers once and returns the time of all of it.
+
+    Raises:
+        PromptCacheError: when it is run; drawn weights have ended the answer early.
+    """
 
     def run() -> float:
         found = schema.prompt(prompt).answer(mode=side, max_new_tokens=length, speculate="off")
         tokens = found.tokens["generated"]
-        group.values[f"{side} tokens"] = tokens
+        if tokens != length:
+            raise PromptCacheError(f"the {side} answer of {length} tokens ended after {tokens}.")
         return found.ttft_ms + found.tpot_ms * (tokens - 1)
 
     return run

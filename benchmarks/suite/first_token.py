@@ -128,12 +128,12 @@ def _against_uncached(
     with tempfile.TemporaryDirectory(prefix="pml-suite-") as folder:
         answers = _answers(loaded, size, Path(folder), say)
         try:
-            ways = chosen(answers.ways(), ("uncached", "cached"))
+            ways = chosen(answers.ways(), ("uncached", "cached", "files_later"))
             if floor:
                 forward = Forward(loaded, size.cached, size.modules, size.new, 0, say)
                 ways += chosen(forward.ways(), ("tokens_floor",))
             with beside(group, size, scale, BESIDE, say) as others:
-                costly = {*few, *(way.name for way in others if way.name.endswith(":full"))}
+                costly = {*few, *(way.name for way in others if few and way.name.endswith(":full"))}
                 group.measure([*ways, *others], scale, say, few=costly)
             timeline = answers.ask("cached").timeline_ms
             group.values |= {f"part {name}": value for name, value in timeline.items()}

@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from benchmarks.suite.parts import BY_NAME, NOT_YET, PARTS, Part
 from benchmarks.suite.sampling import Say
 from benchmarks.suite.scale import SCALES, Scale
 from engine.atomic import writing
 from engine.errors import PromptCacheError
 
+ROOT = Path(__file__).parents[2]
+ROOMS = ("app", "benchmarks", "engine", "sample_schemas")  # whose code decides what is measured
 QUIET = 0.1  # share of all cores that other programs may use when a part begins
 _LOOK_SECONDS = 1.0
 
@@ -41,16 +45,18 @@ def suite(
     """
     require_parts(only)
     folder.mkdir(parents=True, exist_ok=True)
-    reports = {}
+    reports, here = {}, circumstances()
     for part in PARTS:
         if only and part.name not in only:
             continue
         path = folder / f"{part.name}.json"
         found = None if again else read(path)
         if found and found["scale"] == scale.name and "error" not in found:
-            say(f"{part.name}: measured before ({path})")
-            reports[part.name] = found
-            continue
+            if (other := differing(found, here)) is None:
+                say(f"{part.name}: measured before ({path})")
+                reports[part.name] = found
+                continue
+            say(f"{part.name}: measured before with another {other}, so again")
         say(f"{part.name}: {part.title}")
         report = separately(part, scale, path) if scale.own_process else measured(part, scale, say)
         if "error" in report:
@@ -58,6 +64,25 @@ def suite(
         write(path, report)
         reports[part.name] = report
     return reports
+
+
+def circumstances() -> dict[str, str]:
+    """What figures hang on: the code, the machine and the other software; reports of others are no part."""
+    from benchmarks.machine import facts
+    from benchmarks.peers import all_peers
+
+    code = xxhash.xxh3_128()
+    for place in sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        code.update(place.relative_to(ROOT).as_posix().encode() + b"\0" + place.read_bytes())
+    peers = {peer.name: peer.version or "absent" for peer in all_peers()}
+    machine = ", ".join(f"{name} {value}" for name, value in facts().items())
+    return {"code": code.hexdigest()[:16], "machine": machine, **peers}
+
+
+def differing(report: dict[str, Any], here: dict[str, str]) -> str | None:
+    """The name of what was otherwise when a report was made; None where all was the same."""
+    under = report.get("under", {})
+    return next((name for name, value in here.items() if under.get(name) != value), None)
 
 
 def require_parts(names: Sequence[str]) -> None:
@@ -83,6 +108,7 @@ def measured(part: Part, scale: Scale, say: Say) -> dict[str, Any]:
         "scale": scale.name,
         "began": began.isoformat(timespec="seconds"),
         "busy": before,
+        "under": circumstances(),
         "groups": [],
     }
     try:

@@ -48,7 +48,7 @@ class Group:
             ways: with different names; one of a peer may fail, which is noted.
             scale: how often each is run.
             say: is told of each round.
-            few: names of the costly ones: `scale.few` samples each, without a run to warm up.
+            few: names of the costly ones: `scale.few` samples each, a run to warm up before the first alone.
             rounds: samples of the others, if not those of the scale.
         """
         count = rounds or scale.rounds
@@ -56,6 +56,7 @@ class Group:
         chosen = _spread(min(scale.few, count), count)
         samples: Samples = {way.name: [] for way in ways}
         failed: set[str] = set()
+        warmed: set[str] = set()
         for number, order in enumerate(orders(len(ways), count, 0)):
             for index in order:
                 way = ways[index]
@@ -63,12 +64,13 @@ class Group:
                     samples[way.name].append(None)
                     continue
                 try:
-                    samples[way.name].append(_sample(way, warm=way.name not in costly))
+                    samples[way.name].append(_sample(way, warm=way.name not in costly & warmed))
+                    warmed.add(way.name)
                 except Exception as error:
                     if OF_A_PEER not in way.name:
                         raise
                     failed.add(way.name)
-                    samples[way.name].append(None)
+                    samples[way.name] = [None] * (number + 1)  # half a set of samples is none
                     self.notes.append(f"{way.name} failed: {type(error).__name__}: {error}")
             say(f"{self.name}: round {number + 1} of {count}")
         self.samples |= {name: taken for name, taken in samples.items() if any(s is not None for s in taken)}
@@ -99,7 +101,8 @@ def known(samples: Sequence[float | None]) -> list[float]:
 def ratio(samples: Mapping[str, Sequence[float | None]], over: str, under: str) -> dict[str, float] | None:
     """One time by another: of the medians, and the least and the greatest of a round that both were in.
 
-    Where they share no round, the least and the greatest are of any two samples. None where one is missing.
+    Where they share no round, the least and the greatest are of any two samples; the ratio itself is never
+    outside of them. None where one is missing.
     """
     upper, lower = known(samples.get(over, ())), known(samples.get(under, ()))
     if not upper or not lower:
@@ -107,11 +110,8 @@ def ratio(samples: Mapping[str, Sequence[float | None]], over: str, under: str) 
     pairs = zip(samples[over], samples[under], strict=False)
     each = [one / other for one, other in pairs if one is not None and other is not None]
     each = each or [min(upper) / max(lower), max(upper) / min(lower)]
-    return {
-        "ratio": statistics.median(upper) / statistics.median(lower),
-        "low": min(each),
-        "high": max(each),
-    }
+    whole = statistics.median(upper) / statistics.median(lower)
+    return {"ratio": whole, "low": min(whole, *each), "high": max(whole, *each)}
 
 
 def _spread(few: int, count: int) -> set[int]:

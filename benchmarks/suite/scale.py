@@ -61,7 +61,7 @@ class Scale:
     large: Size
     small: tuple[Size, ...]
     rounds: int = 7
-    few: int = 2
+    few: int = 3
     lengths: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
     large_lengths: tuple[int, ...] = (256, 1024)
     module_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
