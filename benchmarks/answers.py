@@ -9,13 +9,12 @@ only `cached_with_schema` begins at the text of both.
 - `files_later`: segments read from their files, whose digests this process has checked before.
 - `files_first`: segments read from files, their digests checked: the first load of a process.
 - `files_cold`: the same, after the operating system was asked to drop the files from its page cache; left out
-  where it takes no such wish (macOS, Windows).
+  where it takes no such wish (macOS, Windows), or does not do it (files in memory).
 - `cached link:8` and so on: from memory with a repair, the choice of its tokens included.
 """
 
 from __future__ import annotations
 
-import os
 import random
 import string
 import time
@@ -23,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from benchmarks import page_cache
 from benchmarks.turns import Way
 from engine.cache.store import Store
 from engine.engine import Engine
@@ -79,7 +79,7 @@ class Answers:
             Way("files_later", lambda: self.ask("cached").ttft_ms, self.engine_forgets),
             Way("files_first", lambda: self.ask("cached").ttft_ms, self.process_begins),
         ]
-        if hasattr(os, "posix_fadvise"):
+        if self.drops_files():
             ways.append(Way("files_cold", lambda: self.ask("cached").ttft_ms, self.machine_begins))
         for repair in REPAIRS:
             try:
@@ -107,13 +107,17 @@ class Answers:
     def machine_begins(self) -> None:
         """The same, with the files out of the page cache, if the operating system does as asked."""
         self.process_begins()
-        os.sync()
-        for path in (self.folder / "files").iterdir():
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            finally:
-                os.close(descriptor)
+        page_cache.drop(self._files())
+
+    def drops_files(self) -> bool:
+        """Whether files leave the page cache when that is asked."""
+        if not page_cache.can_drop():
+            return False
+        self.machine_begins()
+        return page_cache.held(self._files()) <= page_cache.DROPPED
+
+    def _files(self) -> list[Path]:
+        return [path for path in (self.folder / "files").iterdir() if path.stat().st_size]
 
     def _repaired(self, repair: str) -> Callable[[], float]:
         return lambda: self.ask("cached", repair).ttft_ms

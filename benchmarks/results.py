@@ -65,14 +65,14 @@ def place(reports: Reports) -> str:
             "other versions of other software."
         )
     loud = [
-        f"{name} ({report['busy']:.0%})"
+        f"{name} ({share:.0%})"
         for name, report in reports.items()
-        if (report.get("busy") or 0) > QUIET
+        if (share := max(report.get("busy") or 0, report.get("others") or 0)) > QUIET
     ]
     if loud:
         lines.append(
-            "**The machine was not quiet**: so much of its cores was in use by others when these parts "
-            f"began: {', '.join(loud)}."
+            "**The machine was not quiet**: so much of its cores was in use by others before or during these "
+            f"parts: {', '.join(loud)}."
         )
     if any(report["scale"] != "full" for report in reports.values()):
         lines.append("**At a tiny scale, which shows that the suite works and nothing else.**")

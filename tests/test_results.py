@@ -163,6 +163,8 @@ def test_the_table_of_goals_stands_first_and_says_what_is_missing() -> None:
 
 def test_a_machine_that_was_not_quiet_is_told() -> None:
     assert "not quiet" not in results.place(measured())
+    meanwhile = {"T3": report("T3", others=0.25)}
+    assert "T3 (25%)" in results.place(meanwhile)
     loud = results.place(measured(busy=0.4))
     assert "**The machine was not quiet**" in loud
     assert "T1 (40%)" in loud

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -131,6 +132,15 @@ def test_a_part_has_a_process_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "store.json").unlink()
     ended = suite(tmp_path, replace(TINY, name="none", own_process=True), ("store",), silent)
     assert "status 1" in ended["store"]["error"]
+
+
+def test_what_others_use_meanwhile_is_told_from_what_a_part_uses(monkeypatch: pytest.MonkeyPatch) -> None:
+    second = os.sysconf("SC_CLK_TCK")
+    ticks = iter([(0, 0), (4 * second, 20 * second)])  # idle, and in all
+    seconds = iter([1.0, 11.0])
+    monkeypatch.setattr(running, "_ticks", lambda: next(ticks))
+    monkeypatch.setattr(running, "_own_seconds", lambda: next(seconds))
+    assert running.Others().share() == pytest.approx(0.3)
 
 
 def test_costly_ways_are_in_few_rounds_and_peers_may_fail() -> None:

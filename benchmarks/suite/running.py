@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import subprocess
 import sys
 import time
@@ -102,7 +103,7 @@ def measured(part: Part, scale: Scale, say: Say) -> dict[str, Any]:
     """Measures one part in this process. A fault becomes `error`, in words."""
     before = busy(_LOOK_SECONDS if scale.own_process else 0.05)
     began = datetime.datetime.now(datetime.UTC)
-    started = time.perf_counter()
+    started, others = time.perf_counter(), Others()
     report: dict[str, Any] = {
         "part": part.name,
         "scale": scale.name,
@@ -115,7 +116,8 @@ def measured(part: Part, scale: Scale, say: Say) -> dict[str, Any]:
         report["groups"] = [group.to_json() for group in part.measure(scale, say)]
     except Exception as error:
         report["error"] = f"{type(error).__name__}: {error}"
-    return {**report, "seconds": time.perf_counter() - started, "machine": _machine()}
+    seconds = time.perf_counter() - started
+    return {**report, "seconds": seconds, "others": others.share(), "machine": _machine()}
 
 
 def separately(part: Part, scale: Scale, path: Path) -> dict[str, Any]:
@@ -142,6 +144,27 @@ def busy(seconds: float = _LOOK_SECONDS) -> float | None:
     if before is None or after is None or after[1] == before[1]:
         return None
     return 1 - (after[0] - before[0]) / (after[1] - before[1])
+
+
+class Others:
+    """How much of all cores other programs use from now on."""
+
+    def __init__(self) -> None:
+        self._ticks, self._own = _ticks(), _own_seconds()
+
+    def share(self) -> float | None:
+        """Their share so far, 0 to 1; None where the system does not say."""
+        now = _ticks()
+        if self._ticks is None or now is None or now[1] == self._ticks[1]:
+            return None
+        idle, whole = now[0] - self._ticks[0], now[1] - self._ticks[1]
+        own = (_own_seconds() - self._own) * os.sysconf("SC_CLK_TCK")
+        return min(max((whole - idle - own) / whole, 0.0), 1.0)
+
+
+def _own_seconds() -> float:
+    """Of processor time, that of children that have ended included."""
+    return sum(os.times()[:4])
 
 
 def _ticks() -> tuple[int, int] | None:
