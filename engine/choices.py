@@ -42,6 +42,9 @@ DEVICES: Final[Mapping[Device, str]] = MappingProxyType(
     }
 )
 
+RANDOM: Final = "random:"
+"""What the name of a model of random weights begins with."""
+
 Weights = Literal["auto", "packed", "plain"]
 WEIGHTS: Final[Mapping[Weights, str]] = MappingProxyType(
     {

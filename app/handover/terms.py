@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib.metadata
 import os
 import sys
 from dataclasses import dataclass
@@ -10,13 +12,15 @@ from typing import Any
 
 import xxhash
 
-from engine.choices import Quantize
+from engine.choices import RANDOM, Quantize
 from engine.errors import PromptCacheError
 from engine.model.checkpoint import Checkpoint, local_folder
-from engine.model.fingerprint import fingerprint, quantized_fingerprint
+from engine.model.fingerprint import digest_of, fingerprint, quantized_fingerprint
 from engine.places import user_cache
 
 _PACKAGES = ("app", "engine")
+_LIBRARIES = ("torch", "transformers", "tokenizers", "safetensors", "numpy", "jinja2")
+_ENDINGS = "generation_config.json"  # of no segment's name, but it says where answers end
 
 
 @dataclass(frozen=True)
@@ -86,12 +90,16 @@ class Held:
         device: where the model runs.
         dtype: of weights and segments: fp32, bf16 or fp16.
         fingerprint: digest of the model's files, and of how its weights are rounded.
+        endings: `endings` of the model as it was loaded.
+        store: `folder_stamp` of the store's folder as it was opened.
     """
 
     terms: Terms
     device: str
     dtype: str
     fingerprint: str
+    endings: str
+    store: str
 
     def serves(self, wanted: Terms) -> bool:
         """Whether it has the model and the store that are wanted."""
@@ -116,27 +124,76 @@ class Held:
             return "it holds another amount of segments in memory"
         if wanted.date != held.date:
             return f"its date is {held.date or 'that of the day'}"
+        if self.store != folder_stamp(held.cache_dir):
+            return "its cache folder was removed or made anew since it was started"
         if not self._unchanged():
-            return "the files of its model have changed since it was started"
+            return "the files of its model have changed since it was started, or lie elsewhere"
         return ""
 
     def _unchanged(self) -> bool:
-        """Whether the files of a model in a folder are those that it was loaded from."""
-        folder = Path(self.terms.model)
-        if not folder.is_absolute():
+        """Whether the files of a model are those that it was loaded from."""
+        name = self.terms.model
+        if name.startswith(RANDOM):
             return True
+        folder = _folder(name)
+        if folder is None:
+            return False
         try:
-            found = fingerprint(Checkpoint.of(self.terms.model, folder), user_cache() / "fingerprints.json")
+            found = fingerprint(Checkpoint.of(name, folder), user_cache() / "fingerprints.json")
+            same = endings(name) == self.endings
         except (PromptCacheError, OSError):
             return False
-        return quantized_fingerprint(found, self.terms.quantize) == self.fingerprint
+        return same and quantized_fingerprint(found, self.terms.quantize) == self.fingerprint
+
+
+def endings(model: str) -> str:
+    """Returns a digest of what the files of a model say of where answers end; "" where there are no files.
+
+    Args:
+        model: a folder, "demo", or the id of a model of which a revision lies in the hub's own cache.
+    """
+    folder = None if model.startswith(RANDOM) else _folder(model)
+    if folder is None:
+        return ""
+    try:
+        return digest_of(folder / _ENDINGS, None)
+    except FileNotFoundError:
+        return "none"
+    except OSError:
+        return ""
+
+
+def folder_stamp(path: str) -> str:
+    """Returns what tells a folder from another that takes its place; "" where there is none."""
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return ""
+    return f"{found.st_dev}:{found.st_ino}"
+
+
+def _folder(model: str) -> Path | None:
+    """Where a model's files lie on this machine; nothing is fetched."""
+    if (folder := local_folder(model)) is not None:
+        return folder
+    from huggingface_hub import try_to_load_from_cache
+    from huggingface_hub.errors import HFValidationError
+
+    try:
+        found = try_to_load_from_cache(model, "config.json")
+    except HFValidationError:
+        return None
+    return Path(found).parent if isinstance(found, str) else None
 
 
 def code_stamp() -> str:
-    """Returns a digest that changes with the program's files, their place, and the Python that runs them."""
+    """Returns a digest that changes with the program's files, their place, its libraries, and the Python."""
     root = Path(__file__).resolve().parents[2]
     whole = xxhash.xxh3_128(f"{root}\0{sys.prefix}\0{sys.version}".encode())
     for path in sorted(path for package in _PACKAGES for path in (root / package).rglob("*.py")):
         found = path.stat()
         whole.update(f"\0{path}\0{found.st_size}\0{found.st_mtime_ns}".encode())
+    for library in _LIBRARIES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            whole.update(f"\0{library}\0{importlib.metadata.version(library)}".encode())
     return whole.hexdigest()

@@ -80,7 +80,7 @@ def launch(
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
     from app.handover.presence import Presence
-    from app.handover.terms import Held, Terms
+    from app.handover.terms import Held, Terms, endings, folder_stamp
 
     with without_stubs():
         from app.studio import page as pages
@@ -104,12 +104,15 @@ def launch(
         studio = _served(page, chosen, handed, stack)
         if open_browser:
             webbrowser.open(studio.url)
-        terms = Terms.of(model, **given)
+        terms, ends = Terms.of(model, **given), endings(model)
         engine = _opened(model, opening, engine_options.get("progress"), given)
         # What is loaded by now stays: without it the collector pauses for tens of milliseconds, not hundreds.
         gc.collect()
         gc.freeze()
-        held = Held(terms, engine.model.device, engine.model.dtype, engine.model.fingerprint)
+        held = Held(
+            *(terms, engine.model.device, engine.model.dtype, engine.model.fingerprint),
+            *(ends or endings(model), folder_stamp(terms.cache_dir)),  # a model that was fetched is there now
+        )
         presence = Presence(chosen, held)
         handed.open(engine, presence)
         opening.finish(engine)

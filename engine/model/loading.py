@@ -22,7 +22,7 @@ from transformers.generation.configuration_utils import GenerationConfig
 from transformers.models.auto.tokenization_auto import AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from engine.choices import QUANTIZATIONS, Quantize, Weights
+from engine.choices import QUANTIZATIONS, RANDOM, Quantize, Weights
 from engine.errors import ModelError
 from engine.model import synthetic as random_models
 from engine.model.checkpoint import DEMO_FOLDER, PATTERNS, Checkpoint, Signature
@@ -76,7 +76,7 @@ def load(
     if quantize != "none":
         require_quantizable(quantize, devices[0], dtype)
         wanted = torch.bfloat16
-    if name.startswith(random_models.PREFIX):
+    if name.startswith(RANDOM):
         network, tokenizer, identity = random_models.build(name, wanted)
         model = _probed(name, network, tokenizer, identity, devices, network.dtype, quantize)
     else:

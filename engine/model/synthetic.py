@@ -12,9 +12,9 @@ from transformers.models.llama.configuration_llama import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaForCausalLM
 from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
+from engine.choices import RANDOM
 from engine.errors import ModelError
 
-PREFIX = "random:"
 _SEED = 0
 _CONTEXT = 16384
 
@@ -61,7 +61,7 @@ def build(name: str, dtype: torch.dtype | None) -> tuple[Any, Any, str]:
     Raises:
         ModelError: the shape is unknown.
     """
-    shape = name.removeprefix(PREFIX)
+    shape = name.removeprefix(RANDOM)
     if shape not in _SHAPES:
         raise ModelError(f"random shape {shape!r} is unknown; use one of {', '.join(sorted(_SHAPES))}.")
     own_dtype, sizes = _SHAPES[shape]

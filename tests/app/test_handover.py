@@ -21,7 +21,7 @@ import pytest
 
 from app.cli.options import ModelOptions
 from app.handover.presence import Presence, folder, present
-from app.handover.terms import Held, Terms
+from app.handover.terms import Held, Terms, endings, folder_stamp
 from app.studio.handed import Handed
 from engine import Engine
 from tests.app.studio_server import Served
@@ -69,7 +69,12 @@ def terms(cache_dir: Path, **changes: Any) -> Terms:
 
 
 def held(wanted: Terms) -> Held:
-    return Held(wanted, "cpu", "fp32", demo_fingerprint())
+    from engine.model.checkpoint import DEMO_FOLDER
+
+    return Held(
+        *(wanted, "cpu", "fp32", demo_fingerprint()),
+        *(endings(str(DEMO_FOLDER)), folder_stamp(wanted.cache_dir)),
+    )
 
 
 def demo_fingerprint() -> str:
