@@ -10,6 +10,7 @@ outermost, so that the rows which see a part are one slice.
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -64,9 +65,14 @@ class Part:
 
 
 class Scratch:
-    """Buffers that are reused from layer to layer and call to call (fresh memory costs page faults)."""
+    """Buffers that are reused from layer to layer and call to call (fresh memory costs page faults).
+
+    Attributes:
+        turn: is held while a pass uses them; passes of other threads wait for it.
+    """
 
     def __init__(self) -> None:
+        self.turn = threading.Lock()
         self._held: dict[str, Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:

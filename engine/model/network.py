@@ -230,12 +230,18 @@ class Network:
             inputs["position_ids"] = torch.tensor([list(positions)], device=self.device)
             # without a mask, positions with a gap are taken for several sequences
             inputs["attention_mask"] = torch.ones(1, len(token_ids), dtype=torch.long, device=self.device)
-        with network_code():
+        with network_code(), self._scratch.turn:
             attach(self.module, None)
             logits: Tensor = self.module(**inputs, use_cache=False).logits[0]
         return logits
 
     def _run(
+        self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache | PackedKVCache, keep: int
+    ) -> Tensor:
+        with self._scratch.turn:  # buffers, the way of attending and what is carried are the module's
+            return self._computed(token_ids, positions, kv, keep)
+
+    def _computed(
         self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache | PackedKVCache, keep: int
     ) -> Tensor:
         attach(self.module, self.setup.path)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ import torch
 from engine.model.kv_cache import KVCache
 from engine.model.network import Network
 from engine.model.probe import probe
+from engine.model.segment_kv_cache import SegmentKVCache
 from engine.segment import Placement
 from tests.engine.cases import apart, encoded, model_of
 from tests.engine.tiny import tiny_network
@@ -123,3 +127,31 @@ def test_attention_to_cached_tokens_is_shown_in_their_order(family: str) -> None
 @pytest.mark.parametrize("family", ["falcon", "bloom"])
 def test_models_with_attention_of_their_own_do_not_show_it(family: str) -> None:
     assert not model_of(family).network.shows_attention
+
+
+def test_passes_of_two_threads_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buffers are shared by all that compute with a module, two engines over one model among them."""
+    network = model_of("llama-gqa").network
+    others = network.under(network.setup)
+    inside, most = [0], [0]
+    attend = SegmentKVCache.attend
+
+    def watched(kv: SegmentKVCache, *given: Any) -> torch.Tensor:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        time.sleep(0.01)
+        try:
+            return attend(kv, *given)
+        finally:
+            inside[0] -= 1
+
+    monkeypatch.setattr(SegmentKVCache, "attend", watched)
+
+    def run(one: Network) -> torch.Tensor:
+        return one.forward(range(20), range(20), one.kv_cache((), 20))
+
+    alone = run(network)
+    with ThreadPoolExecutor(2) as threads:
+        found = [done.result() for done in [threads.submit(run, one) for one in (network, others)]]
+    assert most == [1]
+    assert all(torch.equal(one, alone) for one in found)
