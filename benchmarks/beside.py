@@ -14,7 +14,7 @@ OURS = {  # by what a peer does: our way over the same tokens
     "full": ("uncached", "the whole prompt computed"),
     "prefix": ("cached", "the cached tokens there before"),
     "state_file": ("files_later", "what is cached read from files"),
-    "decode": ("step", "a token of the answer"),
+    "decode": ("token", "a token of the answer"),
     "answer": ("cached", "a whole answer"),
 }
 _LEVEL = 0.03  # a difference that a rounder clock would not show

@@ -119,9 +119,18 @@ class Decoding:
 
     def time(self) -> float:
         """Milliseconds of the median step of one answer, the steps that begin it left out."""
-        params = SamplingParams(max_new_tokens=self._steps + 2, speculate="off")
-        sequence = Sequence(self._model, self._prefill, params)
-        while len(sequence.token_ids) < self._steps + 2:
+        return statistics.median(self._answered(self._steps + 2)[1:])
+
+    def mean(self, tokens: int) -> float:
+        """Milliseconds of a token of one answer: the mean of all but the first, the copy before them too."""
+        return statistics.fmean(self._answered(tokens))
+
+    def _answered(self, tokens: int) -> list[float]:
+        """Milliseconds of every step of an answer but the first."""
+        sequence = Sequence(
+            self._model, self._prefill, SamplingParams(max_new_tokens=tokens, speculate="off")
+        )
+        while len(sequence.token_ids) < tokens:
             sequence.ending = None  # random weights may end an answer anywhere
             sequence.step()
-        return statistics.median(sequence.step_ms[1:])
+        return sequence.step_ms

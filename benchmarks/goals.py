@@ -126,8 +126,8 @@ GOALS = (
     _at_most("T9", "all but the forward pass", _FP32, "all but the forward pass", "", 5, "ms"),
     _at_most("T10", "all diagnostics, 95%", "2,000 lines", "diagnostics, 95%", "", 50, "ms"),
     _at_most("T10", "key to mark, 95%", "2,000 lines", "key to mark, 95%", "", 150, "ms"),
-    _at_most("T13", "a token ÷ llama.cpp's", _LARGE, "step", "llama.cpp:decode", 1.7),
-    _at_most("T13", "a token ÷ llama.cpp's", _BF16, "step", "llama.cpp:decode", 1.7),
+    _at_most("T13", "a token ÷ llama.cpp's", _LARGE, "token", "llama.cpp:decode", 1.7),
+    _at_most("T13", "a token ÷ llama.cpp's", _BF16, "token", "llama.cpp:decode", 1.7),
     *(
         _at_most("T13", _GUESSED, f"{name}, {how}an answer that quotes", "step with guesses", _LLAMA, 1)
         for name, how in ((_LARGE, "told "), (_BF16, "told "), ("bundled model", ""))

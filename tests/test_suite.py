@@ -63,7 +63,7 @@ def test_every_goal_has_a_figure_where_nothing_is_missing(reports: dict[str, dic
     missing = {(goal.part, goal.over, goal.under) for goal, figure, _ in verdicts(reports) if figure is None}
     assert missing == {
         ("T10", "key to mark, 95%", ""),
-        ("T13", "step", "llama.cpp:decode"),
+        ("T13", "token", "llama.cpp:decode"),
         ("T13", "step with guesses", "llama.cpp:decode"),
         ("T14", "studio to its page", ""),
         ("T14", "pml run", ""),  # with a studio running
@@ -236,7 +236,7 @@ def test_goals_are_met_missed_or_not_measured_and_say_why() -> None:
     met = group(samples={"uncached": [1100.0, 1111.0, 1200.0], "cached": [10.0, 10.0, 11.0]})
     missed = group(samples={"tokens_cached": [13.51], "tokens_floor": [10.0]})
     absent = {"llama.cpp": {"version": "", "absent": "it is not installed"}}
-    alone = group(samples={"step": [1.0]}, peers=absent)
+    alone = group(samples={"token": [1.0]}, peers=absent)
     found = rows(
         {
             "T1": report("T1", met),

@@ -46,9 +46,10 @@ def _step(size: Size, scale: Scale, say: Say) -> Group:
     say(f"loading {size.model}")
     model = load(size.model, dtype=size.dtype)
     group = named(size, model)
-    ours = Way("step", Decoding(model, size.cached, size.modules, scale.steps, 0).time)
+    decoding = Decoding(model, size.cached, size.modules, scale.steps, 0)
+    ours = [Way("token", lambda: decoding.mean(scale.answered)), Way("step", decoding.time)]
     with beside(group, size, scale, ("decode",), say) as others:
-        group.measure([ours, *others], scale, say)
+        group.measure([*ours, *others], scale, say)
     return group
 
 

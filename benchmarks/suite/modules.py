@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from benchmarks.answers import sources, text_of
@@ -22,7 +23,7 @@ BESIDE_THE_FORWARD_PASS = ("parse", "plan", "load", "sample")
 def counts(scale: Scale, say: Say) -> list[Group]:
     """T6: the same tokens in few and in many modules: time to first token, and time of a token after it.
 
-    One module is one contiguous cache.
+    One module is one contiguous cache. The copy of many modules into one, before the second token, counts.
     """
     size = scale.small[-1]
     model = load(size.model, dtype=size.dtype)
@@ -35,7 +36,7 @@ def counts(scale: Scale, say: Say) -> list[Group]:
         ways = [_asking(engine, scale, count, say) for count in scale.module_counts]
         first.measure(ways, scale, say)
     decoding = [
-        Way(str(count), Decoding(model, size.cached, count, scale.steps, 0).time)
+        Way(str(count), partial(Decoding(model, size.cached, count, scale.steps, 0).mean, scale.answered))
         for count in scale.module_counts
         if count in (1, 8, 64, max(scale.module_counts))
     ]

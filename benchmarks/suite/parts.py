@@ -71,7 +71,9 @@ drop the files from its page cache.""",
         "T6",
         "By number of modules",
         ("modules", "counts"),
-        "The same tokens in few and in many modules. One module is one contiguous cache.",
+        """The same tokens in few and in many modules. One module is one contiguous cache. The time
+per token is the mean of an answer of 64, without the first, and has in it the copy of
+many modules into one buffer before the second.""",
     ),
     Part("T7", "What an edit costs", ("modules", "edits"), "Tokens that are encoded, not times."),
     Part(
@@ -99,14 +101,14 @@ its mark, which waits 90 ms for the next key.""",
         "T13",
         "Decoding",
         ("decoding", "steps"),
-        """A `step` is the median step of one answer, from the token before to the text of this
-one, and of other software to the choice of the token. The copy of many segments into one
-buffer, once before the second token of an answer, is in no median; it is in the whole
-answers below. A network that is "told" an answer computes every pass of it with drawn
-weights, and only the choice of a token is taken from an answer that the bundled model
-gave to the same prompt: with it guesses are kept as often as there. Samples of answers
-that quote are means over the answer. Other software decodes token by token, though some
-of it can look up guesses in its prompt too.""",
+        """A `token` is the mean of an answer of 64, without the first, and has in it the copy of
+many segments into one buffer before the second. A `step` is the median step, from the
+token before to the text of this one, and of other software to the choice of the token.
+A network that is "told" an answer computes every pass of it with drawn weights, and only
+the choice of a token is taken from an answer that the bundled model gave to the same
+prompt: with it guesses are kept as often as there. Samples of answers that quote are
+means over the answer. Other software decodes token by token, though some of it can look
+up guesses in its prompt too.""",
     ),
     Part(
         "T14",

@@ -44,7 +44,8 @@ class Scale:
         large_lengths: the same for the large one, whose own count the part T1 has.
         module_counts: into how many modules the same tokens are split.
         answer_lengths: counts of tokens that an answer has.
-        steps: tokens of an answer whose steps are timed.
+        steps: tokens of an answer whose median step is timed.
+        answered: tokens of an answer of which the mean is timed.
         decoded: cached tokens before them, for the large model; the small ones have all of theirs.
         segments: how many segments a store holds.
         edited: how many modules of how many tokens a schema has that is edited.
@@ -67,6 +68,7 @@ class Scale:
     module_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
     answer_lengths: tuple[int, ...] = (16, 32, 64, 128, 256)
     steps: int = 16
+    answered: int = 64
     decoded: int = 512
     segments: tuple[int, ...] = (10, 100, 1_000, 10_000, 100_000)
     edited: tuple[int, int] = (16, 64)
@@ -98,6 +100,7 @@ TINY = Scale(
     module_counts=(1, 8, 64),
     answer_lengths=(2, 4),
     steps=4,
+    answered=4,
     decoded=32,
     segments=(10, 20),
     edited=(16, 4),
