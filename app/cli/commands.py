@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
 
 import click
 
@@ -22,7 +23,7 @@ class Commands(MutableMapping[str, click.Command]):
         """Returns a command.
 
         Raises:
-            KeyError: there is none of this name.
+            KeyError: there is none of this name, or its module raises this.
         """
         found = self._known[name]
         if isinstance(found, str):
@@ -30,6 +31,13 @@ class Commands(MutableMapping[str, click.Command]):
             command: click.Command = getattr(importlib.import_module(module), attribute)
             self._known[name] = found = command
         return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._known
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns a command, or something else where there is none; a fault of its module is raised."""
+        return self[name] if name in self._known else default
 
     def __setitem__(self, name: str, command: click.Command) -> None:
         self._known[name] = command

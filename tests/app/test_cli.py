@@ -16,6 +16,7 @@ import click
 import pytest
 
 from app.cli.command import main, pml
+from app.cli.commands import Commands
 from engine.pml.text_files import MAX_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -443,3 +444,16 @@ def test_checking_with_a_model_leaves_the_users_store_alone(
         main(["check", "--model", "demo", str(schema)])
     assert left.value.code == 0
     assert not store.exists()
+
+
+def test_a_fault_of_a_commands_module_is_told_as_it_is(
+    run_pml: Pml, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "module_with_a_fault.py").write_text("{}['lost key']")
+    monkeypatch.syspath_prepend(tmp_path)
+    places = Commands({"odd": "module_with_a_fault:odd"})
+    monkeypatch.setattr(pml, "commands", places)
+    assert "odd" in places
+    found = run_pml("odd")
+    assert found.status == 1
+    assert "unexpected KeyError: 'lost key'" in found.err
