@@ -163,7 +163,7 @@ def _handed(
     """Has a studio compute the answer; None where none does, and nothing was printed on standard output.
 
     Raises:
-        PromptCacheError: the studio went away when a part of the answer was printed.
+        PromptCacheError: the studio went away or failed when a part of the answer was printed.
     """
     if server == "never":
         return None
@@ -173,22 +173,22 @@ def _handed(
     choice = choose(server, Terms.of(options.name, **options.for_engine()))
     if choice.why_not:
         say(f"pml: {choice.why_not} The model is loaded here.", err=True)
-    if choice.studio is None:
-        return None
-    outcome = Outcome()
-    try:
-        with contextlib.closing(asked(choice.studio, work.request())) as lines:
-            return _follow(lines, progress, outcome, aloud=aloud)
-    except LostError as lost:
-        if outcome.printed:
-            raise PromptCacheError(
-                f"the studio at {choice.studio.url} went away before the answer was whole ({lost}). Run it "
-                "again."
-            ) from lost
-        if not isinstance(lost.__cause__, ConnectionRefusedError) or server != "auto":
-            words = f"The studio at {choice.studio.url} does not answer ({lost})."
-            say(f"pml: {words} The model is loaded here.", err=True)
-        return None
+    losses = []
+    for studio in choice.studios:
+        outcome = Outcome()
+        try:
+            with contextlib.closing(asked(studio, work.request())) as lines:
+                return _follow(lines, progress, outcome, aloud=aloud)
+        except LostError as lost:
+            if outcome.printed:
+                raise PromptCacheError(
+                    f"the studio at {studio.url} gave no whole answer ({lost}). Run it again."
+                ) from lost
+            if not isinstance(lost.__cause__, ConnectionRefusedError) or server != "auto":
+                losses.append(f"The studio at {studio.url} does not answer ({lost}).")
+    if losses:
+        say(f"pml: {' '.join(losses)} The model is loaded here.", err=True)
+    return None
 
 
 def _computed(work: Work, engine: Engine) -> Iterator[Line]:

@@ -22,45 +22,44 @@ _SECRET = "authorization"
 
 
 class LostError(Exception):
-    """A studio went away, or does not speak as expected, before a run was over."""
+    """A studio went away, failed by its own fault, or does not speak as expected, before a run was over."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Which studio is to take a run, if any.
+    """Which studios may take a run.
 
     Attributes:
-        studio: the one to ask; None where the command computes itself.
+        studios: those to ask, one after the other; none where the command computes itself.
         why_not: why a studio that was there, or that was asked for, is not asked; "" where nobody wonders.
     """
 
-    studio: Presence | None
+    studios: tuple[Presence, ...] = ()
     why_not: str = ""
 
 
 def choose(server: str, wanted: Terms) -> Choice:
-    """Finds the studio that is to take a run.
+    """Finds the studios that may take a run.
 
     Args:
         server: "auto", "never", or the URL of a studio on this machine.
         wanted: the terms of the run.
     """
     if server == "never":
-        return Choice(None)
+        return Choice()
     named = server != "auto"
     there = [one for one in present() if not named or one.url == server.rstrip("/")]
     serving = [one for one in there if one.held.serves(wanted)]
-    refused = ""
-    for one in serving:
-        refusal = one.held.refusal(wanted)
-        if not refusal:
-            return Choice(one)
-        refused = refused or f"The studio at {one.url} is not asked, for {refusal}."
-    if refused or not named:
-        return Choice(None, refused)
+    refusals = [one.held.refusal(wanted) for one in serving]
+    if "" in refusals:
+        return Choice(tuple(one for one, refusal in zip(serving, refusals, strict=True) if not refusal))
+    if serving:
+        return Choice(why_not=f"The studio at {serving[0].url} is not asked, for {refusals[0]}.")
+    if not named:
+        return Choice()
     if there:
-        return Choice(None, f"The studio at {server} has another model or another cache folder.")
-    return Choice(None, f"No studio of yours tells that it is at {server}.")
+        return Choice(why_not=f"The studio at {server} has another model or another cache folder.")
+    return Choice(why_not=f"No studio of yours tells that it is at {server}.")
 
 
 def asked(studio: Presence, request: dict[str, Any]) -> Generator[Line, None, None]:
@@ -73,11 +72,12 @@ def asked(studio: Presence, request: dict[str, Any]) -> Generator[Line, None, No
     Raises:
         PromptError: a document has errors.
         PromptCacheError: the run cannot be computed.
-        LostError: the studio is not there, or went away.
+        LostError: the studio is not there, went away, or failed by its own fault.
     """
     connection = http.client.HTTPConnection(HOST, studio.port, timeout=GREETING_SECONDS)
     try:
         _greet(connection, studio)
+        connection.auto_open = 0  # whoever has the port by the next connection has proved nothing
         with _losing():
             if connection.sock is not None:
                 connection.sock.settimeout(None)  # a step may take as long as it takes
@@ -93,11 +93,12 @@ def _greet(connection: http.client.HTTPConnection, studio: Presence) -> None:
     try:
         with _losing():
             answer = json.loads(_post(connection, GREETING, {"challenge": challenge}, {}).read(1 << 12))
-            if not compare_digest(str(answer["proof"]), studio.proof(challenge)):
+            proof = str(answer["proof"]).encode()
+            if not compare_digest(proof, studio.proof(challenge).encode()):
                 raise LostError("it does not prove to be the studio that the file tells of")
     except LostError as lost:
-        if isinstance(lost.__cause__, ConnectionRefusedError):
-            forget(studio)
+        if not isinstance(lost.__cause__, OSError) or isinstance(lost.__cause__, ConnectionRefusedError):
+            forget(studio)  # the port is free or another's; who is only slow may be the studio
         raise
 
 
@@ -121,6 +122,8 @@ def _lines(answer: http.client.HTTPResponse) -> Iterator[Line]:
         if kind == "":
             raise LostError("it ended before the answer did")
         if kind == "fault":
+            if line.get("own") is True:
+                raise LostError(str(line["message"]))
             raise_fault(line)
         yield line
 

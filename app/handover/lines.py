@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import PromptCacheError
+from engine.errors import ClosedError, PromptCacheError
 from engine.events import Compared, Delta, Event, Finished, FirstToken, Working
 from engine.inference.params import RunSettings
 from engine.pml import Diagnostic, PromptError
@@ -60,13 +60,14 @@ def of_event(event: Event) -> Line:
 
 
 def of_fault(error: Exception) -> Line:
-    """Returns what ended a run as a line."""
+    """Returns what ended a run as a line; `own` where another process might well have computed the run."""
     if isinstance(error, PromptError):
         return {"event": "fault", "diagnostics": [_told(one) for one in error.diagnostics]}
     known = isinstance(error, PromptCacheError)
     return {
         "event": "fault",
-        "message": str(error) if known else f"unexpected {type(error).__name__}: {error}",
+        "message": str(error) if known else f"unexpected {type(error).__name__}: {error}".rstrip(": "),
+        "own": not known or isinstance(error, ClosedError),
     }
 
 

@@ -71,14 +71,15 @@ class Presence:
         try:
             yield
         finally:
-            if (found := _read(folder() / name)) is not None and found.secret == self.secret:
-                forget(found)
+            forget(self)
 
 
 def forget(found: Presence) -> None:
-    """Takes the file of a studio away that is not there any more."""
-    with contextlib.suppress(OSError):
-        (folder() / _name(found.port)).unlink()
+    """Takes the file of a studio away that is not there any more; that of a later one on its port stays."""
+    path = folder() / _name(found.port)
+    if (there := _read(path)) is not None and there.secret == found.secret:
+        with contextlib.suppress(OSError):
+            path.unlink()
 
 
 def present() -> list[Presence]:

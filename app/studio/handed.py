@@ -140,12 +140,14 @@ async def _send_lines(lines: Iterator[Line], receive: Receive, send: Send) -> No
     gone = threading.Event()
 
     def compute() -> None:
-        with contextlib.closing(lines):  # type: ignore[type-var]
-            for line in lines:
-                loop.call_soon_threadsafe(ready.put_nowait, json.dumps(line).encode() + b"\n")
-                if gone.is_set():
-                    break
-        loop.call_soon_threadsafe(ready.put_nowait, b"")
+        try:
+            with contextlib.closing(lines):  # type: ignore[type-var]
+                for line in lines:
+                    loop.call_soon_threadsafe(ready.put_nowait, json.dumps(line).encode() + b"\n")
+                    if gone.is_set():
+                        break
+        finally:
+            loop.call_soon_threadsafe(ready.put_nowait, b"")
 
     async def listen() -> None:
         while (await receive())["type"] != "http.disconnect":

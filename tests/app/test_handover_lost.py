@@ -1,0 +1,133 @@
+"""Studios that go away, fail, or are others by now: nobody else learns anything, nobody waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.cli.options import ModelOptions
+from app.handover.client import LostError, asked
+from app.handover.presence import Presence, forget, present
+from app.studio import handed
+from engine import Engine
+from engine.errors import ClosedError
+from tests.app.test_handover import BEGUN, FIRST, RUN, LoadedError, held, impostor, terms
+
+Run = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture(autouse=True)
+def light(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No studio of other tests tells that it is there, and the command must not load a model."""
+
+    def refuse(_: ModelOptions) -> Engine:
+        raise LoadedError
+
+    monkeypatch.setattr(ModelOptions, "open", refuse)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+
+
+def test_the_secret_goes_only_where_it_was_proved_to_be_known(tmp_path: Path) -> None:
+    heard: list[tuple[str, int]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
+            heard.append((self.path, self.client_address[1]))
+            body = json.dumps({"proof": studio.proof(sent.get("challenge", ""))}).encode()
+            self.send_response(200)
+            self.send_header("content-length", str(len(body)))
+            self.send_header("connection", "close")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        studio = Presence(server.server_port, held(terms(tmp_path)))
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(LostError):
+            list(asked(studio, {"schema": "", "prompt": "", "settings": {}, "mode": "cached"}))
+        server.shutdown()
+    assert [path for path, _ in heard] == ["/runs/greeting"]
+
+
+def test_a_line_that_cannot_be_written_ends_the_answer() -> None:
+    sent: list[Any] = []
+
+    def lines() -> Iterator[dict[str, Any]]:
+        yield {"event": "begun", "probe": object()}
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def bounded() -> None:
+        await asyncio.wait_for(handed._send_lines(lines(), receive, send), 5)
+
+    with pytest.raises(TypeError, match="JSON"):
+        asyncio.run(bounded())
+    assert sent == [{"type": "http.response.body", "body": b""}]
+
+
+ANSWER: dict[str, Any] = {
+    "ttft_ms": 1.0,
+    "tpot_ms": None,
+    "timeline_ms": {},
+    "tokens": {"prompt": 1, "from_cache": 0, "encoded": 0, "computed": 1, "generated": 1},
+    "warnings": [],
+}
+FINISHED = {"event": "finished", "side": "cached", "answer": ANSWER}
+WHOLE = [BEGUN, FIRST, FINISHED, {"event": "over"}]
+SECRET = "s" * 64
+
+
+def test_a_file_whose_port_is_anothers_is_forgotten_and_the_next_studio_asked(
+    run_pml: Run, tmp_path: Path
+) -> None:
+    here = held(terms(tmp_path))
+    with (
+        impostor(WHOLE, Presence(1, here, SECRET).proof) as (port, _),
+        impostor([], lambda challenge: challenge) as (other, heard),
+        Presence(port, here, SECRET).told(),
+        Presence(other, here).told(),
+    ):
+        for _ in range(2):
+            found = run_pml(*RUN, "--cache-dir", tmp_path)
+            assert (found.status, found.err) == (0, "")
+        assert [one.port for one in present()] == [port]
+    assert [path for path, _ in heard] == ["/runs/greeting"]
+
+
+def test_the_file_of_a_studio_that_took_the_port_stays(tmp_path: Path) -> None:
+    here = held(terms(tmp_path))
+    later = Presence(7860, here)
+    with later.told():
+        forget(Presence(7860, here))
+        assert present() == [later]
+
+
+@pytest.mark.parametrize("fault", [MemoryError(), ClosedError("the engine is closed")])
+@pytest.mark.parametrize("printed", [False, True])
+def test_a_fault_of_the_studios_own_is_not_the_runs(
+    run_pml: Run, tmp_path: Path, fault: Exception, printed: bool
+) -> None:
+    here = held(terms(tmp_path))
+    lines = [BEGUN, *([FIRST] if printed else []), handed.of_fault(fault)]
+    with impostor(lines, Presence(1, here, SECRET).proof) as (port, _), Presence(port, here, SECRET).told():
+        found = run_pml(*RUN, "--cache-dir", tmp_path)
+    assert found.status == 1
+    assert ("Loaded" in found.err) != printed
+    assert (str(fault) or "MemoryError") in found.err
