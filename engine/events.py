@@ -125,7 +125,7 @@ class FirstToken:
 
 @dataclass(frozen=True)
 class Delta:
-    """More text of an answer."""
+    """More text of an answer; "" after a pass that computed a token of it again."""
 
     side: Side
     text: str

@@ -310,7 +310,8 @@ def _apply(run: Run, event: object, at: float, clock: _Clock) -> None:
             side = run.sides[event.side]
             side.state, side.working = "streaming", ""  # it may have waited for another answer
             side.text += event.text
-            side.tokens_per_second = clock.rate(event.side, at) or side.tokens_per_second
+            if event.text:
+                side.tokens_per_second = clock.rate(event.side, at) or side.tokens_per_second
         case Finished():
             answer = event.answer.to_json()
             side = run.sides[event.side]

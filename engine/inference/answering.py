@@ -86,7 +86,7 @@ def _respond(
         begun()
     yield FirstToken(side, clock.total, dict(clock.parts), sequence.counts)
     while True:
-        if step.text:
+        if step.text or step.token is None:
             yield Delta(side, step.text)
         if step.ending is not None:
             return _answer(sequence, step.ending, fetched)

@@ -2,7 +2,10 @@
 
 A pass computes the latest token, and behind it guesses of the next ones. What the model chooses after each is
 compared with the next guess: as far as they agree, one pass gives several tokens, the very ones that as many
-passes would give. Where rounding may decide between two tokens, those passes are made.
+passes would give. Where rounding may decide between two tokens, those passes are made: of every token since
+the last that is certain to the bit, each once in an answer at most. That may be thousands, and to keep them
+few by making some ahead of a doubt would cost what the guesses spare. So a step makes one pass and no more:
+between two of them an answer can be stopped, and others have their turns.
 """
 
 from __future__ import annotations
@@ -47,12 +50,12 @@ class Step:
     """What one step brought.
 
     Attributes:
-        token: the token that was chosen.
+        token: the token that was chosen; None while tokens are computed again, for the next one.
         text: the text that it completes; at the end also what was held back.
         ending: why there is no further step, None where there is one.
     """
 
-    token: int
+    token: int | None
     text: str
     ending: Ending | None
 
@@ -71,11 +74,12 @@ class Sequence:
         logits: [vocabulary] fp32, the scores from which the latest token was chosen.
         first_logits: [vocabulary] fp32, those of the first token.
         ending: why it has ended, None while it has not.
-        step_ms: time of each step after the first, from the token before to this one's text, in milliseconds.
+        step_ms: time of the steps to each token after the first, from the one before to its text, in ms.
         room: how many tokens of the answer the context window has room for.
         kv: keys and values of the prompt and the answer; None before the first step.
         passes: through the network after the first token's.
         repeated: those of them that computed a token again, by itself.
+        accepted: tokens of the answer that were guessed right.
         speculation: guesses of the answer; None where it does without.
     """
 
@@ -91,14 +95,16 @@ class Sequence:
         self.ending: Ending | None = None
         self.step_ms: list[float] = []
         self.kv: KVCache | None = None
-        self.passes = self.repeated = 0
+        self.passes = self.repeated = self.accepted = 0
         self._limit = min(params.max_new_tokens, self.room)
         self._sampler = Sampler(params, prefill.prompt)
         self._stream = TextStream(model.tokenizer, params.stop)
         guesses = params.speculate == "on" or (params.speculate == "auto" and not self._sampler.draws)
         self.speculation = Speculation(prefill.prompt) if guesses else None
         self._chosen: list[int] = []  # tokens of the answer, those as well that are yet to be given out
-        self._ahead: deque[tuple[int, Tensor]] = deque()  # the latter, with what they were chosen from
+        # The latter, with what they were chosen from, and whether they were guessed.
+        self._ahead: deque[tuple[int, Tensor, bool]] = deque()
+        self._spent_ms = 0.0  # since the latest token
         self._draft: list[int] = []  # what is guessed in the pass that is under way
         self._start = 0  # tokens of the tail before the answer's
         self._plain = 0  # tokens of the answer that were computed by themselves, all before them as well
@@ -129,11 +135,11 @@ class Sequence:
     @property
     def guessed(self) -> dict[str, int]:
         """Tokens of the answer that were guessed, by what became of them, as in `Answer.tokens`."""
-        guesses = self.speculation or Speculation(())
-        return {"drafted": guesses.drafted, "accepted": guesses.accepted, "repeated": self.repeated}
+        drafted = 0 if self.speculation is None else self.speculation.drafted
+        return {"drafted": drafted, "accepted": self.accepted, "repeated": self.repeated}
 
     def step(self) -> Step:
-        """Gives the next token, computing what that takes; the first one by prefill.
+        """Makes one pass at most, and gives the next token where it is known then; the first one by prefill.
 
         Raises:
             ModelError: what the model computes is no number.
@@ -141,7 +147,7 @@ class Sequence:
         assert self.ending is None, "an answer that has ended is not stepped"
         started = time.perf_counter()
         first = not self._chosen
-        while not self._ahead:
+        if not self._ahead:
             rows = self.wanted()
             assert self.kv is not None
             forward = self.model.network.forward
@@ -149,13 +155,19 @@ class Sequence:
             if first:
                 self.clock.lap("prefill")
             self.take(logits)
-        token, self.logits = self._ahead.popleft()
-        if first:
-            self.clock.lap("sample")
-            self.first_logits = self.logits
-        step = self._give(token)
+        step = Step(None, "", None)
+        if self._ahead:
+            token, self.logits, guessed = self._ahead.popleft()
+            self.accepted += guessed
+            if first:
+                self.clock.lap("sample")
+                self.first_logits = self.logits
+            step = self._give(token)
         if not first:
-            self.step_ms.append((time.perf_counter() - started) * 1000)
+            self._spent_ms += (time.perf_counter() - started) * 1000
+        if not first and step.token is not None:
+            self.step_ms.append(self._spent_ms)
+            self._spent_ms = 0.0
         return step
 
     def wanted(self) -> Rows:
@@ -228,18 +240,19 @@ class Sequence:
             scores = row.float()
             if not certain and not self._sampler.sure(scores, self.model.rows.bound * float(scores.std())):
                 return place, False
-            token = self._choose(scores)
-            if place == len(self._draft) or token != self._draft[place]:
+            guess = self._draft[place] if place < len(self._draft) else None
+            token = self._choose(scores, guess)
+            if token != guess:
                 return place, True
             if token in self.model.end_tokens:
                 return place + 1, True
         raise AssertionError("a row follows every guess")
 
-    def _choose(self, scores: Tensor) -> int:
+    def _choose(self, scores: Tensor, guess: int | None = None) -> int:
         require_numbers(scores, len(self._chosen))
         token = self._sampler.choose(scores)
         self._chosen.append(token)
-        self._ahead.append((token, scores))
+        self._ahead.append((token, scores, token == guess))
         return token
 
     def _give(self, token: int) -> Step:

@@ -25,12 +25,10 @@ class Speculation:
     Attributes:
         prompt: tokens of the prompt.
         drafted: tokens that were guessed.
-        accepted: those of them that the model chose.
     """
 
     prompt: Sequence[int]
     drafted: int = 0
-    accepted: int = 0
 
     def __post_init__(self) -> None:
         self._ngrams: Ngrams | None = None
@@ -67,7 +65,6 @@ class Speculation:
             answered: tokens of the answer by now.
         """
         self.drafted += drafted
-        self.accepted += accepted
         self._most = MANY if accepted >= FEW else FEW
         spared = accepted - drafted * ROW_COST
         self._spared += spared
