@@ -186,6 +186,8 @@ def hide(scores: Tensor, hidden: Hidden, rows: int) -> None:
     group = count // rows
     if hidden.before:
         scores[:, : hidden.before * group] = -torch.inf
+    if hidden.gone:
+        scores[:, :, : hidden.gone] = -torch.inf
     if hidden.mask is not None:
         masked = hidden.mask.shape[1]
         last = scores.view(kv_heads, rows, group, keys)[..., keys - masked :]

@@ -7,12 +7,13 @@ to `engine.model.attention`, and so are shapes for which it is the slower one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from engine.model.attention import AttentionParams, Part, Scratch
+from engine.model.masks import Hidden
 from engine.model.widening import widens
 
 # Rows of a key head, packed; above, the kernel lays out the same keys anew for every few of them.
@@ -52,7 +53,10 @@ def attend_fused(parts: Sequence[Part], rules: AttentionParams, rows: int, scrat
     group = count // rows
     wide = widens(like)
     found = [
-        one for part in parts if (one := _over(_widened(part, scratch) if wide else part, group)) is not None
+        one
+        for part in parts
+        for piece in _pieces(part, group)
+        if (one := _over(_widened(piece, scratch) if wide else piece, group)) is not None
     ]
     if len(found) == 1 and rules.sinks is None:
         return found[0][0].to(like.dtype)
@@ -70,6 +74,20 @@ def attend_fused(parts: Sequence[Part], rules: AttentionParams, rows: int, scrat
     return merged.to(like.dtype)
 
 
+def _pieces(part: Part, group: int) -> Iterator[Part]:
+    """The keys of a part that all rows see, and those for which there is a mask, so that it is no wider.
+
+    Nothing where no row sees any.
+    """
+    hidden, keys = part.hidden, part.keys.shape[1]
+    if hidden.before * group >= part.query.shape[1]:
+        return
+    border = keys if hidden.mask is None else keys - hidden.mask.shape[1]
+    for start, end, own in ((hidden.gone, border, Hidden(hidden.before)), (border, keys, hidden)):
+        if start < end:
+            yield Part(part.query, part.keys[:, start:end], part.values[:, start:end], own)
+
+
 def _widened(part: Part, scratch: Scratch) -> Part:
     """A part in fp32: its keys and values in buffers that the next part is written to."""
     query = part.query.float()
@@ -79,14 +97,12 @@ def _widened(part: Part, scratch: Scratch) -> Part:
 
 
 def _over(part: Part, group: int) -> tuple[Tensor, Tensor, int] | None:
-    """Output and log-sum-exp of the packed rows behind the first that see none of a part; how many those are.
+    """Output and log-sum-exp of packed rows behind the first that see none of a piece; how many those are.
 
     None where no row sees any of it.
     """
     before = part.hidden.before * group
-    if before >= part.query.shape[1]:
-        return None
-    bias, blind = part.hidden.bias(group, part.keys.shape[1], part.query)
+    bias, blind = part.hidden.bias(group, part.query)
     if blind is not None and bool(blind.all()):
         return None
     out, log_sum = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(

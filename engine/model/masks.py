@@ -15,6 +15,19 @@ from torch import Tensor
 from engine.model.banded import Band, bands
 from engine.segment import Placement
 
+KEPT_BYTES = 48 << 20  # of numbers that are kept from layer to layer in one pass
+
+
+class Kept:
+    """How much more may be kept from layer to layer.
+
+    Attributes:
+        left: bytes.
+    """
+
+    def __init__(self) -> None:
+        self.left = KEPT_BYTES
+
 
 @dataclass(frozen=True)
 class Hidden:
@@ -23,36 +36,42 @@ class Hidden:
     Attributes:
         before: the first rows of the block, which see none of the keys.
         mask: bool [rows or 1, keys], true where a row does not see one of the last keys; None where all do.
+        gone: the first keys, which no row sees; the mask is of others.
+        kept: of the pass; shared by all that is hidden in it.
     """
 
     before: int = 0
     mask: Tensor | None = None
-    _biases: dict[tuple[int, int, torch.dtype], tuple[Tensor | None, Tensor | None]] = field(
+    gone: int = 0
+    kept: Kept = field(default_factory=Kept, repr=False, compare=False)
+    _biases: dict[tuple[int, torch.dtype], tuple[Tensor, Tensor | None]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    def bias(self, group: int, keys: int, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        """Returns the same as numbers to add to scores, built once for all layers of one number format.
+    def bias(self, group: int, like: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        """Returns the mask as numbers to add to scores, built once for all layers while there is room.
 
         Args:
             group: packed rows for each of these.
-            keys: how many there are.
             like: gives dtype and device.
 
         Returns:
-            Numbers [packed rows behind the first that see nothing, or 1; keys], 0 or minus infinity; and
-            which of these rows see nothing either, bool. None for either where there is nothing to say.
+            Numbers [packed rows behind the first that see nothing, or 1; keys of the mask], 0 or minus
+            infinity; and which of these rows see none of them, bool. None for either where there is nothing
+            to say.
         """
         if self.mask is None:
             return None, None
-        known = (group, keys, like.dtype)
-        if known not in self._biases:
+        found = self._biases.get((group, like.dtype))
+        if found is None:
             mask = self.mask if len(self.mask) == 1 else self.mask[self.before :].repeat_interleave(group, 0)
-            bias = torch.zeros(len(mask), keys, dtype=like.dtype, device=like.device)
-            bias[:, keys - mask.shape[1] :].masked_fill_(mask, -torch.inf)
-            blind = (bias == -torch.inf).all(1)
-            self._biases[known] = bias, blind if bool(blind.any()) else None
-        return self._biases[known]
+            bias = torch.zeros(mask.shape, dtype=like.dtype, device=like.device)
+            blind = mask.all(1)
+            found = bias.masked_fill_(mask, -torch.inf), blind if bool(blind.any()) else None
+            if bias.nbytes <= self.kept.left:
+                self.kept.left -= bias.nbytes
+                self._biases[group, like.dtype] = found
+        return found
 
 
 @dataclass(frozen=True)
@@ -100,6 +119,7 @@ class Masks:
         self._first_rows: list[int] = torch.searchsorted(self._at_rows, starts).tolist()
         self._blocks: dict[tuple[int | None, int], tuple[Block, ...]] = {}
         self._bands: dict[int, tuple[Band, ...]] = {}
+        self._kept = Kept()
 
     @property
     def extent(self) -> int:
@@ -110,7 +130,8 @@ class Masks:
         """Returns the rows in blocks of at most `most`, for layers of this window."""
         if (window, most) not in self._blocks:
             places = self._positions.to(device)
-            triangle = self._triangle(min(most, self.rows), device)
+            order = torch.arange(min(most, self.rows), device=device)
+            later = Hidden(0, order > order[:, None], kept=self._kept)
             found = []
             for first in range(0, self.rows, most):
                 end = min(first + most, self.rows)
@@ -118,7 +139,7 @@ class Masks:
                     self._placed(i, first, end, window, places) for i in range(len(self._placements))
                 )
                 tail = slice(self._nearest(first, window), self._earlier + end)
-                own = self._own(first, end, tail, window, places, triangle)
+                own = self._own(first, end, tail, window, places, later)
                 found.append(Block(first, end, placed, tail, own))
             self._blocks[window, most] = tuple(found)
         return self._blocks[window, most]
@@ -129,31 +150,34 @@ class Masks:
             self._bands[window] = bands(self._at_rows.tolist(), window, like)
         return self._bands[window]
 
-    @staticmethod
-    def _triangle(rows: int, device: torch.device) -> Tensor:
-        """Which of as many rows come later than which."""
-        order = torch.arange(rows, device=device)
-        return order > order[:, None]
-
     def _placed(self, index: int, first: int, end: int, window: int | None, places: Tensor) -> Hidden:
         placement = self._placements[index]
         before = min(max(self._first_rows[index] - first, 0), end - first)
         stop = placement.start + placement.tokens
-        inside = first + before < end and int(self._at_rows[first + before]) < stop - 1
-        left_behind = window is not None and int(self._at_rows[end - 1]) - placement.start >= window
-        replaced = [place - placement.lo for place in placement.hidden]
+        if first + before == end:
+            return Hidden(before)
+        nearest, furthest = int(self._at_rows[first + before]), int(self._at_rows[end - 1])
+        start = placement.start
+        if window is not None:
+            start = min(max(start, nearest - window + 1), stop)
+        gone = start - placement.start
+        inside = nearest < stop - 1
+        left_behind = window is not None and furthest - start >= window
+        replaced = [at for place in placement.hidden if (at := place - placement.lo - gone) >= 0]
         mask = None
+        if start == stop:
+            return Hidden(before, gone=gone)
         if inside or left_behind:
             at_rows = places[self._earlier + first : self._earlier + end, None]
-            at_keys = torch.arange(placement.start, stop, device=places.device)
+            at_keys = torch.arange(start, stop, device=places.device)
             mask = at_keys > at_rows
             if window is not None:
                 mask |= at_rows - at_keys >= window
         elif replaced:
-            mask = torch.zeros(1, placement.tokens, dtype=torch.bool, device=places.device)
+            mask = torch.zeros(1, stop - start, dtype=torch.bool, device=places.device)
         if mask is not None:
             mask[:, replaced] = True
-        return Hidden(before, mask)
+        return Hidden(before, mask, gone, self._kept)
 
     def _nearest(self, first: int, window: int | None) -> int:
         """The first key of the tail that a row from `first` on may see."""
@@ -162,14 +186,17 @@ class Masks:
         return int(torch.searchsorted(self._positions, int(self._at_rows[first]) - window + 1))
 
     def _own(
-        self, first: int, end: int, tail: slice, window: int | None, places: Tensor, triangle: Tensor
+        self, first: int, end: int, tail: slice, window: int | None, places: Tensor, later: Hidden
     ) -> Hidden:
-        rows = end - first
+        rows, triangle = end - first, later.mask
+        assert triangle is not None
         if window is not None:
             furthest = int(self._at_rows[end - 1]) - int(self._positions[tail].min())
             if furthest >= window:
                 at_rows = places[self._earlier + first : self._earlier + end, None]
                 mask = at_rows - places[tail] >= window
                 mask[:, -rows:] |= triangle[:rows, :rows]
-                return Hidden(0, mask)
-        return Hidden(0, triangle[:rows, :rows] if rows > 1 else None)
+                return Hidden(0, mask, kept=self._kept)
+        if rows == 1:
+            return Hidden()
+        return later if rows == len(triangle) else Hidden(0, triangle[:rows, :rows], kept=self._kept)

@@ -67,6 +67,7 @@ def seen(placements: list[Placement], total: int, blocks: tuple[Block, ...]) -> 
         if hidden.mask is not None:
             found[:, keys - hidden.mask.shape[1] :] &= ~hidden.mask
         found[: hidden.before] = False
+        found[:, : hidden.gone] = False
         return found
 
     lines = []

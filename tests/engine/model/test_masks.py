@@ -1,0 +1,56 @@
+"""What masks hold in memory for a long pass: no more than a bound, however many rows and keys there are."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.model import attention
+from engine.model import masks as masks_module
+from engine.model.masks import Masks
+from engine.model.segment_kv_cache import SegmentKVCache
+from engine.segment import Placement, Segment
+from tests.engine.cases import apart, model_of
+
+BOUND = 1 << 18  # bytes; the same number of scores is held at once
+
+
+def held(masks: Masks) -> int:
+    """Bytes of the numbers that are kept for the next layer."""
+    hidden = [
+        one for blocks in masks._blocks.values() for block in blocks for one in (*block.placed, block.own)
+    ]
+    distinct = {id(one): one for one in hidden}.values()
+    return sum(bias.nbytes for one in distinct for bias, _ in one._biases.values() if bias is not None)
+
+
+@pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gpt-oss"])
+def test_a_long_text_beside_a_segment_holds_no_more_than_the_bound(
+    family: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = model_of(family).network
+    kv = network.kv_cache((), 400)
+    network.forward([1, 2, 3, 4] * 100, range(400), kv)
+    segment = Segment("s", (1, 2, 3, 4) * 100, *kv.tail)
+    rows = 1500
+    logits = []
+    for bound in (BOUND, 48 << 20):
+        monkeypatch.setattr(attention, "SCORE_BYTES", bound)
+        monkeypatch.setattr(masks_module, "KEPT_BYTES", bound, raising=False)
+        tail = network.kv_cache([Placement(segment, 0, 400, 0)], rows)
+        logits.append(network.forward([5, 6, 7] * 500, range(400, 400 + rows), tail))
+        assert isinstance(tail, SegmentKVCache)
+        assert held(tail._masks) <= 2 * bound
+    assert apart(*logits) <= 1e-4
+
+
+def test_keys_that_a_window_hides_from_all_rows_have_no_mask() -> None:
+    states = torch.zeros(1, 1, 1000, 1)
+    placement = Placement(Segment("k", (0,) * 1000, states, states), 0, 1000, 0)
+    masks = Masks((placement,), torch.arange(1000, 1100), 100, ascending=True)
+    first, second = masks.blocks(64, 50, torch.device("cpu"))
+    (seen,), (left,) = first.placed, second.placed
+    assert seen.mask is not None
+    assert (seen.gone, seen.mask.shape) == (937, (50, 63))
+    assert left.mask is not None
+    assert (left.gone, left.mask.shape) == (987, (50, 13))
