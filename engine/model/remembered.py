@@ -23,6 +23,7 @@ import xxhash
 
 from engine import atomic
 from engine.errors import ModelError
+from engine.model import widening
 from engine.model.attention_path import ATTENTION_PATHS, AttentionSetup
 from engine.model.network import Network
 from engine.model.probe import Probe, holds, probe
@@ -116,6 +117,7 @@ def _key(network: Network, fingerprint: str) -> str:
     runs_on = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
     parts = (
         *(fingerprint, str(network.dtype), str(device), runs_on, torch.backends.cpu.get_cpu_capability()),
+        *widening.told_by(),
         *(version("torch"), version("transformers"), _code()),
     )
     return xxhash.xxh3_128_hexdigest("\0".join(parts).encode())

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 ROWS = 64  # from which on the products gain more than the copies cost
+_READ = ("architecture", "avx2", "amx_bf16", "avx512_bf16", "cpu_name")
 
 
 def widens(query: Tensor) -> bool:
@@ -37,6 +38,12 @@ def fp32_is_faster(told: Mapping[str, Any]) -> bool:
     if told.get("architecture") != "x86_64" or not told.get("avx2"):
         return False
     return not told.get("amx_bf16") and not (told.get("avx512_bf16") and "AMD" in told.get("cpu_name", ""))
+
+
+def told_by() -> tuple[str, ...]:
+    """What `fp32_is_faster` reads, of this processor."""
+    told = torch.cpu.get_capabilities()
+    return tuple(f"{name}={told.get(name)}" for name in _READ)
 
 
 @functools.cache

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import weakref
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -129,6 +131,23 @@ def test_auto_leaves_small_networks_and_formats_whose_answers_would_change(
     assert pack_weights(network, "auto") == 0
     monkeypatch.setattr(packed_weights, "_same", lambda *_: True)
     assert pack_weights(network, "auto") > 0
+
+
+def test_auto_compares_every_shape_however_slow_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, compared = itertools.count(0, 0.2), defaultdict[int, list[int]](list)
+    monkeypatch.setattr(
+        packed_weights.time, "perf_counter", lambda: float(next(clock))
+    )  # no shape's turn ends
+    monkeypatch.setattr(packed_weights, "WINS", 1e9)
+
+    def seen(one: torch.Tensor, _: torch.Tensor) -> bool:
+        compared[one.shape[2]].append(one.shape[1])
+        return one.shape[2] != 32
+
+    monkeypatch.setattr(packed_weights, "_same", seen)
+    groups = [[("a", nn.Linear(64, 128))], [("b", nn.Linear(96, 32))], [("c", nn.Linear(32, 16))]]
+    assert packed_weights._winners(groups) == [groups[0], groups[2]]
+    assert compared == {128: [1, 2, 8, 32, 256], 32: [1], 16: [1, 2, 8, 32, 256]}
 
 
 def test_auto_keeps_plain_weights_that_are_no_slower(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -71,6 +71,10 @@ def test_what_it_depends_on_is_measured_anew(memory: Memory) -> None:
     assert measurements(lambda: loaded(memory, tiny_network().bfloat16())) == 1
     with mock.patch.object(remembered, "version", return_value="0.1"):
         assert measurements(lambda: loaded(memory)) == 1
+    for name, value in (("cpu_name", "another"), ("amx_bf16", "another"), ("avx512_bf16", "another")):
+        told = {**torch.cpu.get_capabilities(), name: value}
+        with mock.patch.object(torch.cpu, "get_capabilities", return_value=told):
+            assert measurements(lambda: loaded(memory)) == 1, name
 
 
 def test_after_a_month_it_is_measured_again(memory: Memory) -> None:
