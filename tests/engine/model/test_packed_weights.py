@@ -145,8 +145,10 @@ def test_auto_compares_every_shape_however_slow_the_machine_is(monkeypatch: pyte
         return one.shape[2] != 32
 
     monkeypatch.setattr(packed_weights, "_same", seen)
-    groups = [[("a", nn.Linear(64, 128))], [("b", nn.Linear(96, 32))], [("c", nn.Linear(32, 16))]]
-    assert packed_weights._winners(groups) == [groups[0], groups[2]]
+    monkeypatch.setattr(packed_weights, "SMALL", 0)
+    network = nn.ModuleList([nn.Linear(64, 128), nn.Linear(96, 32), nn.Linear(32, 16)])
+    assert pack_weights(network, "auto") == 2
+    assert [type(one) for one in network] == [PackedLinear, nn.Linear, PackedLinear]
     assert compared == {128: [1, 2, 8, 32, 256], 32: [1], 16: [1, 2, 8, 32, 256]}
 
 
