@@ -213,6 +213,8 @@ def _follow(lines: Iterable[Line], progress: Progress, outcome: Outcome, *, alou
                 outcome.answers[line["side"]] = line["answer"]
                 if aloud:
                     say("\n")
+            case "unsaved":
+                outcome.answers["cached"]["warnings"].append(line["warning"])
             case "compared":
                 outcome.comparison = line["comparison"]
     return outcome

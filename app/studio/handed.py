@@ -102,7 +102,7 @@ class Handed:
                 "headers": [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")],
             }
         )
-        await _send_lines(_computed(engine, run), receive, send)
+        await send_lines(computed(engine, run), receive, send)
 
 
 class _Endpoint:
@@ -122,11 +122,13 @@ async def _read(request: Request, reader: TypeAdapter[Any]) -> Any:
         return None
 
 
-def _computed(engine: Engine, run: HandedRun) -> Iterator[Line]:
-    """The lines of a run, a fault and the end included."""
+def computed(engine: Engine, run: HandedRun) -> Iterator[Line]:
+    """Returns the lines of a run, a fault, what could not be stored, and the end included."""
     try:
         settings = RunSettings.read(run["settings"])
         yield from answering(engine, engine.schema(run["schema"]), run["prompt"], settings, run["mode"])
+        if run["mode"] != "uncached" and (unsaved := engine.segment_cache.unsaved()):
+            yield {"event": "unsaved", "warning": f"The answer is complete, but {unsaved}"}
     except Exception as error:  # the command shows it
         logger.info("a run that was handed over ended: %r", error)
         yield of_fault(error)
@@ -134,7 +136,7 @@ def _computed(engine: Engine, run: HandedRun) -> Iterator[Line]:
         yield {"event": "over"}
 
 
-async def _send_lines(lines: Iterator[Line], receive: Receive, send: Send) -> None:
+async def send_lines(lines: Iterator[Line], receive: Receive, send: Send) -> None:
     """Sends lines as they are computed, all of them in one thread, until the other side goes away."""
     loop, ready = asyncio.get_running_loop(), asyncio.Queue[bytes]()
     gone = threading.Event()

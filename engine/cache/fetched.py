@@ -56,12 +56,16 @@ class Unsaved:
             level = logging.WARNING if self._count == 1 else logging.INFO
         log.log(level, "what an answer computed could not be stored: %s", error)
 
-    def take(self) -> str | None:
-        """Says what was counted, once."""
+    def take(self, whose: str = "an earlier answer") -> str | None:
+        """Says what was counted, once.
+
+        Args:
+            whose: the answers that it may be of, in words.
+        """
         with self._lock:
             count, first, self._count, self._first = self._count, self._first, 0, ""
         segments = "1 segment" if count == 1 else f"{count} segments"
-        return f"{segments} of an earlier answer could not be stored: {first}" if count else None
+        return f"{segments} of {whose} could not be stored: {first}" if count else None
 
 
 @dataclass(frozen=True)

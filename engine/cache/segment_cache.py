@@ -53,6 +53,11 @@ class SegmentCache:
         while self._answered:
             self.store.record(self._answered.popleft())
 
+    def unsaved(self) -> str | None:
+        """Waits until all is written; says what could not be stored and no answer has told yet, in words."""
+        self.store.finish_writing()
+        return self._unsaved.take("this or an earlier answer")
+
     def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
         """Returns a function that says where the segment of each of these recipes is now."""
         held = self.memory_tier.keys()

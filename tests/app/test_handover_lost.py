@@ -18,8 +18,9 @@ from app.handover.client import LostError, asked
 from app.handover.presence import Presence, forget, present
 from app.studio import handed
 from engine import Engine
-from engine.errors import ClosedError
-from tests.app.test_handover import BEGUN, FIRST, RUN, LoadedError, held, impostor, terms
+from engine.cache.store import Store
+from engine.errors import ClosedError, StoreError
+from tests.app.test_handover import BEGUN, FIRST, PROMPT, RUN, SCHEMA, LoadedError, held, impostor, terms
 
 Run = Callable[..., SimpleNamespace]
 
@@ -75,7 +76,7 @@ def test_a_line_that_cannot_be_written_ends_the_answer() -> None:
         sent.append(message)
 
     async def bounded() -> None:
-        await asyncio.wait_for(handed._send_lines(lines(), receive, send), 5)
+        await asyncio.wait_for(handed.send_lines(lines(), receive, send), 5)
 
     with pytest.raises(TypeError, match="JSON"):
         asyncio.run(bounded())
@@ -131,3 +132,37 @@ def test_a_fault_of_the_studios_own_is_not_the_runs(
     assert found.status == 1
     assert ("Loaded" in found.err) != printed
     assert (str(fault) or "MemoryError") in found.err
+
+
+def test_what_could_not_be_stored_is_told_with_the_run(
+    run_pml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finished = threading.Event()
+
+    def full(*_: Any, **__: Any) -> None:
+        finished.wait(60)
+        raise StoreError("no block is left")
+
+    monkeypatch.setattr(Store, "save", full)
+    run: handed.HandedRun = {
+        "schema": SCHEMA.read_text(),
+        "prompt": PROMPT.read_text(),
+        "settings": {"max_new_tokens": 2},
+        "mode": "cached",
+    }
+    lines = []
+    with Engine.open("demo", cache_dir=tmp_path / "cache") as engine:
+        for line in handed.computed(engine, run):
+            lines.append(line)
+            if line["event"] == "finished":
+                finished.set()
+        assert engine.segment_cache.unsaved() is None, "it was told"
+    assert [line["event"] for line in lines][-3:] == ["finished", "unsaved", "over"]
+    here = held(terms(tmp_path))
+    with impostor(lines, Presence(1, here, SECRET).proof) as (port, _), Presence(port, here, SECRET).told():
+        found = run_pml(*RUN, "--cache-dir", tmp_path)
+        as_json = run_pml(*RUN, "--cache-dir", tmp_path, "--json")
+    assert found.status == 0
+    assert "pml: The answer is complete, but" in found.err
+    assert "no block is left" in found.err
+    assert "could not be stored" in json.loads(as_json.out)["cached"]["warnings"][0]
