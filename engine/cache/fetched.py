@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -47,6 +48,7 @@ class Unsaved:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._count, self._first = 0, ""
+        self._left: deque[str] = deque()
 
     def add(self, error: StoreError) -> None:
         """Counts a segment that could not be stored."""
@@ -56,6 +58,10 @@ class Unsaved:
             level = logging.WARNING if self._count == 1 else logging.INFO
         log.log(level, "what an answer computed could not be stored: %s", error)
 
+    def leave(self, failed: Iterable[str]) -> None:
+        """Counts what an answer never told; takes no lock, as a collected answer may leave it anywhere."""
+        self._left.extend(failed)
+
     def take(self, whose: str = "an earlier answer") -> str | None:
         """Says what was counted, once.
 
@@ -63,6 +69,9 @@ class Unsaved:
             whose: the answers that it may be of, in words.
         """
         with self._lock:
+            while self._left:
+                self._first, self._count = self._first or self._left[0], self._count + 1
+                self._left.popleft()
             count, first, self._count, self._first = self._count, self._first, 0, ""
         segments = "1 segment" if count == 1 else f"{count} segments"
         return f"{segments} of {whose} could not be stored: {first}" if count else None
@@ -100,12 +109,15 @@ class Fetched(Releasable):
     served: list[Lookup] = field(default_factory=list)
     encoded: dict[str, Made] = field(default_factory=dict)
     _failed: list[str] = field(default_factory=list)
-    _telling: threading.Lock = field(default_factory=threading.Lock)
+    _telling: threading.RLock = field(default_factory=threading.RLock)
     _ended: bool = False
 
     def release(self) -> None:
         """Lets go of all segments; who still reads one keeps it alive, and it may be evicted."""
-        self._ended = True
+        with self._telling:
+            self._ended = True
+            untold, self._failed = self._failed, []
+        self.unsaved.leave(untold)
         self.hold.release()
         self.drop(list(self.handles))
 
@@ -122,10 +134,11 @@ class Fetched(Releasable):
         """Takes what became of storing a segment; from any thread."""
         if error is None:
             return
+        what = str(error)
         with self._telling:
             told = self._ended
             if not told:
-                self._failed.append(str(error))
+                self._failed.append(what)
         if told:
             self.unsaved.add(error)
 
@@ -133,7 +146,8 @@ class Fetched(Releasable):
         """What could not be stored so far, in words; what fails from here on another answer tells."""
         with self._telling:
             self._ended = True
-        return tuple(filter(None, [*self._failed[:1], self.unsaved.take()]))
+            failed, self._failed = self._failed, []
+        return tuple(filter(None, [*failed[:1], self.unsaved.take()]))
 
     def place(self, uses: Iterable[RecipeSlice | None]) -> list[Placement]:
         """Puts the segments where a prompt wants them."""

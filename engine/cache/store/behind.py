@@ -33,6 +33,7 @@ class Behind:
         self._most_bytes, self._most = most_bytes, most
         self._changed = threading.Condition()
         self._undone: dict[int, tuple[str, int]] = {}  # key and bytes of each piece
+        self._begun: set[int] = set()  # of those
         self._numbers = itertools.count()
         self._worker: ThreadPoolExecutor | None = None
         self._thread: int | None = None
@@ -62,16 +63,25 @@ class Behind:
             self._changed.wait_for(lambda: self._has_room(size))
             if not self._undone:
                 self._quiet_until = time.monotonic() + QUIET_SECONDS
-            number = next(self._numbers)
-            self._undone[number] = key, size
             if self._worker is None:
                 self._worker = ThreadPoolExecutor(1, "segments")
-            worker = self._worker
+            number = next(self._numbers)
+            try:
+                self._undone[number] = key, size
+                self._worker.submit(self._do, number, work)
+            except RuntimeError:  # the program is ending, or there is no thread to be had
+                pass
+            except BaseException:
+                self._forget(number)
+                raise
+            else:
+                return
         try:
-            worker.submit(self._do, number, work)
-        except RuntimeError:  # the program is ending, and takes no more
             self.wait(before=number)
             self._do(number, work)
+        except BaseException:
+            self._forget(number)
+            raise
 
     def hurry(self) -> None:
         """Has what is undone begun now."""
@@ -114,9 +124,21 @@ class Behind:
         held = sum(size for _, size in self._undone.values())
         return not self._undone or (held + size <= self._most_bytes and len(self._undone) < self._most)
 
-    def _do(self, number: int, work: Callable[[], None]) -> None:
-        self._thread = threading.get_ident()
+    def _forget(self, number: int) -> None:
         with self._changed:
+            self._undone.pop(number, None)
+            self._begun.discard(number)
+            self._changed.notify_all()
+
+    def _do(self, number: int, work: Callable[[], None]) -> None:
+        """Does a piece that nobody has forgotten; waits for one that its asker is doing itself."""
+        with self._changed:
+            if number in self._begun:
+                self._changed.wait_for(lambda: number not in self._undone)
+            if number not in self._undone:
+                return
+            self._begun.add(number)
+            self._thread = threading.get_ident()
             self._changed.wait_for(lambda: not self._quiet_until, self._quiet_until - time.monotonic())
         try:
             work()
@@ -124,6 +146,4 @@ class Behind:
             log.exception("work behind an answer failed")
         finally:
             self._thread = None
-            with self._changed:
-                del self._undone[number]
-                self._changed.notify_all()
+            self._forget(number)

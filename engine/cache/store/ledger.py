@@ -181,11 +181,11 @@ class Ledger:
             [(one.schema, one.path, one.key) for one in served if one.schema],
         )
 
-    def reason(self, sought: Sought) -> str:
-        """Says why a segment is not there."""
+    def reason(self, sought: Sought, unwritten: Sequence[Sought] = ()) -> str:
+        """Says why a segment is not there, knowing of others that are about to be."""
         try:
             with self._index.reading() as connection:
-                return reason(connection, sought)
+                return reason(connection, sought, unwritten)
         except FailedIndexError as error:
             log.warning("%s", error)
             return Reason.UNREADABLE

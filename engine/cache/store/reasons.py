@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from engine.tiers import Reason
 
@@ -43,8 +43,8 @@ _DIFFERENCES = (
 _COLUMNS = ("token_ids", "fingerprint", "dtype", "scheme", "scope")
 
 
-def reason(connection: sqlite3.Connection, sought: Sought) -> str:
-    """Says why a segment is not there."""
+def reason(connection: sqlite3.Connection, sought: Sought, unwritten: Sequence[Sought] = ()) -> str:
+    """Says why a segment is not there, knowing of others that are about to be."""
     if connection.execute("select 1 from segments where key = ?", [sought.key]).fetchone() is not None:
         return Reason.UNREADABLE
     gone = connection.execute(
@@ -57,7 +57,9 @@ def reason(connection: sqlite3.Connection, sought: Sought) -> str:
         " where l.schema = ? and l.path = ?",
         [sought.schema, sought.path],
     ).fetchall()
-    return _difference(sought, [dict(zip(_COLUMNS, row, strict=True)) for row in others])
+    alike = [one for one in unwritten if (one.schema, one.path) == (sought.schema, sought.path)]
+    rows = [dict(zip(_COLUMNS, row, strict=True)) for row in others]
+    return _difference(sought, rows + [asdict(one) for one in alike])
 
 
 def _difference(sought: Sought, others: Sequence[dict[str, object]]) -> str:

@@ -26,7 +26,7 @@ from engine.cache.store.holds import Hold, Holds
 from engine.cache.store.index import FailedIndexError, Index
 from engine.cache.store.ledger import Ledger, Lookup, Origin, StoreStats
 from engine.cache.store.local import LocalBlobs
-from engine.cache.store.reading import Reader
+from engine.cache.store.reading import Reader, pack_ids
 from engine.cache.store.reasons import Sought
 from engine.cache.store.removal import Remover
 from engine.cache.store.settings import Settings
@@ -76,6 +76,7 @@ class Store:
         self._remover = Remover(index, self._catalog, self.settings, self._reader)
         self._auditor = Auditor(disk, index, self.blobs, self._catalog, self._reader)
         self._behind = Behind(behind.MOST_BYTES, behind.MOST)
+        self._unwritten: dict[str, Sought] = {}  # what is about to be stored, by key
 
     @classmethod
     def open(cls, folder: Path | None = None, *, verify: Verify = "first") -> Store:
@@ -213,9 +214,19 @@ class Store:
             except StoreError as error:
                 failed = error
             finally:
+                self._unwritten.pop(segment.key, None)
                 ended(failed)
 
-        self._behind.put(work, segment.key, segment.nbytes)
+        self._unwritten[segment.key] = Sought(
+            *(segment.key, pack_ids(segment.token_ids), origin.schema, origin.path, origin.scope),
+            *(origin.fingerprint, str(segment.keys.dtype).removeprefix("torch."), scheme),
+        )
+        try:
+            self._behind.put(work, segment.key, segment.nbytes)
+        except BaseException:
+            self._unwritten.pop(segment.key, None)
+            ended(None)
+            raise
 
     def write_now(self) -> None:
         """Has what is to be written behind answers written from now on, and does not wait for it."""
@@ -271,9 +282,9 @@ class Store:
         self._ledger.label(served)
 
     def reason(self, sought: Sought) -> str:
-        """Says why a segment is not there."""
-        self.finish_writing()
-        return self._ledger.reason(sought)
+        """Says why a segment is not there; waits for no other that is about to be written."""
+        self._behind.wait([sought.key])
+        return self._ledger.reason(sought, tuple(self._unwritten.values()))
 
     # Removing
 

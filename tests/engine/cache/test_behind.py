@@ -8,17 +8,21 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from engine.cache.fetched import Fetched, Request, Unsaved
 from engine.cache.store import Store
 from engine.cache.store.behind import Behind
+from engine.cache.store.holds import Holds
 from engine.cache.store.local import LocalBlobs
 from engine.engine import Engine
+from engine.errors import StoreError
 from engine.prepared import PreparedPrompt
-from engine.tiers import Tier
+from engine.tiers import Reason, Tier
 from tests.engine.cases import model_of
 from tests.engine.tiny import tiny_model
 
@@ -76,6 +80,18 @@ def test_the_answer_comes_before_its_segments_are_written(tmp_path: Path, held_u
         assert engine.store.stats().segments == 3, "who asks the store waits for what is not written"
         assert engine.store.stats().hits == 3
         assert engine.store.verify().clean
+
+
+def test_an_answer_that_misses_waits_for_nothing_that_is_not_written(tmp_path: Path, held_up: HeldUp) -> None:
+    with engine_in(tmp_path) as engine:
+        schema = engine.schema(SCHEMA)
+        schema.prompt("<prompt><a/>go</prompt>").answer(max_new_tokens=1)
+        other = schema.prompt("<prompt><b/>go</prompt>").answer(max_new_tokens=1)
+        assert {use.reason for use in other.segments if use.path == "b"} == {Reason.NEW}
+        scoped = schema.prompt("<prompt><a/>go</prompt>").answer(max_new_tokens=1, scope="isolated")
+        assert {use.reason for use in scoped.segments if use.path == "a"} == {Reason.SCOPE}
+        assert list((tmp_path / "files").iterdir()) == []
+        held_up.may.set()
 
 
 def test_with_sync_all_is_written_before_the_first_token(tmp_path: Path, held_up: HeldUp) -> None:
@@ -244,3 +260,61 @@ def test_work_that_fails_is_logged_and_keeps_nothing_from_being_done(
     behind.close()
     assert done == [1]
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_failure_of_an_answer_that_was_stopped_is_told_by_the_next() -> None:
+    unsaved = Unsaved()
+    fetched = Fetched(Request("s", "anchored"), (), Holds().hold(()), unsaved)
+    for _ in range(2):
+        fetched.saved(StoreError("the disk is full"))
+    fetched.release()
+    told = unsaved.take()
+    assert told is not None
+    assert "2 segments of an earlier answer could not be stored: the disk is full" in told
+    assert unsaved.take() is None
+
+
+def test_a_failure_that_was_told_is_not_told_again() -> None:
+    unsaved = Unsaved()
+    fetched = Fetched(Request("s", "anchored"), (), Holds().hold(()), unsaved)
+    fetched.saved(StoreError("the disk is full"))
+    assert fetched.warnings() == ("the disk is full",)
+    fetched.release()
+    assert unsaved.take() is None
+
+
+def test_an_interrupt_while_work_is_handed_over_leaves_nothing_undone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    behind, done, submit = Behind(10, 3), list[int](), ThreadPoolExecutor.submit
+
+    def interrupted(*given: Any) -> None:
+        submit(*given)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ThreadPoolExecutor, "submit", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            behind.put(lambda: done.append(1), "key", 1)
+    assert not behind.busy
+    behind.put(lambda: done.append(2))
+    closing = threading.Thread(target=behind.close, daemon=True)
+    closing.start()
+    closing.join(WAIT)
+    assert not closing.is_alive()
+    assert done == [2], "who was interrupted has let go of what the work needs"
+
+
+def test_work_for_which_there_is_no_thread_is_done_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    behind, done = Behind(10, 3), list[int]()
+
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", no_thread)
+        behind.put(lambda: done.append(1))
+    assert done == [1]
+    behind.put(lambda: done.append(2))
+    behind.close()
+    assert done == [1, 2]
