@@ -1,4 +1,4 @@
-"""How much is measured: all of it within forty minutes on two cores, or as little as shows that it works."""
+"""How much is measured: all that is to be published, or as little as shows that it works."""
 
 from __future__ import annotations
 

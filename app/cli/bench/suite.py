@@ -19,7 +19,7 @@ from engine.errors import PromptCacheError
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("bench"),
     show_default=True,
-    help="Takes a file for each part. What lies there is not measured again.",
+    help="Takes a file for each part. What the same code has measured here before stays.",
 )
 @click.option(
     "--only", multiple=True, metavar="PART", help="Only this part, as T1 or lengths; may be given again."
@@ -34,7 +34,7 @@ from engine.errors import PromptCacheError
 def suite(
     context: click.Context, folder: Path, only: tuple[str, ...], again: bool, scale: str, as_json: bool
 ) -> None:
-    """Measure every figure that the project has a goal for, within forty minutes on two cores.
+    """Measure every figure that the project has a goal for: an hour and more on two cores.
 
     Each part has a process of its own, and a file as soon as it is done: a suite that was interrupted goes on
     where it stopped. Other software takes turns with ours where it is installed. python -m benchmarks.results
