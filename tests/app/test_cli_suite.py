@@ -30,14 +30,15 @@ def test_a_suite_that_failed_says_so_by_its_status(
 ) -> None:
     group = Group("1.1B bf16", samples={"uncached": [900.0], "cached": [10.0]}).to_json()
     found = {"part": "T1", "scale": "full", "groups": [group], "machine": {}}
+    found["under"] = running.circumstances()
     running.write(tmp_path / "T1.json", found)
+    monkeypatch.setattr(
+        running, "separately", lambda part, *_: {**found, "part": part.name, "error": "broke"}
+    )
     whole = run_pml("bench", "suite", "--only", "T1", "--out", str(tmp_path))
     assert whole.status == 0
     assert "missed" in whole.out
     assert "measured before" in whole.err
-    monkeypatch.setattr(
-        running, "separately", lambda part, *_: {**found, "part": part.name, "error": "broke"}
-    )
     broken = run_pml("bench", "suite", "--only", "T2", "--out", str(tmp_path), "--json")
     assert broken.status == 1
     assert json.loads(broken.out)["failed"] == {"T2": "broke"}
