@@ -7,6 +7,7 @@ another network: it has a fingerprint of its own, and is probed as it is.
 
 from __future__ import annotations
 
+import abc
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -25,7 +26,7 @@ BLOCK = 1 << 18  # weights that are rounded at once
 _ROUTERS = frozenset({"gate", "router"})  # whose rounded score would pick another expert
 
 
-class QuantizedLinear(nn.Module):
+class QuantizedLinear(nn.Module, abc.ABC):
     """A linear layer whose weight is rounded. What it computes is the same for a row beside any others.
 
     Args:
@@ -60,9 +61,9 @@ class QuantizedLinear(nn.Module):
             out += self.bias
         return out.view(*x.shape[:-1], self.out_features)
 
+    @abc.abstractmethod
     def _product(self, x: Tensor) -> Tensor:
         """[rows, in_features] to [rows, out_features], without the bias."""
-        raise NotImplementedError
 
 
 class EightBitLinear(QuantizedLinear):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -13,13 +14,43 @@ from app.cli.output import print_json, say, table
 from app.cli.param_types import Whole
 from engine.stopwatch import milliseconds
 
+Command = TypeVar("Command", bound=Callable[..., Any])
+_MODULES = click.option(
+    "--modules", type=Whole(1), default=8, show_default=True, help="Modules they are split over."
+)
+_NEW = click.option("--new", type=Whole(1), default=32, show_default=True, help="New tokens after them.")
+_REPEATS = click.option(
+    "--repeats", type=Whole(1), default=5, show_default=True, help="Measured runs of each kind."
+)
+_SEED = click.option(
+    "--seed", type=Whole(0), default=0, show_default=True, help="Of texts, tokens and orders."
+)
+
+
+def _cached(tokens: int) -> Callable[[Command], Command]:
+    """The option --cached, with its default."""
+    return click.option(
+        "--cached", type=Whole(1), default=tokens, show_default=True, help="Tokens in stored modules."
+    )
+
+
+def _common(options: ModelOptions, repeats: int, seed: int) -> dict[str, Any]:
+    """What every measurement here is told, by name."""
+    return {
+        "device": options.device,
+        "dtype": options.dtype,
+        "repeats": repeats,
+        "seed": seed,
+        "progress": _narrate if sys.stderr.isatty() else None,
+    }
+
 
 @click.command()
-@click.option("--cached", type=Whole(1), default=1024, show_default=True, help="Tokens in stored modules.")
-@click.option("--modules", type=Whole(1), default=8, show_default=True, help="Modules they are split over.")
-@click.option("--new", type=Whole(1), default=32, show_default=True, help="New tokens after them.")
-@click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured runs of each kind.")
-@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of texts, tokens and orders.")
+@_cached(1024)
+@_MODULES
+@_NEW
+@_REPEATS
+@_SEED
 @model_options
 @json_option
 @debug_option
@@ -45,25 +76,21 @@ def ttft(
 
     report = measurement.run(
         options.name,
-        device=options.device,
-        dtype=options.dtype,
+        **_common(options, repeats, seed),
         weights=options.weights,
         cached=cached,
         modules=modules,
         new=new,
-        repeats=repeats,
-        seed=seed,
-        progress=_narrate if sys.stderr.isatty() else None,
     )
     _show(report, as_json)
 
 
 @click.command()
-@click.option("--cached", type=Whole(1), default=512, show_default=True, help="Tokens in stored modules.")
-@click.option("--modules", type=Whole(1), default=8, show_default=True, help="Modules they are split over.")
+@_cached(512)
+@_MODULES
 @click.option("--steps", type=Whole(2), default=16, show_default=True, help="Tokens of an answer.")
-@click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured answers of each side.")
-@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of tokens and orders.")
+@_REPEATS
+@_SEED
 @model_options
 @quantize_option
 @json_option
@@ -82,16 +109,12 @@ def decode(
 
     report = measurement.run(
         options.name,
-        device=options.device,
-        dtype=options.dtype,
+        **_common(options, repeats, seed),
         cached=cached,
         modules=modules,
         steps=steps,
-        repeats=repeats,
-        seed=seed,
         sides=measurement.SIDES if options.weights == "auto" else (options.weights,),
         quantize=options.quantize,
-        progress=_narrate if sys.stderr.isatty() else None,
     )
     if as_json:
         print_json(report)
@@ -108,8 +131,8 @@ def decode(
 @click.argument("prompts", nargs=-1, required=True, metavar="PROMPT...", type=click.Path(path_type=Path))
 @click.option("--schema", required=True, type=click.Path(path_type=Path), help="Of the prompts.")
 @click.option("--tokens", type=Whole(1), default=128, show_default=True, help="Of an answer, at most.")
-@click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured answers of each side.")
-@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of the orders.")
+@_REPEATS
+@_SEED
 @model_options
 @json_option
 @debug_option
@@ -130,13 +153,9 @@ def guesses(
         options.name,
         prompts,
         schema,
-        device=options.device,
-        dtype=options.dtype,
+        **_common(options, repeats, seed),
         weights=options.weights,
         tokens=tokens,
-        repeats=repeats,
-        seed=seed,
-        progress=_narrate if sys.stderr.isatty() else None,
     )
     if as_json:
         print_json(report)
@@ -159,11 +178,11 @@ def guesses(
 
 @click.command()
 @click.argument("documents", nargs=-1, metavar="[SCHEMA PROMPT]")
-@click.option("--cached", type=Whole(1), default=1024, show_default=True, help="Tokens in drawn modules.")
-@click.option("--modules", type=Whole(1), default=8, show_default=True, help="How many are drawn.")
-@click.option("--new", type=Whole(1), default=32, show_default=True, help="New tokens after them.")
-@click.option("--repeats", type=Whole(1), default=5, show_default=True, help="Measured runs of each kind.")
-@click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of texts and orders.")
+@_cached(1024)
+@_MODULES
+@_NEW
+@_REPEATS
+@_SEED
 @model_options
 @json_option
 @debug_option
@@ -191,16 +210,12 @@ def first(
     texts = [read_text_file(Path(path)) for path in documents]
     report = measurement.run(
         options.name,
-        device=options.device,
-        dtype=options.dtype,
+        **_common(options, repeats, seed),
         weights=options.weights,
         cached=cached,
         modules=modules,
         new=new,
         documents=(texts[0], texts[1]) if texts else None,
-        repeats=repeats,
-        seed=seed,
-        progress=_narrate if sys.stderr.isatty() else None,
     )
     _show(report, as_json)
 
