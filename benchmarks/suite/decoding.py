@@ -8,14 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import sample_schemas
-from benchmarks.answers import sources
 from benchmarks.decode import Decoding
 from benchmarks.suite.first_token import named
 from benchmarks.suite.sampling import Group, Say, beside
 from benchmarks.suite.scale import Scale, Size
+from benchmarks.suite.stored import engine_over, stored
 from benchmarks.told import ToldAnswer
 from benchmarks.turns import Way
-from engine.cache.store import Store
 from engine.choices import Speculate
 from engine.engine import Engine
 from engine.errors import PromptCacheError
@@ -109,14 +108,8 @@ def answers(scale: Scale, say: Say) -> list[Group]:
     size = scale.small[-1]
     model = load(size.model, dtype=size.dtype)
     groups = []
-    with (
-        tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
-        Engine(model, Store.open(Path(folder))) as engine,
-    ):
-        schema, prompt = sources(model, size.cached, size.modules, size.new, 0)
-        prepared = engine.schema(schema)
-        say("encoding")
-        prepared.encode()
+    with engine_over(model) as engine:
+        prepared, prompt = stored(engine, size, say)
         every = named(size, model)
         with beside(every, size, scale, (), say, answers=scale.answer_lengths) as others:
             for length in scale.answer_lengths:

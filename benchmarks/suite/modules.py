@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from functools import partial
-from pathlib import Path
 
-from benchmarks.answers import sources, text_of
+from benchmarks.answers import text_of
 from benchmarks.decode import Decoding
 from benchmarks.suite.first_token import named
 from benchmarks.suite.sampling import Group, Say
 from benchmarks.suite.scale import Scale
+from benchmarks.suite.stored import engine_over, stored
 from benchmarks.turns import Way
-from engine.cache.store import Store
 from engine.engine import Engine
 from engine.model.loading import load
 
@@ -29,10 +27,7 @@ def counts(scale: Scale, say: Say) -> list[Group]:
     model = load(size.model, dtype=size.dtype)
     first, after = named(size, model), named(size, model)
     first.name, after.name = "time to first token", "time per token"
-    with (
-        tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
-        Engine(model, Store.open(Path(folder))) as engine,
-    ):
+    with engine_over(model) as engine:
         ways = [_asking(engine, scale, count, say) for count in scale.module_counts]
         first.measure(ways, scale, say)
     decoding = [
@@ -47,10 +42,7 @@ def counts(scale: Scale, say: Say) -> list[Group]:
 def _asking(engine: Engine, scale: Scale, count: int, say: Say) -> Way:
     """A prompt over so many modules, all in memory."""
     size = scale.small[-1]
-    schema, prompt = sources(engine.model, size.cached, count, size.new, 0)
-    prepared = engine.schema(schema)
-    say(f"encoding {count} modules")
-    prepared.encode()
+    prepared, prompt = stored(engine, size.of(size.cached, count), say)
     return Way(str(count), lambda: prepared.prompt(prompt).answer(max_new_tokens=1).ttft_ms)
 
 
@@ -64,10 +56,7 @@ def edits(scale: Scale, say: Say) -> list[Group]:
     texts = [text_of(model, tokens, draw) for _ in range(modules)]
     names = [f"m{number}" for number in range(modules)]
     say("editing")
-    with (
-        tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
-        Engine(model, Store.open(Path(folder))) as engine,
-    ):
+    with engine_over(model) as engine:
 
         def encoded(texts: list[str], order: list[str], between: str = "") -> int:
             written = "".join(
@@ -98,14 +87,8 @@ def overhead(scale: Scale, say: Say) -> list[Group]:
     size = scale.small[0].of(scale.small[0].cached, scale.many_modules)
     model = load(size.model, dtype=size.dtype)
     group = named(size, model)
-    with (
-        tempfile.TemporaryDirectory(prefix="pml-suite-") as folder,
-        Engine(model, Store.open(Path(folder))) as engine,
-    ):
-        schema, prompt = sources(model, size.cached, size.modules, size.new, 0)
-        prepared = engine.schema(schema)
-        say("encoding")
-        prepared.encode()
+    with engine_over(model) as engine:
+        prepared, prompt = stored(engine, size, say)
         found: dict[str, list[float | None]] = {}
 
         def ask() -> float:
