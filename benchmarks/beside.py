@@ -81,7 +81,7 @@ def pairs(reports: Mapping[str, dict[str, Any]], parts: tuple[str, ...] = ()) ->
                 mine, what = OURS[kind]
                 if mine not in group["samples_ms"] and kind == "decode":
                     mine = "step with guesses"
-                    what = "a token of an answer that quotes, ours with guesses"
+                    what = "a token of answers that quote, ours with guesses"
                 found = ratio(group["samples_ms"], way, mine)
                 if found is not None:
                     medians = group["median_ms"]

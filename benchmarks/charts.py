@@ -126,7 +126,7 @@ def _figure(chart: Chart, groups: Sequence[dict[str, Any]], reports: Reports) ->
     match chart.name:
         case "parts":
             _parts(figure, [*reports.get("T1", {"groups": []})["groups"], *groups])
-            _style(figure, chart, "", "milliseconds", log="y")
+            _style(figure, chart, "", "milliseconds")
             figure.update_layout(barmode="group")
         case "modules":
             for group in groups:
@@ -138,7 +138,7 @@ def _figure(chart: Chart, groups: Sequence[dict[str, Any]], reports: Reports) ->
             figure.update_layout(barmode="group")
         case "memory":
             _memory(figure, groups[-1]["values"])
-            _style(figure, chart, "", "MiB per token", log="y")
+            _style(figure, chart, "", "MiB per token")
             figure.update_layout(barmode="group")
         case "answers":
             _lines(figure, groups, "answer", 1000)
@@ -149,8 +149,8 @@ def _figure(chart: Chart, groups: Sequence[dict[str, Any]], reports: Reports) ->
         case _:
             label = _LENGTHS[chart.name]
             chosen = [group for group in groups if group["name"].startswith(label)]
-            if "T1" in reports and chart.name == "length-large":
-                chosen += [group for group in reports["T1"]["groups"] if group["name"] == label]
+            whole = [group for part in ("T1", "T2") for group in reports.get(part, {}).get("groups", ())]
+            chosen += [group for group in whole if group["name"] == label]
             _lines(figure, chosen, "cached", 1)
             limits = [
                 (group["params"]["cached"], group["values"]["limit_ms"])

@@ -66,7 +66,7 @@ def checked_out(root: Path, commits: dict[str, Commit]) -> Iterator[dict[str, Pa
     Raises:
         PromptCacheError: git cannot lay one out.
     """
-    with _unwound_by_sigterm(), tempfile.TemporaryDirectory(prefix="pml-commits-") as place:
+    with _unwound_by_signals(), tempfile.TemporaryDirectory(prefix="pml-commits-") as place:
         folders = {key: Path(place).resolve() / key for key in commits}
         try:
             for key, one in commits.items():
@@ -108,8 +108,8 @@ def _last_line(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _unwound_by_sigterm() -> Iterator[None]:
-    """A plain kill ends us as Ctrl-C does, and not in the middle of everything."""
+def _unwound_by_signals() -> Iterator[None]:
+    """A plain kill, or the end of the terminal, ends us as Ctrl-C does, and not in the middle of everything."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -117,8 +117,10 @@ def _unwound_by_sigterm() -> Iterator[None]:
     def unwind(number: int, _: object) -> None:
         raise SystemExit(128 + number)
 
-    before = signal.signal(signal.SIGTERM, unwind)
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {name: signal.signal(getattr(signal, name), unwind) for name in names}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)

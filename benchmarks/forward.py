@@ -13,7 +13,7 @@ here; `benchmarks.answers` has it. Here the ways to attend to stored keys and va
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -68,7 +68,9 @@ class Forward:
         """Every way, by its name with "tokens_" before it."""
         found = (self.uncached, self.in_place, self.copy, self.concat, self.floor)
         names = ("uncached", "cached", "copy", "concat", "floor")
-        return [Way(f"tokens_{name}", self._timer(way)) for name, way in zip(names, found, strict=True)]
+        return [
+            Way(f"tokens_{name}", _timer(self.model, way)) for name, way in zip(names, found, strict=True)
+        ]
 
     def agreement(self) -> dict[str, float]:
         """Greatest difference between the logits of `cached` and of `copy`, and the logits' spread."""
@@ -107,21 +109,30 @@ class Forward:
         return self._behind([])
 
     def _behind(self, placements: list[Placement]) -> torch.Tensor:
-        positions = range(self.cached, self.cached + self.new)
-        kv = self.model.network.kv_cache(placements, self.new)
-        return self.model.network.forward(self.tokens[self.cached :], positions, kv)
+        return _pass(self.model, self.tokens[self.cached :], self.cached, placements)
 
     def _turned(self, segment: Segment, start: int) -> Segment:
         """The segment as the paper stores it: keys at their place in the prompt."""
         keys = move_keys(segment.keys, self.model.rotaries, start)
         return Segment(segment.key, segment.token_ids, keys, segment.values)
 
-    def _timer(self, way: Callable[[], torch.Tensor]) -> Callable[[], float]:
-        def run() -> float:
-            started = time.perf_counter()
-            way()
-            if self.model.network.device.type == "cuda":
-                torch.cuda.synchronize()
-            return (time.perf_counter() - started) * 1000
 
-        return run
+def floor_way(model: Model, tokens: Sequence[int], start: int) -> Way:
+    """The way `tokens_floor` for these tokens from a position on, without any module."""
+    return Way("tokens_floor", _timer(model, lambda: _pass(model, tokens, start, [])))
+
+
+def _pass(model: Model, tokens: Sequence[int], start: int, placements: list[Placement]) -> torch.Tensor:
+    kv = model.network.kv_cache(placements, len(tokens))
+    return model.network.forward(tokens, range(start, start + len(tokens)), kv)
+
+
+def _timer(model: Model, way: Callable[[], torch.Tensor]) -> Callable[[], float]:
+    def run() -> float:
+        started = time.perf_counter()
+        way()
+        if model.network.device.type == "cuda":
+            torch.cuda.synchronize()
+        return (time.perf_counter() - started) * 1000
+
+    return run

@@ -143,29 +143,33 @@ def test_what_others_use_meanwhile_is_told_from_what_a_part_uses(monkeypatch: py
     assert running.Others().share() == pytest.approx(0.3)
 
 
-def test_costly_ways_are_in_few_rounds_and_peers_may_fail() -> None:
+def test_long_ways_are_in_few_rounds_and_peers_may_fail() -> None:
     log: list[str] = []
 
-    def way(name: str, fault: str = "") -> Way:
+    def way(name: str, ms: float, fault: str = "") -> Way:
         def run() -> float:
             log.append(name)
             if fault:
                 raise RuntimeError(fault)
-            return 1.0
+            return ms + log.count(name)
 
         return Way(name, run)
 
     taken = Group("g")
-    ways = [way("cheap"), way("costly"), way("other:full", "no memory")]
-    taken.measure(ways, replace(TINY, rounds=5, few=2), silent, few=["costly"])
-    assert taken.samples == {"cheap": [1.0] * 5, "costly": [1.0, None, None, None, 1.0]}
-    assert (log.count("cheap"), log.count("costly"), log.count("other:full")) == (10, 3, 1)
+    ways = [way("soon", 1), way("seconds", 3000), way("minute", 40_000), way("other:full", 1, "no memory")]
+    taken.measure(ways, replace(TINY, rounds=5, some=3, few=2), silent)
+    assert taken.samples == {
+        "soon": [3, 5, 7, 9, 11],  # each after a run to warm up
+        "seconds": [3002, None, 3003, None, 3004],  # one such run before the first
+        "minute": [40_001, None, None, None, 40_002],
+    }
+    assert log.count("other:full") == 1
     assert taken.notes == ["other:full failed: RuntimeError: no memory"]
     falters = Way("other:prefix", iter([lambda: 1.0] * 3 + [lambda: 1 / 0] * 9).__next__)
     taken.measure([Way("other:prefix", lambda: falters.run()())], replace(TINY, rounds=4), silent)
     assert "other:prefix" not in taken.samples, "half a set of samples is none"
     with pytest.raises(RuntimeError, match="ours"):
-        Group("g").measure([way("mine", "ours")], TINY, silent)
+        Group("g").measure([way("mine", 1, "ours")], TINY, silent)
 
 
 def test_a_ratio_is_of_the_rounds_that_both_were_in() -> None:
@@ -253,6 +257,17 @@ def test_goals_are_met_missed_or_not_measured_and_say_why() -> None:
         line.startswith("T13 ") and line.endswith("not measured: it is not installed") for line in lines
     )
     assert any(line.startswith("T4 ") and line.endswith("| – | ≥ 1.1 | not measured") for line in lines)
+
+
+@pytest.mark.parametrize(("same", "verdict"), [("yes", "met"), ("no", "missed")])
+def test_another_text_meets_no_goal(same: str, verdict: str) -> None:
+    quoting = group(
+        "bundled model, answers that quote",
+        samples={"step with guesses": [1.0], "llama.cpp:decode": [2.0]},
+        values={"same text": same},
+    )
+    found = [row[-1] for row in rows({"T13": report("T13", quoting)}) if row[2] == quoting["name"]]
+    assert found == [verdict]
 
 
 def test_the_full_scale_has_more_of_everything() -> None:

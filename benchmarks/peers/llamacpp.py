@@ -32,8 +32,7 @@ _ATTENTION = {False: "without flash attention", True: "with flash attention"}
 def peer() -> Peer:
     """Returns this peer, which is here where the extra `peers` is installed."""
     absent = _absent()
-    version = "" if absent else f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')}"
-    return Peer(NAME, version, absent, opened)
+    return Peer(NAME, "" if absent else _version(), absent, opened)
 
 
 @contextlib.contextmanager
@@ -234,6 +233,16 @@ def _written(path: Path, shape: Shape) -> int:
 def _array(tokens: Sequence[int]) -> Any:
     make: Callable[..., Any] = ctypes.c_int32 * len(tokens)
     return make(*tokens)
+
+
+def _version() -> str:
+    """The version, and what of the processor the library was built to use."""
+    import llama_cpp
+
+    told = bytes(llama_cpp.llama_print_system_info()).decode(errors="replace").partition(":")[2]
+    parts = [part.partition("=") for part in told.split("|")]
+    used = ", ".join(name.strip() for name, _, value in parts if value.strip() == "1")
+    return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')} ({used})"
 
 
 def _absent() -> str:

@@ -39,8 +39,8 @@ def first_runs(scale: Scale, say: Say) -> list[Group]:
     loaded = load(size.model, dtype=size.dtype)
     large = named(size, loaded)
     runs = FirstRuns(loaded, *sources(loaded, size.cached, size.modules, size.new, 0))
-    ways = [way for way in runs.ways() if way.name in ("uncached", "first", "first_written")]
-    large.measure(ways, scale, say, few=[way.name for way in ways], rounds=scale.few)
+    ways = [way for way in runs.ways() if way.name in ("uncached", "first_written")]
+    large.measure(ways, scale, say)
     return [travel, large]
 
 

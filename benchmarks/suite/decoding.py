@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import sample_schemas
 from benchmarks.decode import Decoding
+from benchmarks.drawn import drawn_tokens
+from benchmarks.goals import SAME_TEXT
 from benchmarks.suite.first_token import named
 from benchmarks.suite.sampling import Group, Say, beside
 from benchmarks.suite.scale import Scale, Size
@@ -24,7 +26,8 @@ from engine.model.model import Model
 from engine.prepared import PreparedPrompt, PreparedSchema
 
 SAMPLES = Path(sample_schemas.__file__).parent
-QUOTING = "documents"  # a sample whose answers repeat words of their documents
+QUOTING = "documents"  # a sample whose answers repeat words of their documents; all of its prompts are asked
+_ANSWER = 64  # tokens of these answers, at most
 
 
 def steps(scale: Scale, say: Say) -> list[Group]:
@@ -36,9 +39,9 @@ def steps(scale: Scale, say: Say) -> list[Group]:
         Engine.open("demo", cache_dir=Path(folder)) as engine,
     ):
         schema = engine.schema(SAMPLES / f"{QUOTING}.pml")
-        prompt = schema.prompt(SAMPLES / f"{QUOTING}.prompt.2.pml")
-        told = [_told(size, engine.model, prompt, scale, say) for size in sizes]
-        return [*found, *told, _quoting(engine.model, prompt, scale, say)]
+        prompts = [schema.prompt(path) for path in sorted(SAMPLES.glob(f"{QUOTING}.prompt.*.pml"))]
+        told = [_told(size, engine.model, prompts, scale, say) for size in sizes]
+        return [*found, *told, _quoting(engine.model, prompts, scale, say)]
 
 
 def _step(size: Size, scale: Scale, say: Say) -> Group:
@@ -52,55 +55,83 @@ def _step(size: Size, scale: Scale, say: Say) -> Group:
     return group
 
 
-def _told(size: Size, small: Model, prompt: PreparedPrompt, scale: Scale, say: Say) -> Group:
-    """An answer of the bundled model that quotes, its passes computed by a larger network."""
-    answer = prompt.answer(mode="uncached", max_new_tokens=64, speculate="off").token_ids
-    tokens = list(prompt.tokenized.planned(None).plan.token_ids)
-    shape = replace(size, cached=len(tokens) - 1, new=1)
+def _told(size: Size, small: Model, prompts: Sequence[PreparedPrompt], scale: Scale, say: Say) -> Group:
+    """Answers of the bundled model that quote, their passes computed by a larger network.
+
+    Drawn tokens before each prompt make it as long as the size says.
+    """
     say(f"loading {size.model}")
     model = load(size.model, dtype=size.dtype)
+    shape = replace(size, new=1)
     group = named(shape, model)
-    group.name = f"{size.label}, told an answer that quotes"
-    told = ToldAnswer(model, small.tokenizer, tokens, answer)
+    group.name = f"{size.label}, told answers that quote"
+    answers, told = [], []
+    for number, prompt in enumerate(prompts):
+        answer = prompt.answer(mode="uncached", max_new_tokens=_ANSWER, speculate="off").token_ids
+        tokens = list(prompt.tokenized.planned(None).plan.token_ids)
+        before = drawn_tokens(int(small.config.vocab_size), max(size.cached + 1 - len(tokens), 0), number)
+        say(f"encoding prompt {number + 1} of {len(prompts)}")
+        told.append(ToldAnswer(model, small.tokenizer, [*before, *tokens], answer))
+        answers.append(answer)
+
+    def pace(speculate: Speculate) -> float:
+        """Milliseconds of a token, over all answers."""
+        spent = [one.time(speculate) * (len(answer) - 1) for one, answer in zip(told, answers, strict=True)]
+        return sum(spent) / sum(len(answer) - 1 for answer in answers)
+
     ways = [
-        Way("step with guesses", lambda: told.time("auto")),
-        Way("step without guesses", lambda: told.time("off")),
+        Way("step with guesses", lambda: pace("auto")),
+        Way("step without guesses", lambda: pace("off")),
     ]
     with beside(group, shape, scale, ("decode",), say) as others:
         group.measure([*ways, *others], scale, say)
-    told.time("auto")
-    group.values["passes with guesses"] = told.passes
-    told.time("off")
-    group.values["passes without"] = told.passes
-    group.values["tokens"] = len(answer)
+    for words, speculate in _PASSES.items():
+        pace(speculate)
+        group.values[words] = sum(one.passes for one in told)
+    group.values |= {"answers": len(answers), "tokens": sum(map(len, answers))}
     return group
 
 
-def _quoting(model: Model, prompt: PreparedPrompt, scale: Scale, say: Say) -> Group:
+_PASSES: dict[str, Speculate] = {"passes with guesses": "auto", "passes without": "off"}
+
+
+def _quoting(model: Model, prompts: Sequence[PreparedPrompt], scale: Scale, say: Say) -> Group:
     """Answers of the bundled model about documents: with guesses, without, and a step of others."""
-    about = prompt.answer(max_new_tokens=scale.steps)
-    size = Size("demo", "demo", model.dtype, about.tokens["prompt"] - 1, 1, 1)
+    longest = max(prompt.answer(max_new_tokens=1).tokens["prompt"] for prompt in prompts)
+    size = Size("demo", "demo", model.dtype, longest - 1, 1, 1)
     group = named(size, model)
-    group.name = "bundled model, an answer that quotes"
+    group.name = "bundled model, answers that quote"
     ways = [
-        Way("step with guesses", _pace(prompt, "on")),
-        Way("step without guesses", _pace(prompt, "off")),
+        Way("step with guesses", _pace(prompts, "auto")),
+        Way("step without guesses", _pace(prompts, "off")),
     ]
     with beside(group, size, scale, ("decode",), say) as others:
         group.measure([*ways, *others], scale, say)
-    guessed = prompt.answer(max_new_tokens=64, speculate="on")
-    plain = prompt.answer(max_new_tokens=64, speculate="off")
+    found = {
+        words: [prompt.answer(max_new_tokens=_ANSWER, speculate=speculate) for prompt in prompts]
+        for words, speculate in _PASSES.items()
+    }
+    for words, answers in found.items():
+        group.values[words] = sum(answer.passes for answer in answers)
+    guessed, plain = found.values()
     group.values |= {
-        "tokens": guessed.tokens["generated"],
-        "passes with guesses": guessed.passes,
-        "passes without": plain.passes,
-        "same text": "yes" if guessed.text == plain.text else "no",
+        "answers": len(guessed),
+        "tokens": sum(answer.tokens["generated"] for answer in guessed),
+        SAME_TEXT: "yes" if [one.text for one in guessed] == [one.text for one in plain] else "no",
     }
     return group
 
 
-def _pace(prompt: PreparedPrompt, speculate: Speculate) -> Callable[[], float]:
-    return lambda: prompt.answer(max_new_tokens=64, speculate=speculate).tpot_ms
+def _pace(prompts: Sequence[PreparedPrompt], speculate: Speculate) -> Callable[[], float]:
+    """Milliseconds of a token over the answers to all prompts, the first of each left out."""
+
+    def run() -> float:
+        answers = [prompt.answer(max_new_tokens=_ANSWER, speculate=speculate) for prompt in prompts]
+        counts = [answer.tokens["generated"] - 1 for answer in answers]
+        spent = sum(answer.tpot_ms * count for answer, count in zip(answers, counts, strict=True))
+        return spent / sum(counts)
+
+    return run
 
 
 def answers(scale: Scale, say: Say) -> list[Group]:
@@ -125,7 +156,7 @@ def answers(scale: Scale, say: Say) -> list[Group]:
                         if way.name.endswith(f":answer {length}")
                     ),
                 ]
-                group.measure(ways, scale, say, few=[way.name for way in ways], rounds=scale.few)
+                group.measure(ways, scale, say, rounds=scale.few)
                 groups.append(group)
     return groups
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.answers import Answers
-from benchmarks.forward import Forward
+from benchmarks.drawn import drawn_tokens
+from benchmarks.forward import Forward, floor_way
 from benchmarks.suite.sampling import Group, Say, arithmetic, beside
 from benchmarks.suite.scale import Scale, Size
 from benchmarks.turns import Way
@@ -21,12 +22,12 @@ TIERS = ("cached", "files_later", "files_first", "files_cold")
 
 def large(scale: Scale, say: Say) -> list[Group]:
     """T1: text to first token on the large model, with other software beside it."""
-    return [_against_uncached(scale.large, scale, say)]
+    return [_against_uncached(scale.large, scale, say, without=("transformers:full",))]  # a minute a run
 
 
 def small(scale: Scale, say: Say) -> list[Group]:
     """T2: the same on the small model, in both number formats."""
-    return [_against_uncached(size, scale, say, few=()) for size in scale.small]
+    return [_against_uncached(size, scale, say) for size in scale.small]
 
 
 def floor(scale: Scale, say: Say) -> list[Group]:
@@ -63,7 +64,7 @@ def lengths(scale: Scale, say: Say) -> list[Group]:
     ):
         model = _model(size, say)
         for count in counts:
-            group = _against_uncached(size.of(count), scale, say, model=model, floor=True)
+            group = _against_uncached(size.of(count), scale, say, model=model)
             group.name = f"{size.label}, {count:,} cached"
             groups.append(group)
     return groups
@@ -117,11 +118,18 @@ def _against_uncached(
     scale: Scale,
     say: Say,
     *,
-    few: Sequence[str] = ("uncached",),
     model: Model | None = None,
-    floor: bool = False,
+    without: Sequence[str] = (),
 ) -> Group:
-    """Cached by uncached, from text, other software beside them; whole prefills of others are costly too."""
+    """Cached by uncached and by the new tokens alone, other software beside them.
+
+    Args:
+        size: what is asked.
+        scale: how often.
+        say: is told what goes on.
+        model: of this size, where it is loaded.
+        without: ways that are left out.
+    """
     loaded = model or _model(size, say)
     group = named(size, loaded)
     group.values |= arithmetic(loaded, size)
@@ -129,12 +137,11 @@ def _against_uncached(
         answers = _answers(loaded, size, Path(folder), say)
         try:
             ways = chosen(answers.ways(), ("uncached", "cached", "files_later"))
-            if floor:
-                forward = Forward(loaded, size.cached, size.modules, size.new, 0, say)
-                ways += chosen(forward.ways(), ("tokens_floor",))
+            new = drawn_tokens(int(loaded.config.vocab_size), size.new, 0)
+            ways.append(floor_way(loaded, new, size.cached))
             with beside(group, size, scale, BESIDE, say) as others:
-                costly = {*few, *(way.name for way in others if few and way.name.endswith(":full"))}
-                group.measure([*ways, *others], scale, say, few=costly)
+                ways += [way for way in others if way.name not in without]
+                group.measure(ways, scale, say)
             timeline = answers.ask("cached").timeline_ms
             group.values |= {f"part {name}": value for name, value in timeline.items()}
             group.values |= {"prompt tokens": answers.tokens["prompt"]}

@@ -106,9 +106,11 @@ many segments into one buffer before the second. A `step` is the median step, fr
 token before to the text of this one, and of other software to the choice of the token.
 A network that is "told" an answer computes every pass of it with drawn weights, and only
 the choice of a token is taken from an answer that the bundled model gave to the same
-prompt: with it guesses are kept as often as there. Samples of answers that quote are
-means over the answer. Other software decodes token by token, though some of it can look
-up guesses in its prompt too.""",
+prompt: with it guesses are kept as often as there; drawn tokens before the prompt make
+it as long as in the other groups. Answers that quote are those to all prompts of the
+sample `documents`, at most 64 tokens each, and a sample is the mean over all of them.
+Other software decodes token by token, though some of it can look up guesses in its
+prompt too.""",
     ),
     Part(
         "T14",

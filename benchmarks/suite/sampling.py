@@ -1,4 +1,4 @@
-"""Samples of ways that take turns, the costly ones in few of the rounds, other software among them."""
+"""Samples of ways that take turns, the long ones in few of the rounds, other software among them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ from benchmarks.turns import Way, orders
 Samples = dict[str, list[float | None]]
 Say = Callable[[str], None]
 OF_A_PEER = ":"  # in a way's name, between the peer's and what it does
+SECONDS_MS = 2_000.0  # a run from which on a way is warmed up once, and in some of the rounds
+MINUTE_MS = (
+    20_000.0  # the same, in few of them, and its first run is a sample: it is warm soon after its start
+)
 
 
 @dataclass
@@ -39,37 +43,36 @@ class Group:
     peers: dict[str, dict[str, str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def measure(
-        self, ways: Sequence[Way], scale: Scale, say: Say, *, few: Iterable[str] = (), rounds: int = 0
-    ) -> None:
-        """Takes the samples of ways that take turns.
+    def measure(self, ways: Sequence[Way], scale: Scale, say: Say, *, rounds: int = 0) -> None:
+        """Takes the samples of ways that take turns. How long a first run takes decides how many there are.
 
         Args:
             ways: with different names; one of a peer may fail, which is noted.
             scale: how often each is run.
             say: is told of each round.
-            few: names of the costly ones: `scale.few` samples each, a run to warm up before the first alone.
-            rounds: samples of the others, if not those of the scale.
+            rounds: samples of ways that are soon done, if not those of the scale.
         """
         count = rounds or scale.rounds
-        costly = frozenset(few)
-        chosen = _spread(min(scale.few, count), count)
         samples: Samples = {way.name: [] for way in ways}
-        failed: set[str] = set()
-        warmed: set[str] = set()
+        within: dict[str, frozenset[int]] = {}  # the rounds that a way is in; empty where it has failed
         for number, order in enumerate(orders(len(ways), count, 0)):
             for index in order:
                 way = ways[index]
-                if way.name in failed or (way.name in costly and number not in chosen):
+                if number not in within.get(way.name, {number}):
                     samples[way.name].append(None)
                     continue
                 try:
-                    samples[way.name].append(_sample(way, warm=way.name not in costly & warmed))
-                    warmed.add(way.name)
+                    if way.name in within:
+                        warm = len(within[way.name]) == count
+                        samples[way.name].append(_sample(way) if not warm else _warm_sample(way))
+                        continue
+                    first = _sample(way)
+                    within[way.name] = _rounds_of(first, count, scale)
+                    samples[way.name].append(first if first >= MINUTE_MS else _sample(way))
                 except Exception as error:
                     if OF_A_PEER not in way.name:
                         raise
-                    failed.add(way.name)
+                    within[way.name] = frozenset()
                     samples[way.name] = [None] * (number + 1)  # half a set of samples is none
                     self.notes.append(f"{way.name} failed: {type(error).__name__}: {error}")
             say(f"{self.name}: round {number + 1} of {count}")
@@ -114,17 +117,22 @@ def ratio(samples: Mapping[str, Sequence[float | None]], over: str, under: str) 
     return {"ratio": whole, "low": min(whole, *each), "high": max(whole, *each)}
 
 
-def _spread(few: int, count: int) -> set[int]:
-    """So many rounds, as far apart as they can be."""
-    return {round(number * (count - 1) / max(few - 1, 1)) for number in range(few)}
+def _rounds_of(first_ms: float, count: int, scale: Scale) -> frozenset[int]:
+    """The rounds that a way is in whose first run took so long, as far apart as they can be."""
+    many = scale.few if first_ms >= MINUTE_MS else scale.some if first_ms >= SECONDS_MS else count
+    many = min(many, count)
+    return frozenset(round(number * (count - 1) / max(many - 1, 1)) for number in range(many))
 
 
-def _sample(way: Way, *, warm: bool) -> float:
+def _sample(way: Way) -> float:
     way.prepare()
-    if warm:
-        way.run()
-        way.prepare()
     return way.run()
+
+
+def _warm_sample(way: Way) -> float:
+    """The second of two runs."""
+    _sample(way)
+    return _sample(way)
 
 
 @contextlib.contextmanager

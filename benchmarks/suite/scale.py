@@ -38,9 +38,10 @@ class Scale:
         name: of the scale.
         large: the large model.
         small: the small one, in two number formats.
-        rounds: samples of each cheap way.
-        few: samples of each costly way: tens of seconds each.
-        lengths: counts of cached tokens for the small models.
+        rounds: samples of a way that is soon done.
+        some: samples of one that takes seconds.
+        few: samples of one that takes the better part of a minute.
+        lengths: counts of cached tokens for the small models; the part T2 has their own counts.
         large_lengths: the same for the large one, whose own count the part T1 has.
         module_counts: into how many modules the same tokens are split.
         answer_lengths: counts of tokens that an answer has.
@@ -62,11 +63,12 @@ class Scale:
     large: Size
     small: tuple[Size, ...]
     rounds: int = 7
+    some: int = 5
     few: int = 3
-    lengths: tuple[int, ...] = (256, 512, 1024, 2048, 4096)
+    lengths: tuple[int, ...] = (256, 512, 1024, 2048)
     large_lengths: tuple[int, ...] = (256, 1024)
-    module_counts: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-    answer_lengths: tuple[int, ...] = (16, 32, 64, 128, 256)
+    module_counts: tuple[int, ...] = (1, 4, 8, 16, 64, 256)
+    answer_lengths: tuple[int, ...] = (16, 64, 256)
     steps: int = 16
     answered: int = 64
     decoded: int = 512
@@ -94,6 +96,7 @@ TINY = Scale(
     Size("1.1B bf16", "demo", "fp32", 64, 4, 8),
     (Size("0.1B fp32", "demo", "fp32", 64, 4, 8), Size("0.1B bf16", "demo", "bf16", 64, 4, 8)),
     rounds=2,
+    some=2,
     few=1,
     lengths=(16,),
     large_lengths=(16,),
