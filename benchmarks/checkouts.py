@@ -109,7 +109,7 @@ def _last_line(text: str) -> str:
 
 @contextlib.contextmanager
 def _unwound_by_signals() -> Iterator[None]:
-    """A plain kill, or the end of the terminal, ends us as Ctrl-C does, and not in the middle of everything."""
+    """A plain kill and the end of the terminal end us as Ctrl-C does, and not in the middle of everything."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
