@@ -20,6 +20,7 @@ from app.cli import streams
 from app.cli.commands import Commands
 from app.cli.documents import FaultyDocumentError, file_report, rendered
 from app.cli.output import Console, PrintableFormatter, print_json, say
+from app.cli.stopping import StoppedError, as_interrupts
 from app.cli.streams import UnreadError
 from engine.errors import PathError, PromptCacheError
 
@@ -78,7 +79,8 @@ def pml() -> None:
       pml run prompt.pml --schema schema.pml      answer, cached and uncached side by side
 
     Exit status: 0 fine, 1 the input has errors, a check failed, or a model or store cannot be used, 2 wrong
-    usage or a path that leads to nothing, 130 interrupted, 141 nobody reads the output any more.
+    usage or a path that leads to nothing, 130 interrupted, 129 and 143 the same by SIGHUP and SIGTERM, 141
+    nobody reads the output any more.
     """
 
 
@@ -93,7 +95,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """
     streams.stand_in()
     try:
-        status = _status(list(sys.argv[1:] if arguments is None else arguments))
+        with as_interrupts():
+            status = _status(list(sys.argv[1:] if arguments is None else arguments))
         streams.flush()
     except (UnreadError, BrokenPipeError):
         streams.abandon()
@@ -112,7 +115,11 @@ def _status(arguments: list[str]) -> int:
         error.show(shown)
         say(shown.getvalue(), err=True, nl=False)
         return error.exit_code
-    except (click.Abort, KeyboardInterrupt):
+    except (click.Abort, KeyboardInterrupt) as interrupt:
+        stopped = interrupt if isinstance(interrupt, StoppedError) else interrupt.__cause__
+        if isinstance(stopped, StoppedError):
+            say(f"pml: stopped by {stopped}", err=True)
+            return 128 + stopped.number
         say("pml: interrupted", err=True)
         return INTERRUPTED
     except UnreadError:

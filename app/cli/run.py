@@ -173,11 +173,17 @@ def _handed(
     choice = choose(server, Terms.of(options.name, **options.for_engine()))
     if choice.why_not:
         say(f"pml: {choice.why_not} The model is loaded here.", err=True)
-    losses = []
+    losses, request = [], {}
+    if choice.studios:
+        try:
+            request = work.request()
+        except PromptCacheError as error:  # a text of `src` that no document can hold
+            say(f"pml: No studio is asked, for {error}. The model is loaded here.", err=True)
+            return None
     for studio in choice.studios:
         outcome = Outcome()
         try:
-            with contextlib.closing(asked(studio, work.request())) as lines:
+            with contextlib.closing(asked(studio, request)) as lines:
                 return _follow(lines, progress, outcome, aloud=aloud)
         except LostError as lost:
             if outcome.printed:

@@ -6,6 +6,8 @@ import contextlib
 import http.client
 import json
 import secrets
+import socket
+import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from hmac import compare_digest
@@ -91,7 +93,7 @@ def _greet(connection: http.client.HTTPConnection, studio: Presence) -> None:
     """Has whoever listens on the port prove that it knows the secret, before it learns anything."""
     challenge = secrets.token_hex(16)
     try:
-        with _losing():
+        with _losing(), _cut_after(connection, 2 * GREETING_SECONDS):
             answer = json.loads(_post(connection, GREETING, {"challenge": challenge}, {}).read(1 << 12))
             proof = str(answer["proof"]).encode()
             if not compare_digest(proof, studio.proof(challenge).encode()):
@@ -124,8 +126,28 @@ def _lines(answer: http.client.HTTPResponse) -> Iterator[Line]:
         if kind == "fault":
             if line.get("own") is True:
                 raise LostError(str(line["message"]))
-            raise_fault(line)
+            with _losing():
+                raise_fault(line)
         yield line
+
+
+@contextlib.contextmanager
+def _cut_after(connection: http.client.HTTPConnection, seconds: float) -> Iterator[None]:
+    """Connects, and cuts what takes longer: the timeout of a socket begins anew at every byte."""
+    connection.connect()
+    held = connection.sock  # a foreign answer may have the connection let go of it
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):
+            held.shutdown(socket.SHUT_RDWR)
+
+    watch = threading.Timer(seconds, cut)
+    watch.daemon = True
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.cancel()
 
 
 @contextlib.contextmanager
@@ -139,5 +161,5 @@ def _losing() -> Iterator[None]:
         yield
     except (LostError, PromptCacheError):
         raise
-    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError) as error:
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, RecursionError) as error:
         raise LostError(f"{type(error).__name__}: {error}".rstrip(": ")) from error

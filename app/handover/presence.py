@@ -95,11 +95,18 @@ def _name(port: int) -> str:
     return f"{re.sub('[^A-Za-z0-9-]', '-', platform.node())}-{port}.json"
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Opens without waiting for the other end of a pipe."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def _read(path: Path) -> Presence | None:
     """What a file tells; None where it is another user's, or others may read it, or it is no such."""
     try:
-        with path.open("rb") as file:
+        with open(path, "rb", opener=_at_once) as file:
             about = os.fstat(file.fileno())
+            if not stat.S_ISREG(about.st_mode):
+                return None
             if os.name == "posix" and (about.st_uid != os.geteuid() or stat.S_IMODE(about.st_mode) & 0o077):
                 return None
             row: Any = json.loads(file.read(_LARGEST))

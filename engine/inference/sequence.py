@@ -238,7 +238,7 @@ class Sequence:
         """
         for place, row in enumerate(logits):
             scores = row.float()
-            if not certain and not self._sampler.sure(scores, self.model.rows.bound * float(scores.std())):
+            if not certain and not self._sampler.sure(scores, self.model.rows.of(scores)):
                 return place, False
             guess = self._draft[place] if place < len(self._draft) else None
             token = self._choose(scores, guess)

@@ -14,14 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from engine.choices import Quantize
 from engine.errors import ModelError
 
 GROUP = 32  # weights of a row that share a scale and a middle, in four bits
 COLUMNS, ROWS = 32, 16  # multiples that the products take; other shapes they read beyond, or refuse
-MANY = 64  # rows of activations from which eight bits are faster brought into bf16 first
 BLOCK = 1 << 18  # weights that are rounded at once
 _ROUTERS = frozenset({"gate", "router"})  # whose rounded score would pick another expert
 
@@ -83,9 +81,9 @@ class EightBitLinear(QuantizedLinear):
         self.codes = nn.Parameter(codes, requires_grad=False)
 
     def _product(self, x: Tensor) -> Tensor:
-        if len(x) < MANY:
-            return torch._weight_int8pack_mm(x, self.codes, self.scales)
-        return F.linear(x, self.codes.bfloat16()).mul_(self.scales)
+        # For hundreds of rows bf16 copies of the codes would be a fourth faster, and round otherwise: then
+        # what a segment holds would hang on how many others were computed beside it.
+        return torch._weight_int8pack_mm(x, self.codes, self.scales)
 
 
 class FourBitLinear(QuantizedLinear):

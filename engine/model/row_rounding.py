@@ -15,6 +15,7 @@ from engine.model.kv_cache import Rowwise
 from engine.model.network import Network
 
 ROUNDING = {torch.float32: 2**-12, torch.bfloat16: 2**-4, torch.float16: 2**-7}  # of the spread of logits
+OF_GREATEST = {torch.float32: 2**-18, torch.bfloat16: 2**-7, torch.float16: 2**-9}  # where all lie far from 0
 LAYERS = 5  # that are measured; those behind them have products of the same shapes
 BEFORE = 4  # tokens before the rows
 
@@ -41,6 +42,13 @@ class RowRounding:
         Without a measurement of equality it is many times what was found for the number format.
         """
         return 0.0 if self.idle and self._alike else ROUNDING[self._network.dtype]
+
+    def of(self, logits: torch.Tensor) -> float:
+        """The most by which each of these logits, [vocabulary] in fp32, differs with the rows beside it."""
+        if not self.bound:
+            return 0.0
+        far = OF_GREATEST[self._network.dtype] * float(logits.abs().max())
+        return max(self.bound * float(logits.std()), far)
 
     @property
     def small(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -124,3 +125,29 @@ def test_no_file_gets_the_number_of_a_closed_stream() -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, check=False)
     assert done.stdout == "True\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_signal_stops_a_command_as_ctrl_c_does(number: signal.Signals) -> None:
+    """So that what is held is let go of, and what waits to be written is written."""
+    code = (
+        "import signal, time\nfrom app.cli import command\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may have them ignored
+        "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"
+        "def work(**_):\n"
+        "    print('begun', flush=True)\n"
+        "    try: time.sleep(60)\n"
+        "    finally: print('let go', flush=True)\n"
+        "command.pml.main = work\n"
+        "command.main([])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=30)
+    assert out == "let go\n"
+    assert process.returncode == 128 + number
+    assert err == ("pml: interrupted\n" if number == signal.SIGINT else f"pml: stopped by {number.name}\n")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +18,7 @@ from typing import Any
 import pytest
 
 from app.cli.options import ModelOptions
+from app.handover import client
 from app.handover.client import LostError, asked
 from app.handover.presence import Presence, forget, present
 from app.studio import handed
@@ -167,3 +171,71 @@ def test_what_could_not_be_stored_is_told_with_the_run(
     assert "pml: The answer is complete, but" in found.err
     assert "no block is left" in found.err
     assert "could not be stored" in json.loads(as_json.out)["cached"]["warnings"][0]
+
+
+@contextlib.contextmanager
+def stranger(sent: bytes, seconds: float) -> Iterator[int]:
+    """A port on which somebody answers every request with these bytes, one after the other, so far apart."""
+    over = threading.Event()
+
+    def serve(listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                held, _ = listener.accept()
+                held.recv(1 << 16)
+                for byte in sent:
+                    held.send(bytes([byte]))
+                    if over.wait(seconds):
+                        break
+                over.wait(2)  # closed with words unread, it would be an error of the line
+                held.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        yield listener.getsockname()[1]
+        over.set()
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 4096\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "seconds"),
+    [
+        (HEAD + b"\r\n" + b" " * 4096, 0.02),  # a body that drips
+        (HEAD + b"x: y\r\n" * 4096, 0.02),  # headers that do
+        (HEAD + b"connection: close\r\n\r\n" + b" " * 4096, 0.02),
+        (HEAD + b"\r\n" + b"[" * 4096, 0.0),
+    ],
+)
+def test_a_stranger_on_the_port_of_a_studio_that_was_killed_is_not_waited_for(
+    run_pml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, seconds: float
+) -> None:
+    monkeypatch.setattr(client, "GREETING_SECONDS", 0.3)
+    with stranger(sent, seconds) as port, Presence(port, held(terms(tmp_path))).told():
+        found = run_pml(*RUN, "--cache-dir", tmp_path)
+        assert "does not answer" in found.err
+        assert "Loaded" in found.err
+        assert present() == [], "the next run does not ask there again"
+
+
+def test_a_text_that_no_document_can_hold_is_answered_here(run_pml: Run, tmp_path: Path) -> None:
+    (tmp_path / "page.txt").write_text("one page\x0canother")
+    schema, prompt = tmp_path / "s.pml", tmp_path / "p.pml"
+    schema.write_text('<schema name="s"><module name="page" src="page.txt"/></schema>')
+    prompt.write_text('<prompt schema="s"><page/>What has it?</prompt>')
+    with Presence(1, held(terms(tmp_path))).told():
+        found = run_pml("run", prompt, "--schema", schema, "--cache-dir", tmp_path)
+    assert "No studio is asked, for" in found.err
+    assert "U+000C" in found.err
+    assert "Loaded" in found.err
+
+
+def test_a_pipe_among_the_files_of_studios_keeps_nobody_waiting(run_pml: Run, tmp_path: Path) -> None:
+    with Presence(1, held(terms(tmp_path))).told():
+        (place,) = {path.parent for path in (tmp_path / "home").rglob("*.json")}
+    assert place.name == "studios"
+    os.mkfifo(place / "pipe.json", 0o600)
+    assert "Loaded" in run_pml(*RUN, "--cache-dir", tmp_path).err

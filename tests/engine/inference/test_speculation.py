@@ -318,3 +318,12 @@ def test_an_answer_says_what_was_guessed(llama: Engine) -> None:
     assert 0 < guessed.tokens["accepted"] <= guessed.tokens["drafted"]
     assert guessed.passes < plain.passes
     assert guessed.to_json()["passes"] == guessed.passes
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_scores_far_from_zero_are_rounded_by_their_size(llama: Engine, dtype: torch.dtype) -> None:
+    """A number that all of them share changes no choice, and makes what distinguishes them coarser."""
+    rows = RowRounding(Model("m", tiny_network("llama-gqa").to(dtype), llama.model.tokenizer, "f").network)
+    scores = torch.linspace(-3, 3, 97)
+    assert rows.of(scores) == pytest.approx(rows.bound * float(scores.std()))
+    assert rows.of(scores + 1e5) >= 1e5 * torch.finfo(dtype).eps > rows.of(scores)

@@ -20,7 +20,6 @@ from engine.model.loading import load
 from engine.model.model import Model
 from engine.model.quantized_weights import (
     GROUP,
-    MANY,
     EightBitLinear,
     FourBitLinear,
     QuantizedLinear,
@@ -54,7 +53,7 @@ def steps(weight: torch.Tensor, scheme: Quantize) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("rows", [0, 1, 5, MANY, 200])
+@pytest.mark.parametrize("rows", [0, 1, 5, 64, 200])
 @pytest.mark.parametrize("scheme", SCHEMES)
 @torch.inference_mode()
 def test_a_rounded_layer_is_the_product_with_a_near_weight(scheme: Quantize, rows: int, bias: bool) -> None:
@@ -78,10 +77,10 @@ def test_a_rounded_layer_is_the_product_with_a_near_weight(scheme: Quantize, row
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_a_row_is_the_same_beside_any_others(scheme: Quantize) -> None:
     torch.manual_seed(0)
-    layer, x = rounded(nn.Linear(128, 64).bfloat16(), scheme), torch.randn(MANY - 1, 128).bfloat16()
+    layer, x = rounded(nn.Linear(128, 64).bfloat16(), scheme), torch.randn(600, 128).bfloat16()
     with torch.inference_mode():
         whole = layer(x)
-        for at, rows in ((0, 1), (3, 2), (7, 4), (20, 33)):
+        for at, rows in ((0, 1), (3, 2), (7, 4), (20, 33), (40, 100), (0, 512)):
             assert torch.equal(layer(x[at : at + rows]), whole[at : at + rows])
 
 
