@@ -49,7 +49,7 @@ def run(
     Args:
         model: name of the model, which is loaded once for each side.
         device: "auto", "cpu" or "cuda".
-        dtype: "auto", "fp32", "bf16" or "fp16".
+        dtype: "auto", "fp32", "bf16" or "fp16"; with rounded weights "auto" is "bf16".
         cached: tokens in all modules together.
         modules: how many there are.
         steps: tokens of an answer that are timed, at least 2.
@@ -71,6 +71,8 @@ def run(
         )
     say = progress or (lambda _: None)
     loaded = {}
+    if quantize != "none" and dtype == "auto":
+        dtype = "bf16"  # rounded weights compute in it: else two things would be compared at once
     for side in sides:
         say(f"loading {model} with {side} weights")
         loaded[f"step_{side}"] = load(model, device=device, dtype=dtype, weights=side)
@@ -84,12 +86,12 @@ def run(
         )
     ways = [Way(name, Decoding(one, cached, modules, steps, seed).time) for name, one in loaded.items()]
     samples = timed(ways, repeats, seed, say)
-    params = {"model": model, "dtype": first.dtype, "cached": cached, "modules": modules, "steps": steps}
+    params = {"model": model, "cached": cached, "modules": modules, "steps": steps}
     return {
         "results": [
             {
                 "name": name,
-                "params": {**params, "seed": seed},
+                "params": {**params, "dtype": loaded[name].dtype, "seed": seed},
                 "weights": loaded[name].weights,
                 "samples_ms": values,
                 "median_ms": statistics.median(values),

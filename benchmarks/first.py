@@ -22,7 +22,7 @@ from benchmarks.answers import sources
 from benchmarks.machine import machine
 from benchmarks.turns import Way, ratio, timed
 from engine.cache.store import Store
-from engine.choices import Weights
+from engine.choices import Quantize, Weights
 from engine.engine import Engine
 from engine.errors import PromptCacheError
 from engine.events import Side
@@ -77,6 +77,7 @@ def run(
     device: str = "auto",
     dtype: str = "auto",
     weights: Weights = "auto",
+    quantize: Quantize = "none",
     cached: int = 1024,
     modules: int = 8,
     new: int = 32,
@@ -92,6 +93,7 @@ def run(
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
         weights: "auto", "packed" or "plain".
+        quantize: how they are rounded: "none", "int8" or "int4".
         cached: tokens in all drawn modules together.
         modules: how many are drawn.
         new: tokens that are drawn behind them.
@@ -113,7 +115,7 @@ def run(
         )
     say = progress or (lambda _: None)
     say(f"loading {model}")
-    loaded = load(model, device=device, dtype=dtype, weights=weights)
+    loaded = load(model, device=device, dtype=dtype, weights=weights, quantize=quantize)
     runs = FirstRuns(loaded, *(documents or sources(loaded, cached, modules, new, seed)))
     about = runs.ask("cached")
     samples = timed(runs.ways(), repeats, seed, say)

@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.machine import machine
 from benchmarks.turns import Way, ratio, timed
-from engine.choices import Speculate, Weights
+from engine.choices import Quantize, Speculate, Weights
 from engine.engine import Engine
 from engine.errors import PromptCacheError
 from engine.events import Answer
@@ -31,6 +31,7 @@ def run(
     device: str = "auto",
     dtype: str = "auto",
     weights: Weights = "auto",
+    quantize: Quantize = "none",
     tokens: int = 128,
     repeats: int = 5,
     seed: int = 0,
@@ -45,6 +46,7 @@ def run(
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
         weights: how they lie.
+        quantize: how they are rounded: "none", "int8" or "int4".
         tokens: of an answer, at most.
         repeats: answers of each side, each after one to warm up.
         seed: the seed of the orders in which the sides take turns.
@@ -62,7 +64,9 @@ def run(
     say = progress or (lambda _: None)
     with (
         tempfile.TemporaryDirectory(prefix="pml-bench-") as folder,
-        Engine.open(model, device=device, dtype=dtype, weights=weights, cache_dir=Path(folder)) as engine,
+        Engine.open(
+            model, device=device, dtype=dtype, weights=weights, quantize=quantize, cache_dir=Path(folder)
+        ) as engine,
     ):
         prepared = engine.schema(schema)
         results = []

@@ -20,7 +20,7 @@ from benchmarks.metrics import score
 from benchmarks.shortening import fits, shortened
 from benchmarks.tasks import Task
 from engine.cache.store import Store
-from engine.choices import SCOPES, Weights
+from engine.choices import SCOPES, Quantize, Weights
 from engine.engine import Engine
 from engine.errors import PromptCacheError
 from engine.events import Answer
@@ -62,6 +62,7 @@ def run(
     device: str = "auto",
     dtype: str = "auto",
     weights: Weights = "auto",
+    quantize: Quantize = "none",
     placement: str = "compact",
     progress: Callable[[int, int, str], None] | None = None,
 ) -> dict[str, Any]:
@@ -75,6 +76,7 @@ def run(
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
         weights: "auto", "packed" or "plain".
+        quantize: how they are rounded: "none", "int8" or "int4".
         placement: the placement of the prompts.
         progress: called with (done, total, what).
 
@@ -87,7 +89,10 @@ def run(
     """
     say = progress or (lambda *_: None)
     with tempfile.TemporaryDirectory(prefix="pml-quality-") as folder:
-        engine = Engine(load(model, device=device, dtype=dtype, weights=weights), Store.open(Path(folder)))
+        engine = Engine(
+            load(model, device=device, dtype=dtype, weights=weights, quantize=quantize),
+            Store.open(Path(folder)),
+        )
         samples: dict[str, list[Sample]] = {name: [] for name in (UNCACHED, *(v.name for v in wanted))}
         left_out, short = [], []
         try:

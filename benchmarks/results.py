@@ -18,12 +18,13 @@ from typing import Any
 
 from benchmarks import store_results
 from benchmarks.beside import absent, beside, pairs
+from benchmarks.caveats import caveats, tiny
 from benchmarks.charts import CHARTS, figures
 from benchmarks.drawing import draw
 from benchmarks.goals import Reports, amount, rows, verdicts
 from benchmarks.markdown import head, row, written
 from benchmarks.suite.parts import NOT_YET, PARTS, Part
-from benchmarks.suite.running import QUIET, read
+from benchmarks.suite.running import read
 from benchmarks.suite.sampling import known
 from engine.stopwatch import milliseconds
 
@@ -51,32 +52,15 @@ def gathered(folder: Path) -> dict[str, dict[str, Any]]:
 def place(reports: Reports) -> str:
     """Where and when it was measured, and a warning where the machine had other work."""
     machines = {
-        "{processor}, {cores} cores, {threads} threads, torch {torch}, Python {python}".format(**found)
+        "{processor}, cores: {cores}, threads: {threads}, torch {torch}, Python {python}".format(**found)
         for report in reports.values()
         if (found := report["machine"])
     }
     days = sorted({report["began"][:10] for report in reports.values() if "began" in report})
     when = " " + " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
     minutes = sum(report.get("seconds", 0) for report in reports.values()) / 60
-    lines = [f"Measured{when} on {'; '.join(sorted(machines))}, in {minutes:.0f} minutes."]
-    if len({json.dumps(report.get("under"), sort_keys=True) for report in reports.values()}) > 1:
-        lines.append(
-            "**Not of one piece**: some parts were measured with other code, on another machine or beside "
-            "other versions of other software."
-        )
-    loud = [
-        f"{name} ({share:.0%})"
-        for name, report in reports.items()
-        if (share := max(report.get("busy") or 0, report.get("others") or 0)) > QUIET
-    ]
-    if loud:
-        lines.append(
-            "**The machine was not quiet**: so much of its cores was in use by others before or during these "
-            f"parts: {', '.join(loud)}."
-        )
-    if any(report["scale"] != "full" for report in reports.values()):
-        lines.append("**At a tiny scale, which shows that the suite works and nothing else.**")
-    return " ".join(lines)
+    lines = [f"Measured{when} on {'; '.join(sorted(machines))}, in {minutes:.0f} min."]
+    return " ".join([*lines, *(f"**{sentence}**" for sentence in caveats(reports))])
 
 
 def goals(reports: Reports) -> str:
@@ -197,6 +181,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--no-charts", action="store_true", help="draw none")
     chosen = parser.parse_args(arguments)
     reports = gathered(chosen.folder)
+    if tiny(reports):
+        parser.error(f"{chosen.folder} was measured at a tiny scale, which is nothing to publish")
     shown: list[str] = []
     if not chosen.no_charts:
         shown = draw(figures(reports), PICTURES)

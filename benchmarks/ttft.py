@@ -16,7 +16,7 @@ from benchmarks.answers import Answers
 from benchmarks.forward import Forward
 from benchmarks.machine import machine
 from benchmarks.turns import ratio, timed
-from engine.choices import Weights
+from engine.choices import Quantize, Weights
 from engine.errors import PromptCacheError
 from engine.model.loading import load
 
@@ -40,6 +40,7 @@ def run(
     device: str = "auto",
     dtype: str = "auto",
     weights: Weights = "auto",
+    quantize: Quantize = "none",
     cached: int = 1024,
     modules: int = 8,
     new: int = 32,
@@ -54,6 +55,7 @@ def run(
         device: "auto", "cpu" or "cuda".
         dtype: "auto", "fp32", "bf16" or "fp16".
         weights: "auto", "packed" or "plain".
+        quantize: how they are rounded: "none", "int8" or "int4".
         cached: tokens in all modules together.
         modules: how many there are.
         new: tokens that are computed after them.
@@ -74,7 +76,7 @@ def run(
         )
     say = progress or (lambda _: None)
     say(f"loading {model}")
-    loaded = load(model, device=device, dtype=dtype, weights=weights)
+    loaded = load(model, device=device, dtype=dtype, weights=weights, quantize=quantize)
     if cached + new + 1 >= loaded.context_length:
         raise PromptCacheError(
             f"{cached + new} tokens do not fit the model's {loaded.context_length}; lower --cached."

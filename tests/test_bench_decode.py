@@ -23,6 +23,9 @@ def test_a_report_has_both_sides_and_their_ratio(tmp_path: Path) -> None:
     assert report["results"][0]["params"]["cached"] == 60
     rounded = decode.run(str(folder), cached=60, steps=3, repeats=1, sides=("plain",), quantize="int4")
     assert [one["weights"] for one in rounded["results"]] == ["plain", "int4"]
+    assert {one["params"]["dtype"] for one in rounded["results"]} == {"bf16"}, (
+        "two things at once are no comparison"
+    )
     assert set(rounded["ratios"]) == {"step_plain/step_int4"}
     with pytest.raises(PromptCacheError, match="do not fit"):
         decode.run(str(folder), cached=10**6)

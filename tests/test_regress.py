@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from app.cli.bench.regress import NAMES
 from benchmarks import checkouts, regress
 from benchmarks.regress import Work
 from engine.errors import PromptCacheError
@@ -91,6 +92,10 @@ def test_two_commits_are_compared_and_what_one_lacks_is_named(
     for side in regress.SIDES:
         assert made.count((side, "check")) == 2 * (1 + 2)
         assert made.count((side, "run")) == 2 * (1 + 2) + 2  # by the clock, and for its tokens
+
+
+def test_the_names_in_the_help_are_those_that_are_measured() -> None:
+    assert NAMES == regress.NAMES
 
 
 def test_only_some_figures_are_asked_for(project: Path) -> None:

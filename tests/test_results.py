@@ -126,8 +126,8 @@ def test_figures_that_were_not_measured_together_say_so() -> None:
     here = {"code": "a", "machine": "m"}
     alike = {"T1": report("T1", under=here), "T2": report("T2", under=here)}
     assert "Not of one piece" not in results.place(alike)
-    assert "**Not of one piece**" in results.place({**alike, "T3": report("T3", under=here | {"code": "b"})})
-    assert "in 0 minutes." in results.place(alike)
+    assert "**Not of one piece: " in results.place({**alike, "T3": report("T3", under=here | {"code": "b"})})
+    assert "in 0 min." in results.place(alike)
     assert results.place({"T1": {"part": "T1", "scale": "full", "groups": [], "machine": {}}})
 
 
@@ -166,11 +166,22 @@ def test_a_machine_that_was_not_quiet_is_told() -> None:
     meanwhile = {"T3": report("T3", others=0.25)}
     assert "T3 (25%)" in results.place(meanwhile)
     loud = results.place(measured(busy=0.4))
-    assert "**The machine was not quiet**" in loud
+    assert "**The machine was not quiet: " in loud
     assert "T1 (40%)" in loud
-    assert "Measured 2026-11-22 on P, 2 cores, 2 threads" in loud
+    assert "Measured 2026-11-22 on P, cores: 2, threads: 2" in loud
     tiny = {"T1": report("T1", scale="tiny")}
     assert "At a tiny scale" in results.place(tiny)
+
+
+def test_what_was_measured_at_a_tiny_scale_is_not_published(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "T1.json", report("T1", scale="tiny"))
+    before = README.read_text(encoding="utf-8"), RESULTS.read_text(encoding="utf-8")
+    with pytest.raises(SystemExit):
+        results.main([str(tmp_path), "--no-charts"])
+    assert "nothing to publish" in capsys.readouterr().err
+    assert before == (README.read_text(encoding="utf-8"), RESULTS.read_text(encoding="utf-8"))
 
 
 def test_charts_name_their_axes_with_units() -> None:

@@ -91,7 +91,10 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
 @json_option
 @debug_option
 def clear(pinned: bool, conversation: bool, cache_dir: Path | None, as_json: bool) -> None:
-    """Delete all stored segments but pinned ones; what is needed again is computed again."""
+    """Delete all stored segments but pinned ones; what is needed again is computed again.
+
+    A studio that runs on this store lets go of what it holds in memory before its next answer.
+    """
     with _open(cache_dir) as store:
         removed = store.clear(pinned=pinned, conversation=conversation)
         kept = store.stats().segments

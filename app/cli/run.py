@@ -47,12 +47,14 @@ class Outcome:
         comparison: what lies between them, as in `--json`; empty unless both ran.
         begun: the first line of the run: placement, probe, and whether the store keeps segments at all.
         printed: a part of an answer is on standard output.
+        studio: address of the studio that computes it; "" where this process does.
     """
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     comparison: dict[str, Any] = field(default_factory=dict)
     begun: Line = field(default_factory=dict)
     printed: bool = False
+    studio: str = ""
 
     def warnings(self) -> list[str]:
         """What went wrong without keeping the answer from coming, each once."""
@@ -145,6 +147,7 @@ def run(
                 "repair": settings.repair,
                 "placement": outcome.begun["placement"],
                 "probe": outcome.begun["probe"],
+                "studio": outcome.studio,
                 **outcome.answers,
                 **outcome.comparison,
             }
@@ -181,7 +184,7 @@ def _handed(
             say(f"pml: No studio is asked, for {error}. The model is loaded here.", err=True)
             return None
     for studio in choice.studios:
-        outcome = Outcome()
+        outcome = Outcome(studio=studio.url)
         try:
             with contextlib.closing(asked(studio, request)) as lines:
                 return _follow(lines, progress, outcome, aloud=aloud)
@@ -239,12 +242,16 @@ def _summary(outcome: Outcome) -> str:
         ["generated", *(str(answers[side]["tokens"]["generated"]) for side in sides)],
         ["time per token after", *(_pace(answers[side]["tpot_ms"]) for side in sides)],
     ]
+    figures.append(["whole answer", *(milliseconds(_whole_ms(answers[side])) for side in sides)])
     if any(answers[side]["tokens"].get("drafted") for side in sides):
-        figures.insert(-1, ["guessed right, passes", *(_guesses(answers[side]) for side in sides)])
+        figures.insert(-2, ["passes for these", *(str(answers[side]["passes"] + 1) for side in sides)])
+        figures.insert(-2, ["guesses that held", *(_guesses(answers[side]) for side in sides)])
     lines = [table(["", *sides], figures), ""]
     lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]
     if outcome.comparison:
         lines.append(_verdict(outcome.comparison, answers["cached"], outcome.begun["keeps"]))
+    if outcome.studio:
+        lines.append(f"Computed by the studio at {outcome.studio}.")
     return "\n".join(lines)
 
 
@@ -254,7 +261,11 @@ def _pace(tpot_ms: float | None) -> str:
 
 def _guesses(answer: Mapping[str, Any]) -> str:
     tokens = answer["tokens"]
-    return f"{tokens['accepted']} of {tokens['drafted']}, {answer['passes']}"
+    return f"{tokens['accepted']} of {tokens['drafted']}"
+
+
+def _whole_ms(answer: Mapping[str, Any]) -> float:
+    return float(answer["ttft_ms"] + (answer["tpot_ms"] or 0.0) * (answer["tokens"]["generated"] - 1))
 
 
 def _timeline(parts: Mapping[str, float]) -> str:

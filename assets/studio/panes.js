@@ -6,6 +6,8 @@ const STATES = {
   waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", failed: "failed",
 }
 
+const GUESSES = "Tokens that were guessed from the words of prompt and answer, and how many of them the model chose: those took no pass of their own. The text is the same without."
+
 class Pane {
   #ttft = h("strong", { class: "ttft" }, "–")
   #state = h("span", { class: "state" })
@@ -53,10 +55,14 @@ class Pane {
       ["computed", tokens.computed == null ? "–" : count(tokens.computed)],
       ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–"],
     ]
-    if (tokens.drafted) facts.push(["guessed right", `${count(tokens.accepted)} of ${count(tokens.drafted)}`])
+    if (tokens.drafted) facts.push(["guesses held", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
+    if (side?.ttft_ms != null && tokens.generated) {
+      const after = rate ? 1000 * (tokens.generated - 1) / rate : 0
+      facts.push(["whole answer", milliseconds(side.ttft_ms + after), `${count(tokens.generated)} tokens, the first one included`])
+    }
     if (tokens.encoded) facts.splice(1, 0, ["encoded now", count(tokens.encoded)])
     if (samples.length > 1) facts.push([`median of ${samples.length}`, `${milliseconds(Math.min(...samples))} to ${milliseconds(Math.max(...samples))}`])
-    this.#facts.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
+    this.#facts.replaceChildren(...facts.map(([name, value, about]) => h("div", { title: about ?? "" }, h("dt", {}, name), h("dd", {}, value))))
   }
 
   /** @param {Api.SideFrame | undefined} side @param {number} longest */

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections import Counter, deque
@@ -12,6 +13,7 @@ from engine.cache.fetched import Fetched, Request, Unsaved
 from engine.cache.memory import Handle, MemoryTier
 from engine.cache.store import Lookup, Sought, Store, pack_ids
 from engine.cache.store.codec import packed_bytes
+from engine.cache.store.index import FailedIndexError
 from engine.events import Barred, SegmentUse, Working
 from engine.model.model import Model
 from engine.prompt.recipe import Identity, Recipe, RecipeSlice
@@ -42,6 +44,7 @@ class SegmentCache:
         self.identity = Identity(model.fingerprint, dtype, model.relocatable)
         self._form = model.form
         self._unsaved = Unsaved()
+        self._cleared = store.settings.cleared
         self._answered: deque[Sequence[Lookup]] = deque()  # that are not counted yet
 
     def note(self, served: Sequence[Lookup]) -> None:
@@ -60,6 +63,7 @@ class SegmentCache:
 
     def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
         """Returns a function that says where the segment of each of these recipes is now."""
+        self._forget_cleared()
         held = self.memory_tier.keys()
         on_disk = self.store.contains({recipe.key for recipe in recipes} - held)
 
@@ -83,6 +87,7 @@ class SegmentCache:
         Yields:
             Working, before each pass over what must be encoded, and Barred while another program is at it.
         """
+        self._forget_cleared()
         recipes = list({recipe.key: recipe for recipe in recipes}.values())
         keys = tuple(recipe.key for recipe in recipes)
         fetched = Fetched(request, keys, self.store.using(keys), self._unsaved)
@@ -120,6 +125,7 @@ class SegmentCache:
             fetched: what was found of them.
             again: also what a budget has refused or evicted.
         """
+        self._forget_cleared()
         encoding = self._encoding()
         held = {
             recipe.key: recipe
@@ -135,6 +141,13 @@ class SegmentCache:
         if not again:
             lacking = [one for one in lacking if self._reason(one, fetched.request) not in _BOUNDED]
         encoding.store_held(lacking, fetched)
+
+    def _forget_cleared(self) -> None:
+        """Lets go of what is in memory where somebody, in any program, has cleared the store since."""
+        with contextlib.suppress(FailedIndexError):  # busy, or broken: it is asked the next time
+            if self._cleared != (now := self.store.settings.cleared):
+                self._cleared = now
+                self.memory_tier.clear()
 
     def _encoding(self) -> Encoding:
         return Encoding(self.model, self.store, self.memory_tier, self.scheme, self._find)

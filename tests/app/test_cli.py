@@ -360,6 +360,7 @@ def test_bench_asks_for_what_was_said(measured: dict[str, Any], run_pml: Pml) ->
         "device": "auto",
         "dtype": "fp32",
         "weights": "auto",
+        "quantize": "none",
         "cached": 64,
         "modules": 4,
         "new": 8,

@@ -43,3 +43,32 @@ def test_a_suite_that_failed_says_so_by_its_status(
     assert broken.status == 1
     assert json.loads(broken.out)["failed"] == {"T2": "broke"}
     assert "failed: T2" in broken.err
+
+
+def test_a_tiny_suite_says_that_its_figures_mean_nothing(
+    run_pml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = run_pml("bench", "suite", "--scale", "tiny", "--only", "store")
+    assert done.status == 0
+    assert "At a tiny scale" in done.out
+    assert [path.name for path in tmp_path.iterdir()] == ["bench-tiny"], "not where figures lie"
+
+
+@pytest.mark.parametrize("command", ["first", "ttft"])
+def test_times_are_of_the_weights_that_were_asked_for(
+    run_pml: Run, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setenv("PML_QUANTIZE", "int8")
+    sizes = ("--cached", "16", "--modules", "2", "--new", "4", "--repeats", "1")
+    found = run_pml("bench", command, *sizes, "--json")
+    assert json.loads(found.out)["machine"]["weights"] == "int8"
+
+
+def test_prompts_are_checked_before_a_model_is_loaded_for_their_guesses(run_pml: Run, tmp_path: Path) -> None:
+    prompt = tmp_path / "other.pml"
+    prompt.write_text('<prompt schema="travel"><nowhere/></prompt>')
+    found = run_pml("bench", "guesses", prompt, "--schema", "sample_schemas/travel.pml", "--model", "none")
+    assert found.status == 1
+    assert f"{prompt}" in found.err
+    assert "nowhere" in found.err

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from app.cli.options import ModelOptions, debug_option, json_option, model_options
+from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, progress_bar, say, table
 from app.cli.param_types import Name, Whole
 from app.cli.setting_options import setting_option
@@ -31,6 +31,7 @@ from engine.inference.findings import nats
 @click.option("--limit", type=Whole(1), help="The most prompts.")
 @setting_option("placement")
 @model_options
+@quantize_option
 @json_option
 @debug_option
 def quality(
@@ -70,6 +71,7 @@ def quality(
                 device=options.device,
                 dtype=options.dtype,
                 weights=options.weights,
+                quantize=options.quantize,
                 placement=placement,
                 progress=progress,
             )

@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 
 import click
 
+from app.cli.documents import read_prompt, read_schema, require_sound
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, say, table
 from app.cli.param_types import Whole
+from engine.pml import bind
 from engine.stopwatch import milliseconds
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -52,6 +54,7 @@ def _common(options: ModelOptions, repeats: int, seed: int) -> dict[str, Any]:
 @_REPEATS
 @_SEED
 @model_options
+@quantize_option
 @json_option
 @debug_option
 def ttft(
@@ -78,6 +81,7 @@ def ttft(
         options.name,
         **_common(options, repeats, seed),
         weights=options.weights,
+        quantize=options.quantize,
         cached=cached,
         modules=modules,
         new=new,
@@ -101,8 +105,8 @@ def decode(
     """Time per token of an answer after cached tokens, with plain and with packed weights in turn.
 
     A sample is the median step of one answer: from the token before to the text of this one. The model is
-    held twice, once for each side, unless --weights names one. --quantize adds a side with rounded weights,
-    in bf16; --dtype bf16 has the others compute in that too.
+    held twice, once for each side, unless --weights names one. --quantize adds a side with rounded weights;
+    all sides compute in bf16 then, unless --dtype names another format for the others.
     """
     options = ModelOptions(cache_dir=None, **model_choice)
     from benchmarks import decode as measurement
@@ -120,11 +124,18 @@ def decode(
         print_json(report)
         return
     rows = [
-        [one["name"], milliseconds(one["median_ms"]), milliseconds(min(one["samples_ms"]))]
+        [
+            one["name"],
+            one["params"]["dtype"],
+            milliseconds(one["median_ms"]),
+            milliseconds(min(one["samples_ms"])),
+        ]
         for one in report["results"]
     ]
-    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
-    say(f"{table(['', 'MEDIAN', 'LEAST'], rows)}\n\n{machine}")
+    about = {"model": options.name, **report["machine"]}
+    del about["weights"]  # each row has its own
+    machine = ", ".join(f"{name} {value}" for name, value in about.items())
+    say(f"{table(['', 'IN', 'MEDIAN', 'LEAST'], rows)}\n\n{machine}")
 
 
 @click.command()
@@ -134,6 +145,7 @@ def decode(
 @_REPEATS
 @_SEED
 @model_options
+@quantize_option
 @json_option
 @debug_option
 def guesses(
@@ -147,6 +159,10 @@ def guesses(
 ) -> None:
     """Passes and time per token of answers to each PROMPT, with guesses and without, in turns."""
     options = ModelOptions(cache_dir=None, **model_choice)
+    over = read_schema(str(schema))
+    for path in prompts:  # before a model is loaded for them
+        prompt = read_prompt(str(path))
+        require_sound(prompt.name, "prompt", prompt.source, bind(over.tree, prompt.tree).diagnostics)
     from benchmarks import guesses as measurement
 
     report = measurement.run(
@@ -155,6 +171,7 @@ def guesses(
         schema,
         **_common(options, repeats, seed),
         weights=options.weights,
+        quantize=options.quantize,
         tokens=tokens,
     )
     if as_json:
@@ -184,6 +201,7 @@ def guesses(
 @_REPEATS
 @_SEED
 @model_options
+@quantize_option
 @json_option
 @debug_option
 def first(
@@ -212,6 +230,7 @@ def first(
         options.name,
         **_common(options, repeats, seed),
         weights=options.weights,
+        quantize=options.quantize,
         cached=cached,
         modules=modules,
         new=new,

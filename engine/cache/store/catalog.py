@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.cache.store import eviction, files
-from engine.cache.store.eviction import NoRoomError, Victim
+from engine.cache.store import eviction, files, settings
+from engine.cache.store.eviction import ClearedError, NoRoomError, Victim
 from engine.cache.store.files import Entry
 from engine.cache.store.holds import Holds
 from engine.cache.store.index import FailedIndexError, Index
@@ -129,20 +129,26 @@ class Catalog:
         if self._index.read_only:
             self._index.set("written", f"{time.time():.6f}")
 
-    def enter(self, row: dict[str, Any], labels: Sequence[tuple[str, str]]) -> list[str]:
+    def enter(
+        self, row: dict[str, Any], labels: Sequence[tuple[str, str]], cleared: str | None = None
+    ) -> list[str]:
         """Enters a row within the budget; returns the files that have no row any more.
 
         Args:
             row: values by the names of their columns.
             labels: schemas and paths of modules that it is of.
+            cleared: the setting of that name when it was computed; None where that does not matter.
 
         Raises:
+            ClearedError: the store was cleared since.
             NoRoomError: the budget has no room for it.
             FailedIndexError: the index cannot be written.
         """
         key, budget = str(row["key"]), self._settings.budget
         with self._index.writing() as connection:
             self._settle(connection)
+            if cleared is not None and cleared != settings.cleared_in(connection):
+                raise ClearedError(f"the store was cleared after segment {key} was computed")
             old = connection.execute("select file from segments where key = ?", [key]).fetchone()
             names = ", ".join(row)
             marks = ", ".join("?" * len(row))

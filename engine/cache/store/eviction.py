@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from engine.cache.store.claim import SEGMENT
+from engine.errors import StoreError
 from engine.tiers import Reason
 
 Policy = Literal["lru", "cost"]
@@ -26,6 +27,10 @@ _INFLATION = "inflation"  # the worth of what was evicted last: what comes now i
 
 class NoRoomError(OSError):
     """The budget has no room for a segment, even after all that may go has gone."""
+
+
+class ClearedError(StoreError):
+    """The store was cleared after a segment was computed, so that it is not to be stored."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable
@@ -71,6 +72,10 @@ class Remover:
         if schema is not None:
             keys &= {key for key, name in labels if name == schema}
             keys -= {key for key, name in labels if name != schema}
+        with contextlib.suppress(
+            FailedIndexError
+        ):  # on a full disk, where nothing waits to be written either
+            self._settings.note_cleared()
         if not pinned:
             pins = set(self._settings.pins())
             keys -= {key for key, name in labels if name in pins}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import secrets
+import sqlite3
 import time
 
 from engine.cache.store.codec import SCHEMES, Scheme
@@ -44,6 +46,20 @@ class Settings:
         """How keys and values of new segments are stored."""
         found = self._index.setting("scheme")
         return next((scheme for scheme in SCHEMES if scheme == found), "plain")
+
+    @property
+    def cleared(self) -> str:
+        """Another one after each time that the store was cleared: what is older may not come back."""
+        with self._index.reading() as connection:
+            return cleared_in(connection)
+
+    def note_cleared(self) -> None:
+        """Tells all programs at this store that it is being cleared.
+
+        Raises:
+            FailedIndexError: the index cannot be written.
+        """
+        self._index.set("cleared", secrets.token_hex(8))
 
     def _number(self, name: str) -> float | None:
         """A setting that is a number, None where it is none."""
@@ -136,3 +152,9 @@ class Settings:
                 "nothing else is stored. Raise the budget (pml cache budget) or unpin a schema.",
             )
         return ()
+
+
+def cleared_in(connection: sqlite3.Connection) -> str:
+    """`Settings.cleared`, as a connection sees it."""
+    row = connection.execute("select value from settings where name = 'cleared'").fetchone()
+    return str(row[0]) if row else ""

@@ -19,7 +19,7 @@ from engine.cache.store.blobs import Blobs
 from engine.cache.store.catalog import Catalog
 from engine.cache.store.claim import FILES
 from engine.cache.store.codec import Scheme
-from engine.cache.store.eviction import Policy, Removed
+from engine.cache.store.eviction import ClearedError, Policy, Removed
 from engine.cache.store.files import VERIFY, Verify
 from engine.cache.store.folder import Folder
 from engine.cache.store.holds import Hold, Holds
@@ -171,7 +171,13 @@ class Store:
         self._reader.expect_soon(keys)
 
     def save(
-        self, segment: Segment, origin: Origin, *, scheme: Scheme = "plain", seconds: float = 0.0
+        self,
+        segment: Segment,
+        origin: Origin,
+        *,
+        scheme: Scheme = "plain",
+        seconds: float = 0.0,
+        cleared: str | None = None,
     ) -> None:
         """Writes a segment, and evicts what the budget asks for.
 
@@ -180,13 +186,15 @@ class Store:
             origin: the segment's origin, for people.
             scheme: how keys and values are stored.
             seconds: how long computing it took.
+            cleared: `settings.cleared` when it was computed; None where it is to be stored in any case.
 
         Raises:
+            ClearedError: the store was cleared since then.
             StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind. A
                 budget of 0 is no fault: then nothing is to be stored.
         """
         if self.settings.budget:
-            self._writer.save(segment, origin, scheme, seconds)
+            self._writer.save(segment, origin, scheme, seconds, cleared)
 
     def save_behind(
         self,
@@ -206,11 +214,14 @@ class Store:
             seconds: as for `save`.
             ended: called when it is saved, or with what `save` has raised; from another thread.
         """
+        cleared = self.settings.cleared
 
         def work() -> None:
             failed = None
             try:
-                self.save(segment, origin, scheme=scheme, seconds=seconds)
+                self.save(segment, origin, scheme=scheme, seconds=seconds, cleared=cleared)
+            except ClearedError as error:
+                log.info("%s", error)
             except StoreError as error:
                 failed = error
             finally:

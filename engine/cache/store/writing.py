@@ -44,10 +44,18 @@ class Writer:
     def __init__(self, disk: Folder, blobs: Blobs, catalog: Catalog, reader: Reader) -> None:
         self._disk, self._blobs, self._catalog, self._reader = disk, blobs, catalog, reader
 
-    def save(self, segment: Segment, origin: Origin, scheme: Scheme, seconds: float) -> None:
+    def save(
+        self,
+        segment: Segment,
+        origin: Origin,
+        scheme: Scheme,
+        seconds: float,
+        cleared: str | None = None,
+    ) -> None:
         """Writes a segment as `Store.save` says: temporary file, flush, rename, and then its row.
 
         Raises:
+            ClearedError: the store was cleared since `Settings.cleared` was this.
             StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind.
         """
         now = time.time()
@@ -66,7 +74,7 @@ class Writer:
         label = (origin.schema, origin.path)
         try:
             self._catalog.require_writable()  # before a file is written in vain
-            entry = self.enter(lambda: self._blobs.write(segment, scheme, notes), row, [label])
+            entry = self.enter(lambda: self._blobs.write(segment, scheme, notes), row, [label], cleared)
         except (OSError, FailedIndexError) as error:
             if isinstance(error, NoRoomError):
                 with contextlib.suppress(FailedIndexError):
@@ -79,7 +87,11 @@ class Writer:
         log.info("stored %s of %s: %d tokens, %d bytes", what, origin.schema, segment.tokens, entry.bytes)
 
     def enter(
-        self, write: Callable[[], Entry], row: dict[str, Any], labels: Sequence[tuple[str, str]]
+        self,
+        write: Callable[[], Entry],
+        row: dict[str, Any],
+        labels: Sequence[tuple[str, str]],
+        cleared: str | None = None,
     ) -> Entry:
         """Writes a file and its row; what goes for it is removed.
 
@@ -87,15 +99,17 @@ class Writer:
             write: a function that writes the file, whole or not at all.
             row: the index's row of the segment, but for its file.
             labels: schemas and paths of modules that it is of.
+            cleared: as for `Catalog.enter`.
 
         Raises:
+            ClearedError: the store was cleared since; nothing is left behind.
             NoRoomError: the budget has no room for it; nothing is left behind.
             OSError, FailedIndexError: it cannot be written; nothing is left behind.
         """
         with self._disk.shared():
             entry = write()
             try:
-                gone = self._catalog.enter({**_columns(entry), **row}, labels)
+                gone = self._catalog.enter({**_columns(entry), **row}, labels, cleared)
             except BaseException:
                 self._reader.discard([entry.file])
                 raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -318,3 +319,24 @@ def test_work_for_which_there_is_no_thread_is_done_once(monkeypatch: pytest.Monk
     behind.put(lambda: done.append(2))
     behind.close()
     assert done == [1, 2]
+
+
+def test_what_waits_to_be_written_when_the_store_is_cleared_is_not_written(
+    tmp_path: Path, held_up: HeldUp
+) -> None:
+    """By another program, as `pml cache clear` is: its text was to go, and must not come back."""
+    with engine_in(tmp_path) as engine, contextlib.closing(Store.open(tmp_path)) as other:
+        prompt = prompt_of(engine)
+        answer = prompt.answer(max_new_tokens=1)
+        assert held_up.begun.wait(WAIT)
+        other.clear()
+        held_up.may.set()
+        engine.store.finish_writing()
+        assert (engine.store.stats().segments, other.stats().segments) == (0, 0)
+        assert not any(other.folder.glob("files/*")), "a file without a row"
+        assert answer.warnings == ()
+        assert engine.segment_cache.unsaved() is None
+        again = prompt.answer(max_new_tokens=1)
+        assert {use.tier for use in again.segments} == {Tier.NONE}, "it is held in memory no more"
+        engine.store.finish_writing()
+        assert other.stats().segments > 0, "what is computed after it is stored as ever"
