@@ -46,7 +46,7 @@ format: $(STAMP) ## format the Python files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(STAMP) ## every figure that has a goal, into bench/, an hour and more on two cores
+bench: $(STAMP) ## the figures that have goals, into bench/, an hour and more on two cores
 	$(BIN)/pml bench suite --out bench
 
 demo-model: $(STAMP) ## train a model like the bundled one from scratch, four hours and a half (training/README.md says more)

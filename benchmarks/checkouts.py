@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.stopping import as_interrupts
 from engine.errors import PromptCacheError
 
 PROJECT = Path(__file__).resolve().parents[1]
@@ -66,7 +65,7 @@ def checked_out(root: Path, commits: dict[str, Commit]) -> Iterator[dict[str, Pa
     Raises:
         PromptCacheError: git cannot lay one out.
     """
-    with _unwound_by_signals(), tempfile.TemporaryDirectory(prefix="pml-commits-") as place:
+    with as_interrupts(), tempfile.TemporaryDirectory(prefix="pml-commits-") as place:
         folders = {key: Path(place).resolve() / key for key in commits}
         try:
             for key, one in commits.items():
@@ -105,22 +104,3 @@ def _git(root: Path, *words: str, alone: bool = False) -> subprocess.CompletedPr
 
 def _last_line(text: str) -> str:
     return (text.strip().splitlines() or [""])[-1].removeprefix("fatal: ")
-
-
-@contextlib.contextmanager
-def _unwound_by_signals() -> Iterator[None]:
-    """A plain kill and the end of the terminal end us as Ctrl-C does, and not in the middle of everything."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def unwind(number: int, _: object) -> None:
-        raise SystemExit(128 + number)
-
-    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    before = {name: signal.signal(getattr(signal, name), unwind) for name in names}
-    try:
-        yield
-    finally:
-        for name, handler in before.items():
-            signal.signal(getattr(signal, name), handler)

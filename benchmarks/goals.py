@@ -154,8 +154,8 @@ def verdicts(reports: Reports) -> list[tuple[Goal, Figure | None, str]]:
     for goal in GOALS:
         figure = goal.figure(reports)
         if figure is not None:
-            met = goal.met(figure) and not _another_text(goal, reports)
-            found.append((goal, figure, "met" if met else "missed"))
+            other = ": another text" if _another_text(goal, reports) else ""
+            found.append((goal, figure, "met" if goal.met(figure) and not other else f"missed{other}"))
         else:
             found.append((goal, None, _missing(goal, reports)))
     return found

@@ -1,8 +1,9 @@
 """Two commits against each other on this machine, in one run: is the new one slower?
 
 What both commits have in common is their command line, so every figure comes from that: from what its own
-benchmarks report, or from a clock around it. Each sample has a process of its own; the sides take turns, and
-a round has every figure of both. The environment is the same for both, and the installed packages are.
+benchmarks or its runs report, or from a clock around it. Each sample has a process of its own; the sides take
+turns, and a round has every figure of both. The environment is the same for both, and the installed packages
+are.
 """
 
 from __future__ import annotations
@@ -174,9 +175,9 @@ def _reported(command: str, *rows: str) -> Callable[[Commands], list[float]]:
 
 def _token(side: Commands) -> list[float]:
     """The mean of an answer's tokens but the first, as the engine gives them by itself: guesses and all."""
-    answer = side.ran(_TOKENS)["cached"]
-    if not answer["tpot_ms"]:
-        raise LackingError("its answer ends with its first token")
+    answer = side.ran(_TOKENS).get("cached", {})
+    if not answer.get("tpot_ms"):
+        raise LackingError("its answer has no time of a token, or ends with the first one")
     return [float(answer["tpot_ms"])]
 
 
@@ -195,8 +196,8 @@ class Asked:
     Attributes:
         names: of the figures.
         ask: runs the process and returns milliseconds, one for each name.
-        by_clock: whether these are samples of a clock, of which a round has several after one to warm up, and
-            not medians already.
+        by_clock: whether these are samples of one process, of which a round has several after one to warm
+            up, and not medians already.
     """
 
     names: tuple[str, ...]
@@ -207,7 +208,7 @@ class Asked:
 FIGURES = (
     Asked(("ttft_cached", "ttft_uncached"), _reported("ttft", "cached", "uncached")),
     Asked(("first_run",), _reported("first", "first")),
-    Asked(("time_per_token",), _token),
+    Asked(("time_per_token",), _token, by_clock=True),
     Asked(("pml_check",), _check, by_clock=True),
     Asked(("pml_run",), _run, by_clock=True),
 )

@@ -69,7 +69,7 @@ def goals(reports: Reports) -> str:
     lines += [row(*found, f"`pml bench suite --only {found[0]}`") for found in rows(reports)]
     lines += [row(name, f"needs {needs}", "", "–", "", "not yet", "") for name, needs in NOT_YET.items()]
     counts = [*(verdict for _, _, verdict in verdicts(reports)), *NOT_YET]
-    met, missed = counts.count("met"), counts.count("missed")
+    met, missed = counts.count("met"), sum(verdict.startswith("missed") for verdict in counts)
     words = f"Of {len(counts)} figures {met} meet their goal, {missed} miss it"
     rest = len(counts) - met - missed
     words += f", {rest} {'has' if rest == 1 else 'have'} no measurement." if rest else "."

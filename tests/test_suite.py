@@ -164,6 +164,10 @@ def test_long_ways_are_in_few_rounds_and_peers_may_fail() -> None:
         "minute": [40_001, None, None, None, 40_002],
     }
     assert log.count("other:full") == 1
+    log.clear()
+    few = Group("few rounds, as of whole answers")
+    few.measure(ways[:3], replace(TINY, rounds=5, some=3, few=2), silent, rounds=3)
+    assert [log.count(way.name) for way in ways[:3]] == [6, 4, 2], "a long way is not warmed up in each"
     assert taken.notes == ["other:full failed: RuntimeError: no memory"]
     falters = Way("other:prefix", iter([lambda: 1.0] * 3 + [lambda: 1 / 0] * 9).__next__)
     taken.measure([Way("other:prefix", lambda: falters.run()())], replace(TINY, rounds=4), silent)
@@ -259,7 +263,7 @@ def test_goals_are_met_missed_or_not_measured_and_say_why() -> None:
     assert any(line.startswith("T4 ") and line.endswith("| – | ≥ 1.1 | not measured") for line in lines)
 
 
-@pytest.mark.parametrize(("same", "verdict"), [("yes", "met"), ("no", "missed")])
+@pytest.mark.parametrize(("same", "verdict"), [("yes", "met"), ("no", "missed: another text")])
 def test_another_text_meets_no_goal(same: str, verdict: str) -> None:
     quoting = group(
         "bundled model, answers that quote",

@@ -6,6 +6,7 @@ when it is called, and loads what it needs.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import logging
 import sys
@@ -20,8 +21,8 @@ from app.cli import streams
 from app.cli.commands import Commands
 from app.cli.documents import FaultyDocumentError, file_report, rendered
 from app.cli.output import Console, PrintableFormatter, print_json, say
-from app.cli.stopping import StoppedError, as_interrupts
 from app.cli.streams import UnreadError
+from app.stopping import StoppedError, as_interrupts
 from engine.errors import PathError, PromptCacheError
 
 MISUSED, INTERRUPTED = 2, 130
@@ -118,7 +119,8 @@ def _status(arguments: list[str]) -> int:
     except (click.Abort, KeyboardInterrupt) as interrupt:
         stopped = interrupt if isinstance(interrupt, StoppedError) else interrupt.__cause__
         if isinstance(stopped, StoppedError):
-            say(f"pml: stopped by {stopped}", err=True)
+            with contextlib.suppress(OSError):  # the terminal may be what has ended
+                say(f"pml: stopped by {stopped}", err=True)
             return 128 + stopped.number
         say("pml: interrupted", err=True)
         return INTERRUPTED

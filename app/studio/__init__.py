@@ -7,12 +7,14 @@ import contextlib
 import gc
 import os
 import socket
+import time
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.lean import starting, without_stubs
+from app.stopping import StoppedError
 from engine.errors import PromptCacheError
 from engine.places import user_data
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["Studio", "launch"]
 
 HOST = "127.0.0.1"
+_A_DAY_SECONDS = 86400.0
 HOST_NAMES = frozenset({"127.0.0.1", "localhost"})
 
 
@@ -48,7 +51,13 @@ class Studio:
 
     def wait(self) -> None:
         """Waits until the studio is stopped."""
-        self._page.block_thread()
+        try:
+            while True:
+                time.sleep(_A_DAY_SECONDS)
+        except StoppedError:
+            raise
+        except KeyboardInterrupt:  # as one ends it
+            return
 
 
 def launch(

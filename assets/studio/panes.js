@@ -6,7 +6,7 @@ const STATES = {
   waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", failed: "failed",
 }
 
-const GUESSES = "Tokens that were guessed from the words of prompt and answer, and how many of them the model chose: those took no pass of their own. The text is the same without."
+const GUESSES = "Tokens that were guessed from the words of prompt and answer, and how many of them the model chose: those took no pass of their own."
 
 class Pane {
   #ttft = h("strong", { class: "ttft" }, "–")

@@ -1,1 +1,1 @@
-"""Every figure that the project has a goal for, measured in one go: `pml bench suite`."""
+"""The figures that the project has goals for, measured in one go: `pml bench suite`."""

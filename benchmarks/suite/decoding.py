@@ -58,18 +58,18 @@ def _step(size: Size, scale: Scale, say: Say) -> Group:
 def _told(size: Size, small: Model, prompts: Sequence[PreparedPrompt], scale: Scale, say: Say) -> Group:
     """Answers of the bundled model that quote, their passes computed by a larger network.
 
-    Drawn tokens before each prompt make it as long as the size says.
+    Drawn tokens before the prompts make all of them as long as the size says, or as the longest of them is.
     """
+    given = [list(prompt.tokenized.planned(None).plan.token_ids) for prompt in prompts]
+    shape = replace(size, cached=max(size.cached, *(len(tokens) - 1 for tokens in given)), new=1)
     say(f"loading {size.model}")
     model = load(size.model, dtype=size.dtype)
-    shape = replace(size, new=1)
     group = named(shape, model)
     group.name = f"{size.label}, told answers that quote"
     answers, told = [], []
-    for number, prompt in enumerate(prompts):
+    for number, (prompt, tokens) in enumerate(zip(prompts, given, strict=True)):
         answer = prompt.answer(mode="uncached", max_new_tokens=_ANSWER, speculate="off").token_ids
-        tokens = list(prompt.tokenized.planned(None).plan.token_ids)
-        before = drawn_tokens(int(small.config.vocab_size), max(size.cached + 1 - len(tokens), 0), number)
+        before = drawn_tokens(int(small.config.vocab_size), shape.cached + 1 - len(tokens), number)
         say(f"encoding prompt {number + 1} of {len(prompts)}")
         told.append(ToldAnswer(model, small.tokenizer, [*before, *tokens], answer))
         answers.append(answer)
@@ -97,8 +97,12 @@ _PASSES: dict[str, Speculate] = {"passes with guesses": "auto", "passes without"
 
 def _quoting(model: Model, prompts: Sequence[PreparedPrompt], scale: Scale, say: Say) -> Group:
     """Answers of the bundled model about documents: with guesses, without, and a step of others."""
-    longest = max(prompt.answer(max_new_tokens=1).tokens["prompt"] for prompt in prompts)
-    size = Size("demo", "demo", model.dtype, longest - 1, 1, 1)
+    counts = [prompt.answer(max_new_tokens=_ANSWER).tokens for prompt in prompts]
+    weights = [one["generated"] - 1 for one in counts]
+    mean = sum(one["prompt"] * n for one, n in zip(counts, weights, strict=True)) // sum(weights)
+    size = Size(
+        "demo", "demo", model.dtype, mean - 1, 1, 1
+    )  # others decode behind as many as ours on average
     group = named(size, model)
     group.name = "bundled model, answers that quote"
     ways = [

@@ -42,7 +42,12 @@ is laid out before. Other software begins at token ids, which is to its advantag
 `prefix`: what is cached lies ready in its memory; `full`: all is computed."""
 
 PARTS = (
-    Part("T1", "Time to first token, 1.1B", ("first_token", "large"), _FROM_TEXT),
+    Part(
+        "T1",
+        "Time to first token, 1.1B",
+        ("first_token", "large"),
+        f"{_FROM_TEXT} The whole prefill of transformers is left out here: a minute a run.",
+    ),
     Part("T2", "Time to first token, 0.1B", ("first_token", "small"), _FROM_TEXT),
     Part(
         "T3",
@@ -106,9 +111,10 @@ many segments into one buffer before the second. A `step` is the median step, fr
 token before to the text of this one, and of other software to the choice of the token.
 A network that is "told" an answer computes every pass of it with drawn weights, and only
 the choice of a token is taken from an answer that the bundled model gave to the same
-prompt: with it guesses are kept as often as there; drawn tokens before the prompt make
-it as long as in the other groups. Answers that quote are those to all prompts of the
-sample `documents`, at most 64 tokens each, and a sample is the mean over all of them.
+prompt: with it guesses are kept as often as there. Answers that quote are those to all
+prompts of the sample `documents`, at most 64 tokens each, and a sample is the mean over
+all of them. For the large networks drawn tokens make the prompts as long as the longest,
+or 4,096; beside the bundled model others decode behind the mean length of its prompts.
 Other software decodes token by token, though some of it can look up guesses in its
 prompt too.""",
     ),

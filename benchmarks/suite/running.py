@@ -14,6 +14,7 @@ from typing import Any
 
 import xxhash
 
+from app.stopping import as_interrupts
 from benchmarks.suite.parts import BY_NAME, NOT_YET, PARTS, Part
 from benchmarks.suite.sampling import Say
 from benchmarks.suite.scale import SCALES, Scale
@@ -124,10 +125,15 @@ def separately(part: Part, scale: Scale, path: Path) -> dict[str, Any]:
     """Measures it in a process of its own, whose words go where ours go."""
     path.unlink(missing_ok=True)
     command = [sys.executable, "-m", "benchmarks.suite", part.name, str(path), "--scale", scale.name]
-    done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            status = process.wait()
+        except BaseException:
+            process.terminate()  # it takes its folders and programs with it, and is waited for
+            raise
     report = read(path)
     if report is None:
-        words = f"its process ended with status {done.returncode} and left no report"
+        words = f"its process ended with status {status} and left no report"
         return {"part": part.name, "scale": scale.name, "groups": [], "error": words, "machine": {}}
     return report
 
@@ -206,4 +212,5 @@ def main(arguments: Sequence[str]) -> None:
     def say(what: str) -> None:
         print(f"  {time.perf_counter() - started:6.0f} s  {what}", file=sys.stderr, flush=True)
 
-    write(Path(path), measured(BY_NAME[name], SCALES[scale], say))
+    with as_interrupts():
+        write(Path(path), measured(BY_NAME[name], SCALES[scale], say))

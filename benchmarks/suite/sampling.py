@@ -16,10 +16,10 @@ from benchmarks.turns import Way, orders
 Samples = dict[str, list[float | None]]
 Say = Callable[[str], None]
 OF_A_PEER = ":"  # in a way's name, between the peer's and what it does
-SECONDS_MS = 2_000.0  # a run from which on a way is warmed up once, and in some of the rounds
-MINUTE_MS = (
-    20_000.0  # the same, in few of them, and its first run is a sample: it is warm soon after its start
-)
+# How long a first run takes: from here on a way is warmed up once, and is in some of the rounds.
+SECONDS_MS = 2_000.0
+# And from here on in few, its first run among the samples: it is warm soon after its start.
+LONG_MS = 20_000.0
 
 
 @dataclass
@@ -54,6 +54,7 @@ class Group:
         """
         count = rounds or scale.rounds
         samples: Samples = {way.name: [] for way in ways}
+        took: dict[str, float] = {}  # by the first run of a way
         within: dict[str, frozenset[int]] = {}  # the rounds that a way is in; empty where it has failed
         for number, order in enumerate(orders(len(ways), count, 0)):
             for index in order:
@@ -63,12 +64,12 @@ class Group:
                     continue
                 try:
                     if way.name in within:
-                        warm = len(within[way.name]) == count
-                        samples[way.name].append(_sample(way) if not warm else _warm_sample(way))
+                        soon = took[way.name] < SECONDS_MS
+                        samples[way.name].append(_warm_sample(way) if soon else _sample(way))
                         continue
-                    first = _sample(way)
+                    took[way.name] = first = _sample(way)
                     within[way.name] = _rounds_of(first, count, scale)
-                    samples[way.name].append(first if first >= MINUTE_MS else _sample(way))
+                    samples[way.name].append(first if first >= LONG_MS else _sample(way))
                 except Exception as error:
                     if OF_A_PEER not in way.name:
                         raise
@@ -119,7 +120,7 @@ def ratio(samples: Mapping[str, Sequence[float | None]], over: str, under: str) 
 
 def _rounds_of(first_ms: float, count: int, scale: Scale) -> frozenset[int]:
     """The rounds that a way is in whose first run took so long, as far apart as they can be."""
-    many = scale.few if first_ms >= MINUTE_MS else scale.some if first_ms >= SECONDS_MS else count
+    many = scale.few if first_ms >= LONG_MS else scale.some if first_ms >= SECONDS_MS else count
     many = min(many, count)
     return frozenset(round(number * (count - 1) / max(many - 1, 1)) for number in range(many))
 

@@ -65,7 +65,7 @@ class Scale:
     rounds: int = 7
     some: int = 5
     few: int = 3
-    lengths: tuple[int, ...] = (256, 512, 1024, 2048)
+    lengths: tuple[int, ...] = (256, 1024)
     large_lengths: tuple[int, ...] = (256, 1024)
     module_counts: tuple[int, ...] = (1, 4, 8, 16, 64, 256)
     answer_lengths: tuple[int, ...] = (16, 64, 256)

@@ -8,6 +8,7 @@ Who waits gives up its turn meanwhile, and holds no lock.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -17,11 +18,14 @@ from engine.cache.fetched import Fetched, Made
 from engine.cache.memory import Handle, MemoryTier
 from engine.cache.store import Origin, Store
 from engine.cache.store.codec import Scheme, rounded
+from engine.cache.store.eviction import ClearedError
 from engine.errors import StoreError
 from engine.model.model import Model
 from engine.prompt.recipe import Recipe
 from engine.segment import Segment
 from engine.tiers import Tier
+
+log = logging.getLogger(__name__)
 
 PASS_TOKENS = 2048  # in one pass, but for a longer text
 PASS_TEXTS = 64  # each keeps a lock, and so an open file
@@ -199,11 +203,15 @@ class Encoding:
             turn.close()
 
         if not request.sync:
-            self.store.save_behind(segment, origin, scheme=self._scheme, seconds=seconds, ended=ended)
+            self.store.save_behind(
+                segment, origin, scheme=self._scheme, seconds=seconds, cleared=fetched.cleared, ended=ended
+            )
             return
         failed = None
         try:
-            self.store.save(segment, origin, scheme=self._scheme, seconds=seconds)
+            self.store.save(segment, origin, scheme=self._scheme, seconds=seconds, cleared=fetched.cleared)
+        except ClearedError as error:
+            log.info("%s", error)
         except StoreError as error:
             failed = error
         finally:

@@ -94,6 +94,7 @@ class Fetched(Releasable):
         keys: the names of what is wanted.
         hold: the hold that keeps those that were asked for on disk.
         unsaved: the place for what could not be stored when this has ended.
+        cleared: `Settings.cleared` of the store before anything was computed; None where nobody knows.
         handles: handles of the segments, by key; each keeps its own in memory.
         uses: the place where each was found, in the order of asking.
         served: the same lookups, as the store's ledger counts them.
@@ -104,6 +105,7 @@ class Fetched(Releasable):
     keys: tuple[str, ...]
     hold: Hold
     unsaved: Unsaved
+    cleared: str | None = None
     handles: dict[str, Handle] = field(default_factory=dict)
     uses: list[SegmentUse] = field(default_factory=list)
     served: list[Lookup] = field(default_factory=list)

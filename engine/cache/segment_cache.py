@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections import Counter, deque
@@ -44,7 +43,8 @@ class SegmentCache:
         self.identity = Identity(model.fingerprint, dtype, model.relocatable)
         self._form = model.form
         self._unsaved = Unsaved()
-        self._cleared = store.settings.cleared
+        self._cleared: str | None = None
+        self._forget_cleared()
         self._answered: deque[Sequence[Lookup]] = deque()  # that are not counted yet
 
     def note(self, served: Sequence[Lookup]) -> None:
@@ -87,10 +87,10 @@ class SegmentCache:
         Yields:
             Working, before each pass over what must be encoded, and Barred while another program is at it.
         """
-        self._forget_cleared()
+        cleared = self._forget_cleared()
         recipes = list({recipe.key: recipe for recipe in recipes}.values())
         keys = tuple(recipe.key for recipe in recipes)
-        fetched = Fetched(request, keys, self.store.using(keys), self._unsaved)
+        fetched = Fetched(request, keys, self.store.using(keys), self._unsaved, cleared)
         try:
             missing = self._load(recipes, fetched)
             clock.lap("load")
@@ -142,12 +142,20 @@ class SegmentCache:
             lacking = [one for one in lacking if self._reason(one, fetched.request) not in _BOUNDED]
         encoding.store_held(lacking, fetched)
 
-    def _forget_cleared(self) -> None:
-        """Lets go of what is in memory where somebody, in any program, has cleared the store since."""
-        with contextlib.suppress(FailedIndexError):  # busy, or broken: it is asked the next time
-            if self._cleared != (now := self.store.settings.cleared):
-                self._cleared = now
-                self.memory_tier.clear()
+    def _forget_cleared(self) -> str | None:
+        """Lets go of what is in memory where somebody, in any program, has cleared the store since.
+
+        Returns:
+            `Settings.cleared`; None where that cannot be read just now.
+        """
+        try:
+            now = self.store.settings.cleared
+        except FailedIndexError:  # busy, or broken: it is asked the next time
+            return None
+        if self._cleared not in (None, now):
+            self.memory_tier.clear()
+        self._cleared = now
+        return now
 
     def _encoding(self) -> Encoding:
         return Encoding(self.model, self.store, self.memory_tier, self.scheme, self._find)

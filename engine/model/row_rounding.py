@@ -15,7 +15,11 @@ from engine.model.kv_cache import Rowwise
 from engine.model.network import Network
 
 ROUNDING = {torch.float32: 2**-12, torch.bfloat16: 2**-4, torch.float16: 2**-7}  # of the spread of logits
-OF_GREATEST = {torch.float32: 2**-18, torch.bfloat16: 2**-7, torch.float16: 2**-9}  # where all lie far from 0
+OF_GREATEST = {
+    torch.float32: 2**-18,
+    torch.bfloat16: 2**-7,
+    torch.float16: 2**-9,
+}  # of the greatest, where that is more
 LAYERS = 5  # that are measured; those behind them have products of the same shapes
 BEFORE = 4  # tokens before the rows
 

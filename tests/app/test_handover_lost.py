@@ -174,9 +174,9 @@ def test_what_could_not_be_stored_is_told_with_the_run(
 
 
 @contextlib.contextmanager
-def stranger(sent: bytes, seconds: float) -> Iterator[int]:
+def stranger(sent: bytes, seconds: float) -> Iterator[tuple[int, list[int]]]:
     """A port on which somebody answers every request with these bytes, one after the other, so far apart."""
-    over = threading.Event()
+    over, gone = threading.Event(), list[int]()
 
     def serve(listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
@@ -184,7 +184,7 @@ def stranger(sent: bytes, seconds: float) -> Iterator[int]:
                 held, _ = listener.accept()
                 held.recv(1 << 16)
                 for byte in sent:
-                    held.send(bytes([byte]))
+                    gone.append(held.send(bytes([byte])))
                     if over.wait(seconds):
                         break
                 over.wait(2)  # closed with words unread, it would be an error of the line
@@ -192,7 +192,7 @@ def stranger(sent: bytes, seconds: float) -> Iterator[int]:
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=serve, args=(listener,), daemon=True).start()
-        yield listener.getsockname()[1]
+        yield listener.getsockname()[1], gone
         over.set()
         with contextlib.suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
@@ -214,8 +214,9 @@ def test_a_stranger_on_the_port_of_a_studio_that_was_killed_is_not_waited_for(
     run_pml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, seconds: float
 ) -> None:
     monkeypatch.setattr(client, "GREETING_SECONDS", 0.3)
-    with stranger(sent, seconds) as port, Presence(port, held(terms(tmp_path))).told():
+    with stranger(sent, seconds) as (port, gone), Presence(port, held(terms(tmp_path))).told():
         found = run_pml(*RUN, "--cache-dir", tmp_path)
+        assert len(gone) < len(sent) / 4 or not seconds, "all of it was waited for"
         assert "does not answer" in found.err
         assert "Loaded" in found.err
         assert present() == [], "the next run does not ask there again"

@@ -1,4 +1,4 @@
-"""`pml bench suite`: every figure that has a goal, one after another."""
+"""`pml bench suite`: the figures that have goals, one after another."""
 
 from __future__ import annotations
 

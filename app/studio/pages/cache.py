@@ -166,6 +166,7 @@ class CachePage(Page):
         if not request.schema:
             raise PromptCacheError("Name the schema whose segments should stay.")
         if request.pinned:
+            store.finish_writing()  # what the latest answer uses is written down behind it
             store.settings.pin(request.schema)
         else:
             store.settings.unpin(request.schema)

@@ -28,6 +28,7 @@ from engine.errors import StoreError
 
 log = logging.getLogger(__name__)
 
+_SOON_SECONDS = 0.05  # that an answer waits for what can be asked the next time as well
 _BUSY_SECONDS = 10.0
 _CHECKED_BYTES = 32 << 20  # the largest index that is read wholly at every opening
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
@@ -254,6 +255,21 @@ class Index:
         """
         with self._lock, _in_words(self._path):
             yield self._connection
+
+    @contextmanager
+    def reading_soon(self) -> Iterator[sqlite3.Connection]:
+        """The same, where no other thread holds it for long.
+
+        Raises:
+            FailedIndexError: one does, or the index cannot be read.
+        """
+        if not self._lock.acquire(timeout=_SOON_SECONDS):
+            raise FailedIndexError(f"the index {str(self._path)!r} is being written to", sqlite3.SQLITE_BUSY)
+        try:
+            with _in_words(self._path):
+                yield self._connection
+        finally:
+            self._lock.release()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

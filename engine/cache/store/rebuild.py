@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import re
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -198,13 +199,17 @@ def _enter(connection: sqlite3.Connection, row: dict[str, Any], labels: list[tup
 
 
 def _keep_settings(connection: sqlite3.Connection, known: dict[str, list[dict[str, Any]]]) -> None:
-    """Budget, policy, scheme and pins, as far as they can be read and mean something."""
+    """Budget, policy, scheme and pins, as far as they can be read and mean something; and a new mark."""
     for row in known.get("settings", []):
         name, value = row["name"], row["value"]
         choices = {"policy": POLICIES, "scheme": SCHEMES}.get(name, ())
         number = _NUMBERS.get(name)
         if value in choices or (number and isinstance(value, str) and number.fullmatch(value)):
             connection.execute("insert or replace into settings (name, value) values (?, ?)", [name, value])
+    # Nobody knows when the old one was cleared last: what programs hold may be older.
+    connection.execute(
+        "insert or replace into settings (name, value) values ('cleared', ?)", [secrets.token_hex(8)]
+    )
     for row in known.get("pins", []):
         if isinstance(row["schema"], str):
             connection.execute(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable
@@ -63,6 +62,7 @@ class Remover:
             pinned: remove those of pinned schemas too.
             conversation: remove earlier turns of conversations only.
         """
+        noted = self._note_cleared()  # before: what is entered from now on by others is refused
         with self._index.reading() as connection:
             keys = {row[0] for row in connection.execute("select key from segments")}
             labels = connection.execute("select key, schema from labels").fetchall()
@@ -72,14 +72,20 @@ class Remover:
         if schema is not None:
             keys &= {key for key, name in labels if name == schema}
             keys -= {key for key, name in labels if name != schema}
-        with contextlib.suppress(
-            FailedIndexError
-        ):  # on a full disk, where nothing waits to be written either
-            self._settings.note_cleared()
         if not pinned:
             pins = set(self._settings.pins())
             keys -= {key for key, name in labels if name in pins}
-        return self.remove(keys, Reason.CLEARED).segments
+        removed = self.remove(keys, Reason.CLEARED).segments
+        if not noted:  # the disk was full, and has room now
+            self._note_cleared()
+        return removed
+
+    def _note_cleared(self) -> bool:
+        try:
+            self._settings.note_cleared()
+        except FailedIndexError:
+            return False
+        return True
 
     def _take_out(self, choose: Callable[[sqlite3.Connection], Chosen], counter: str = "") -> Removed:
         """Removes rows and then files; on a full disk the files first: the index needs their room."""

@@ -49,8 +49,12 @@ class Settings:
 
     @property
     def cleared(self) -> str:
-        """Another one after each time that the store was cleared: what is older may not come back."""
-        with self._index.reading() as connection:
+        """Another one after each time that the store was cleared: what is older may not come back.
+
+        Raises:
+            FailedIndexError: it cannot be read just now.
+        """
+        with self._index.reading_soon() as connection:
             return cleared_in(connection)
 
     def note_cleared(self) -> None:

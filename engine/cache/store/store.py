@@ -203,6 +203,7 @@ class Store:
         *,
         scheme: Scheme = "plain",
         seconds: float = 0.0,
+        cleared: str | None = None,
         ended: Callable[[StoreError | None], None],
     ) -> None:
         """Saves a segment like `save` while something else goes on; waits only where much is unsaved.
@@ -212,9 +213,9 @@ class Store:
             origin: as for `save`.
             scheme: as for `save`.
             seconds: as for `save`.
+            cleared: as for `save`; where it was cleared, that is no fault.
             ended: called when it is saved, or with what `save` has raised; from another thread.
         """
-        cleared = self.settings.cleared
 
         def work() -> None:
             failed = None

@@ -16,15 +16,18 @@ from typing import Any
 import pytest
 
 from engine.cache.fetched import Fetched, Request, Unsaved
-from engine.cache.store import Store
+from engine.cache.store import Origin, Store
 from engine.cache.store.behind import Behind
+from engine.cache.store.eviction import ClearedError
 from engine.cache.store.holds import Holds
 from engine.cache.store.local import LocalBlobs
+from engine.cache.store.removal import Remover
 from engine.engine import Engine
 from engine.errors import StoreError
+from engine.model.network import Network
 from engine.prepared import PreparedPrompt
 from engine.tiers import Reason, Tier
-from tests.engine.cases import model_of
+from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import tiny_model
 
 SPAWN = multiprocessing.get_context("spawn")
@@ -340,3 +343,43 @@ def test_what_waits_to_be_written_when_the_store_is_cleared_is_not_written(
         assert {use.tier for use in again.segments} == {Tier.NONE}, "it is held in memory no more"
         engine.store.finish_writing()
         assert other.stats().segments > 0, "what is computed after it is stored as ever"
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_what_was_begun_before_the_store_was_cleared_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sync: bool
+) -> None:
+    with engine_in(tmp_path) as engine, contextlib.closing(Store.open(tmp_path)) as other:
+        encode = Network.encode
+
+        def cleared_meanwhile(network: Network, texts: Any) -> None:
+            encode(network, texts)
+            other.clear()
+
+        monkeypatch.setattr(Network, "encode", cleared_meanwhile)
+        answer = prompt_of(engine).answer(max_new_tokens=1, sync=sync)
+        assert (engine.store.stats().segments, answer.warnings) == (0, ())
+        monkeypatch.undo()
+        prompt_of(engine).answer(max_new_tokens=1, sync=sync)
+        assert engine.store.stats().segments == 3
+
+
+def test_what_is_entered_while_the_store_is_cleared_does_not_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look at what there is and its removal another program writes what it had computed."""
+    with engine_in(tmp_path) as engine, contextlib.closing(Store.open(tmp_path)) as other:
+        prompt_of(engine).answer(max_new_tokens=1, sync=True)
+        known = engine.store.settings.cleared
+        remove = Remover.remove
+
+        def late(remover: Remover, *given: Any) -> Any:
+            held = {handle.key: handle for handle in held_in_memory(engine).values()}
+            one = next(iter(held.values()))
+            with pytest.raises(ClearedError):
+                engine.store.save(one, Origin("s", "a", "anchored", "m", "f"), cleared=known)
+            return remove(remover, *given)
+
+        monkeypatch.setattr(Remover, "remove", late)
+        other.clear()
+        assert other.stats().segments == 0

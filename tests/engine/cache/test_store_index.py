@@ -182,6 +182,20 @@ def test_an_index_that_is_damaged_meanwhile_costs_no_answer_and_is_said_in_words
     engine.close()
 
 
+@pytest.mark.parametrize("sync", [True, False])
+def test_an_index_that_is_damaged_before_something_is_encoded_costs_no_answer(
+    tmp_path: Path, sync: bool
+) -> None:
+    engine = Engine(tiny_model(chat=False), Store.open(tmp_path))
+    answered(engine)
+    spoil_in_use(engine.store)
+    schema = engine.schema('<schema name="other"><module name="new">what is not there yet</module></schema>')
+    found = schema.prompt("<prompt><new/>so?</prompt>").answer(max_new_tokens=2, sync=sync)
+    assert found.tokens["generated"] == 2
+    assert list((engine.store.folder / "locks").iterdir()) == [], "others need not wait for it"
+    engine.close()
+
+
 def test_verification_sees_a_damaged_index_and_repair_mends_it(tmp_path: Path) -> None:
     store = filled(tmp_path)
     spoil_in_use(store)
