@@ -36,6 +36,7 @@ PART_OF_TIME = "part "
 NAMES = {
     "uncached": "ours, nothing cached",
     "cached": "ours, cached",
+    "files_later": "ours, state from a file",
     "tokens_floor": "the new tokens alone",
     "limit": "limit of arithmetic",
     "token": "ours",

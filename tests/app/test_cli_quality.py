@@ -104,4 +104,6 @@ def test_the_layout_of_weights_that_is_asked_for_is_measured(
 
     monkeypatch.setattr(measurement, "load", load)
     assert run_pml("bench", what, "--weights", "plain", "--dtype", "fp32").status == 1
-    assert asked == [{"device": "cpu", "dtype": "fp32", "weights": "plain"}]
+    (options,) = asked
+    assert options.pop("quantize", "none") == "none"
+    assert options == {"device": "cpu", "dtype": "fp32", "weights": "plain"}
