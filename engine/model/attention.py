@@ -9,8 +9,6 @@ outermost, so that the rows which see a part are one slice.
 
 from __future__ import annotations
 
-import math
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -19,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.model.masks import Hidden
+from engine.model.scratch import Scratch
 from engine.model.widening import widened
 
 FEW_ROWS = 64  # packed; for more of them, values in one piece are worth a copy
@@ -62,26 +61,6 @@ class Part:
     keys: Tensor
     values: Tensor
     hidden: Hidden
-
-
-class Scratch:
-    """Buffers that are reused from layer to layer and call to call (fresh memory costs page faults).
-
-    Attributes:
-        turn: is held while a pass uses them; passes of other threads wait for it.
-    """
-
-    def __init__(self) -> None:
-        self.turn = threading.Lock()
-        self._held: dict[str, Tensor] = {}
-
-    def take(self, name: str, shape: tuple[int, ...], like: Tensor) -> Tensor:
-        """Returns an uninitialised tensor of this shape, with the dtype and device of `like`."""
-        count = math.prod(shape)
-        held = self._held.get(name)
-        if held is None or held.numel() < count or held.dtype != like.dtype or held.device != like.device:
-            held = self._held[name] = torch.empty(count, dtype=like.dtype, device=like.device)
-        return held[:count].view(shape)
 
 
 def rows_at_once(heads: int, keys: int, like: Tensor) -> int:

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from engine.model.attention import AttentionParams, Part, Scratch
+from engine.model.attention import AttentionParams, Part
 from engine.model.masks import Hidden
+from engine.model.scratch import Scratch
 from engine.model.widening import widens
 
 # Rows of a key head, packed; above, the kernel lays out the same keys anew for every few of them.

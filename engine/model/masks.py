@@ -84,6 +84,7 @@ class Block:
         placed: what its rows do not see of each placement.
         tail: the keys of the tail that one of its rows may see.
         own: what its rows do not see of those.
+        gathered: what its rows do not see of the gathered keys.
     """
 
     first: int
@@ -91,6 +92,7 @@ class Block:
     placed: tuple[Hidden, ...]
     tail: slice
     own: Hidden
+    gathered: Hidden
 
     @property
     def rows(self) -> int:
@@ -106,12 +108,19 @@ class Masks:
         positions: int64 [tail], positions of the whole tail; those of this pass's rows, its last, ascend.
         rows: how many rows the pass has.
         ascending: whether the positions of the whole tail ascend.
+        gathered: int64 [tokens], ascending positions of keys that are read as one run; None for none.
     """
 
     def __init__(
-        self, placements: Sequence[Placement], positions: Tensor, rows: int, *, ascending: bool
+        self,
+        placements: Sequence[Placement],
+        positions: Tensor,
+        rows: int,
+        *,
+        ascending: bool,
+        gathered: Tensor | None = None,
     ) -> None:
-        self.rows = rows
+        self.rows, self._gathered = rows, gathered
         self._placements, self._positions, self._ascending = placements, positions, ascending
         self._earlier = len(positions) - rows
         self._at_rows = positions[self._earlier :]
@@ -140,7 +149,7 @@ class Masks:
                 )
                 tail = slice(self._nearest(first, window), self._earlier + end)
                 own = self._own(first, end, tail, window, places, later)
-                found.append(Block(first, end, placed, tail, own))
+                found.append(Block(first, end, placed, tail, own, self._together(first, end, window, device)))
             self._blocks[window, most] = tuple(found)
         return self._blocks[window, most]
 
@@ -178,6 +187,25 @@ class Masks:
         if mask is not None:
             mask[:, replaced] = True
         return Hidden(before, mask, gone, self._kept)
+
+    def _together(self, first: int, end: int, window: int | None, device: torch.device) -> Hidden:
+        """What rows do not see of the gathered keys."""
+        if self._gathered is None:
+            return Hidden()
+        keys, at_rows = self._gathered, self._at_rows[first:end, None]
+        nearest, furthest = int(at_rows[0]), int(at_rows[-1])
+        before = int(torch.searchsorted(self._at_rows[first:end], keys[:1]))
+        gone, seen = 0, int(torch.searchsorted(keys, nearest, right=True))
+        if window is not None and furthest - int(keys[0]) >= window:
+            gone = int(torch.searchsorted(keys, nearest - window + 1))
+            seen = gone
+        if before == end - first or seen == len(keys):
+            return Hidden(before, gone=gone)
+        keys = keys[seen:]
+        mask = keys > at_rows
+        if window is not None:
+            mask |= at_rows - keys >= window
+        return Hidden(before, mask.to(device), gone, self._kept)
 
     def _nearest(self, first: int, window: int | None) -> int:
         """The first key of the tail that a row from `first` on may see."""

@@ -14,11 +14,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.model.attention import Scratch
 from engine.model.attention_path import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
 from engine.model.dense_kv_cache import DenseKVCache
 from engine.model.kv_cache import KVCache, Rowwise, StopForward, UnfitError, placed_keys
 from engine.model.packed_kv_cache import PackedKVCache, PackedText
+from engine.model.scratch import Scratch
 from engine.model.segment_kv_cache import SegmentKVCache
 from engine.segment import Placement
 

@@ -20,7 +20,6 @@ from torch import Tensor, nn
 from engine.model.attention import (
     AttentionParams,
     Part,
-    Scratch,
     attend,
     causal_attention,
     pack,
@@ -31,6 +30,7 @@ from engine.model.banded import Band, banded_attention, bands
 from engine.model.kv_cache import StopForward, UnfitError, check_states
 from engine.model.masks import Hidden
 from engine.model.rope import Rotaries, Rotary
+from engine.model.scratch import Scratch
 from engine.model.widening import widened
 from engine.segment import Form, Placement, Segment
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from engine.model.scratch import Scratch
+
 
 @dataclass(frozen=True, eq=False)
 class Rotary:
@@ -56,6 +58,35 @@ class Rotary:
             return turned
         rest = x[..., self.dim :].expand(*turned.shape[:-1], -1)
         return torch.cat([turned, rest], -1)
+
+    def signed(self, sine: Tensor) -> Tensor:
+        """Returns the sine [..., rotary_dim] with the sign that it has in each channel of a rotation."""
+        signs = torch.tensor([-1.0, 1.0], device=sine.device)
+        half = self.dim // 2
+        return sine * (signs.repeat(half) if self.interleaved else signs.repeat_interleave(half))
+
+    def turn(self, x: Tensor, cosine: Tensor, sine: Tensor, scratch: Scratch) -> None:
+        """Rotates x [..., tokens, head_dim] in its memory, as `rotate` does, in fp32 and rounded once.
+
+        Fresh memory, which `rotate` takes several times, costs more than what it computes.
+
+        Args:
+            x: contiguous.
+            cosine: [tokens, rotary_dim] in fp32.
+            sine: as the cosine, with the signs of `signed`.
+            scratch: the buffers.
+        """
+        given, half, like = x[..., : self.dim], self.dim // 2, x.new_empty((), dtype=torch.float32)
+        shape = tuple(given.shape)
+        part = given if x.dtype == torch.float32 else scratch.take("turned", shape, like).copy_(given)
+        swapped = scratch.take("swapped", shape, like)
+        if self.interleaved:
+            swapped[..., ::2], swapped[..., 1::2] = part[..., 1::2], part[..., ::2]
+        else:
+            torch.cat([part[..., half:], part[..., :half]], -1, out=swapped)
+        part.mul_(cosine).addcmul_(swapped, sine)
+        if part is not given:
+            given.copy_(part)
 
     def shift(self, keys: Tensor, by: int) -> Tensor:
         """Returns keys [..., head_dim] as they would be `by` positions further on."""

@@ -9,7 +9,6 @@ Knows nothing about prompts or files.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,7 +16,6 @@ from torch import Tensor
 from engine.model.attention import (
     AttentionParams,
     Part,
-    Scratch,
     attend,
     causal_attention,
     pack,
@@ -26,9 +24,12 @@ from engine.model.attention import (
 )
 from engine.model.banded import banded_attention, block_rows
 from engine.model.fused_attention import attend_fused, fuses
+from engine.model.gathering import Gathering, split
 from engine.model.kv_cache import Rowwise, StopForward, UnfitError, check_states
 from engine.model.masks import Block, Masks
 from engine.model.rope import Rotaries
+from engine.model.scratch import Scratch
+from engine.model.widening import widens_copies
 from engine.segment import Placement
 
 FOLD_ABOVE = 2  # placements; decoding over more of them costs more per token than one copy
@@ -71,16 +72,24 @@ class SegmentKVCache:
         self._masks = Masks((), self._positions[:0], 0, ascending=True)  # of the pass that is under way
         self._until: int | None = None
         self._rowwise: Rowwise | None = None
+        self._gathering: Gathering | None = None
+        self._apart: tuple[Placement, ...] = ()  # placements that are read where they lie
+        self._divide()
+
+    def _divide(self) -> None:
+        """Finds out which placements are gathered, and at which angles the others are read."""
+        small, self._apart = split(self.placements) if self.attention is None else ((), self.placements)
+        self._gathering = Gathering(small, self.rotaries) if small else None
         self._angles = self._find_angles()
 
     def _find_angles(self) -> dict[int, tuple[Tensor, Tensor]]:
         """Cosine and sine of every shift, by identity of the rotary embedding."""
         found: dict[int, tuple[Tensor, Tensor]] = {}
-        if any(p.shift for p in self.placements):
-            device = self.placements[0].segment.keys.device
+        if any(p.shift for p in self._apart):
+            device = self._apart[0].segment.keys.device
             for rotary in self.rotaries:
                 if rotary is not None and id(rotary) not in found:
-                    cosine, sine = rotary.angles([-p.shift for p in self.placements], device)
+                    cosine, sine = rotary.angles([-p.shift for p in self._apart], device)
                     found[id(rotary)] = (cosine[:, None, None], sine[:, None, None])
         return found
 
@@ -119,7 +128,10 @@ class SegmentKVCache:
         if start and self._positions[start - 1] >= self._positions[start]:
             self._ascending = False
         self._until, self._rowwise = until, rowwise
-        self._masks = Masks(self.placements, self._positions[:end], len(positions), ascending=self._ascending)
+        gathered = None if self._gathering is None else self._gathering.positions
+        self._masks = Masks(
+            self._apart, self._positions[:end], len(positions), ascending=self._ascending, gathered=gathered
+        )
 
     def commit(self) -> None:
         """Counts the tokens of the forward pass that has just run."""
@@ -143,31 +155,28 @@ class SegmentKVCache:
             raise StopForward
         return self._tail[0, layer, :, :end], self._tail[1, layer, :, :end]
 
+    @torch.inference_mode()
     def fold(self) -> None:
         """Copies all placed segments into the tail, turned to their place: one run to decode over."""
         if len(self.placements) <= FOLD_ABOVE or self._tail is None:
             return
-        old, kept = self._tail[:, :, :, : self.length], [_kept(p) for p in self.placements]
-        cached = sum(len(local) for local in kept)
+        old, run = self._tail[:, :, :, : self.length], Gathering(self.placements, self.rotaries)
+        cached = len(run.positions)
         folded = old.new_empty((*old.shape[:3], cached + self.capacity, old.shape[4]))
-        positions = torch.empty(cached + self.capacity, dtype=torch.int64)
-        at = 0
-        for placement, local in zip(self.placements, kept, strict=True):
-            segment, end = placement.segment, at + len(local)
-            which: Any = local if placement.hidden else slice(placement.lo, placement.hi)
-            for layer, rotary in enumerate(self.rotaries):
-                keys = segment.keys[layer, :, which]
-                folded[0, layer, :, at:end] = rotary.shift(keys, placement.shift) if rotary else keys
-            folded[1, :, :, at:end] = segment.values[:, :, which]
-            positions[at:end] = local + placement.shift
-            at = end
+        with self.scratch.turn:
+            for layer in range(len(self.rotaries)):
+                folded[0, layer, :, :cached], folded[1, layer, :, :cached] = run.layer(
+                    layer, old.dtype, self.scratch
+                )
         folded[:, :, :, cached : cached + self.length] = old
+        positions = torch.empty(cached + self.capacity, dtype=torch.int64)
+        positions[:cached] = run.positions
         positions[cached : cached + self.length] = self._positions[: self.length]
         self._tail, self._positions = folded, positions
         self.length, self.capacity = cached + self.length, cached + self.capacity
-        self._ascending = False
+        self._ascending = bool((positions[1 : self.length] > positions[: self.length - 1]).all())
         self.placements = ()
-        self._angles = {}
+        self._divide()
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
         """Attention of this pass's tokens over everything they may see.
@@ -201,13 +210,17 @@ class SegmentKVCache:
         packed = pack(query * rules.scale, key.shape[0])
         group = packed.shape[1] // rows
         found = []
+        gathered = None
+        if self._gathering is not None:
+            dtype = torch.float32 if rules.softcap is None and widens_copies(packed) else packed.dtype
+            gathered = self._gathering.layer(layer, dtype, self.scratch)
         idle = self._rowwise.idle if self._rowwise else 0
         for block in masks.blocks(rules.window, most, query.device):
             if block.first >= rows - idle:
                 found.append(packed.new_zeros(packed.shape[0], idle * group, packed.shape[2]))
                 break
             part = packed[:, block.first * group : block.end * group]
-            found.append(self._attend_block(layer, part, keys, values, block, rules))
+            found.append(self._attend_block(layer, part, keys, values, block, rules, gathered))
         return unpack(found[0] if len(found) == 1 else torch.cat(found, 1), rows)
 
     def _fresh(self, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
@@ -218,28 +231,34 @@ class SegmentKVCache:
         return banded_attention(query, key, value, rules.scale, self._masks.bands(window, query))
 
     def _attend_block(
-        self, layer: int, packed: Tensor, keys: Tensor, values: Tensor, block: Block, rules: AttentionParams
+        self,
+        layer: int,
+        packed: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        block: Block,
+        rules: AttentionParams,
+        gathered: tuple[Tensor, Tensor] | None,
     ) -> Tensor:
         """One block of packed rows, [kv_heads, rows * group, head_dim] in and out."""
         rotary = self.rotaries[layer]
-        turned: Sequence[Tensor] = [packed] * len(self.placements)
+        turned: Sequence[Tensor] = [packed] * len(self._apart)
         if rotary is not None and self._angles:
             turned = rotary.rotate(packed[None], *self._angles[id(rotary)]).unbind()
         parts = []
-        for query, placement, hidden in zip(turned, self.placements, block.placed, strict=True):
+        for query, placement, hidden in zip(turned, self._apart, block.placed, strict=True):
             segment, cut = placement.segment, slice(placement.lo, placement.hi)
             parts.append(Part(query, segment.keys[layer, :, cut], segment.values[layer, :, cut], hidden))
         parts.append(Part(packed, keys[:, block.tail], values[:, block.tail], block.own))
+        if gathered is not None:
+            joined, values_of = gathered
+            parts.insert(0, Part(packed.to(joined.dtype), joined, values_of, block.gathered))
         if self.attention is None and fuses(rules, packed, sum(part.keys.shape[1] for part in parts)):
             return attend_fused(parts, rules, block.rows, self.scratch)
+        if gathered is not None:
+            parts[0] = Part(packed, joined.to(packed.dtype), values_of.to(packed.dtype), block.gathered)
         out, weights = attend(parts, rules, block.rows, self.scratch)
         if self.attention is not None:
             cached = weights[:, :, : self.cached_tokens]
             self.attention += cached.sum((0, 1), dtype=torch.float32).cpu()
         return out
-
-
-def _kept(placement: Placement) -> Tensor:
-    """Local positions of a placement's tokens that are read."""
-    hidden = set(placement.hidden)
-    return torch.tensor([place for place in range(placement.lo, placement.hi) if place not in hidden])

@@ -26,6 +26,11 @@ def widens(query: Tensor) -> bool:
     return _here()
 
 
+def widens_copies(query: Tensor) -> bool:
+    """Whether attention of these queries is faster in fp32 where keys and values are copied in any case."""
+    return query.dtype == torch.bfloat16 and query.device.type == "cpu" and _here()
+
+
 def widened(query: Tensor, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns all three in fp32 where that pays, else as they are."""
     if not widens(query):

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from engine.model import masks as masks_module
-from engine.model.attention import AttentionParams, Part, Scratch, attend, pack, rows_at_once, unpack
+from engine.model.attention import AttentionParams, Part, attend, pack, rows_at_once, unpack
 from engine.model.masks import Block, Hidden, Masks
+from engine.model.scratch import Scratch
 from engine.segment import Placement, Segment
 from tests.engine.cases import apart, model_of
 

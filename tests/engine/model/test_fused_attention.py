@@ -9,11 +9,12 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from engine.model import fused_attention, segment_kv_cache, widening
-from engine.model.attention import AttentionParams, Part, Scratch, attend, pack
+from engine.model.attention import AttentionParams, Part, attend, pack
 from engine.model.fused_attention import attend_fused, fuses
 from engine.model.masks import Hidden
 from engine.model.model import Model
 from engine.model.network import Network
+from engine.model.scratch import Scratch
 from engine.model.segment_kv_cache import SegmentKVCache
 from engine.segment import Placement, Segment
 from tests.engine.cases import apart, model_of

@@ -8,12 +8,13 @@ import pytest
 import torch
 
 from engine.model import widening
-from engine.model.attention import AttentionParams, Part, Scratch, attend, causal_attention
+from engine.model.attention import AttentionParams, Part, attend, causal_attention
 from engine.model.banded import banded_attention, bands
 from engine.model.fused_attention import attend_fused
 from engine.model.masks import Hidden
 from engine.model.network import Network
 from engine.model.packed_kv_cache import PackedText, empty_segment
+from engine.model.scratch import Scratch
 from engine.segment import Form, Placement
 from tests.engine.cases import model_of
 from tests.engine.tiny import tiny_network
