@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
 
-from engine.model import gathering, widening
+from engine.model import gathering, segment_kv_cache, widening
+from engine.model.attention import Part
 from engine.model.gathering import Gathering, split
 from engine.model.model import Model
 from engine.model.network import Network
@@ -143,3 +146,23 @@ def test_a_turn_in_place_is_a_rotation(interleaved: bool, dtype: torch.dtype) ->
     want = rotary.rotate(x, cosine, sine)
     rotary.turn(x, cosine, rotary.signed(sine), Scratch())
     assert apart(x.float(), want.float()) <= (1e-6 if dtype == torch.float32 else 0)
+
+
+@pytest.mark.parametrize(("segments", "parts"), [(2, 3), (3, 2), (40, 2)])
+def test_a_layer_reads_as_few_parts_however_many_small_segments_there_are(
+    segments: int, parts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[int] = []
+    attend = segment_kv_cache.attend_fused
+
+    def counted(of: Sequence[Part], *given: Any) -> torch.Tensor:
+        read.append(len(of))
+        return attend(of, *given)
+
+    monkeypatch.setattr(segment_kv_cache, "attend_fused", counted)
+    model = model_of("llama-gqa")
+    made = [encoded(model, f"k{number}", [30 + number, 31, 32]) for number in range(segments)]
+    placements = [Placement(one, 0, 3, 3 * number) for number, one in enumerate(made)]
+    end = 3 * segments
+    model.network.forward([20, 21], [end, end + 1], model.network.kv_cache(placements, 2))
+    assert read == [parts] * model.network.layers
