@@ -166,3 +166,18 @@ def test_a_layer_reads_as_few_parts_however_many_small_segments_there_are(
     end = 3 * segments
     model.network.forward([20, 21], [end, end + 1], model.network.kv_cache(placements, 2))
     assert read == [parts] * model.network.layers
+
+
+def test_folded_segments_behind_much_new_text_stay_in_the_window() -> None:
+    model = model_of("mistral-swa")
+    made = [encoded(model, f"k{number}", [30 + number, 31, 32]) for number in range(3)]
+    placements = [Placement(one, 0, 3, 20 + 3 * number) for number, one in enumerate(made)]
+    rows, found = [*range(20), 29, 30], []
+    for fold in (False, True):
+        kv = model.network.kv_cache(placements, len(rows) + 1)
+        model.network.forward([40 + place for place in rows], rows, kv)
+        if fold:
+            kv.fold()
+            assert not kv.placements
+        found.append(model.network.forward([50], [31], kv))
+    assert apart(*found) <= 1e-4
