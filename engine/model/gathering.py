@@ -72,11 +72,11 @@ class Gathering:
 
 def split(placements: Sequence[Placement]) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
     """Returns the placements that are worth gathering, none where two of them overlap, and the others."""
-    small = tuple(p for p in placements if _numbers(p) <= MOST_NUMBERS)
+    small = tuple(p for p in placements if _numbers(p) <= MOST_NUMBERS and p.tokens > len(p.hidden))
     places = sorted((p.start, p.start + p.tokens) for p in small)
     if len(small) < FEWEST or any(end > start for (_, end), (start, _) in pairwise(places)):
         return (), tuple(placements)
-    return small, tuple(p for p in placements if _numbers(p) > MOST_NUMBERS)
+    return small, tuple(p for p in placements if p not in small)
 
 
 def _numbers(placement: Placement) -> int:

@@ -181,3 +181,14 @@ def test_folded_segments_behind_much_new_text_stay_in_the_window() -> None:
             assert not kv.placements
         found.append(model.network.forward([50], [31], kv))
     assert apart(*found) <= 1e-4
+
+
+def test_segments_of_which_all_is_hidden_are_read_by_nobody() -> None:
+    model = model_of("llama-gqa")
+    made = [encoded(model, f"k{number}", [30 + number, 31, 32]) for number in range(3)]
+    hidden = [Placement(one, 0, 3, 3 * number, (0, 1, 2)) for number, one in enumerate(made)]
+    found = [
+        model.network.forward([20, 21], [9, 10], model.network.kv_cache(placements, 2))
+        for placements in (hidden, [])
+    ]
+    assert apart(*found) <= 1e-5
