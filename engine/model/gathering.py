@@ -72,16 +72,18 @@ class Gathering:
 
 def split(placements: Sequence[Placement]) -> tuple[tuple[Placement, ...], tuple[Placement, ...]]:
     """Returns the placements that are worth gathering, none where two of them overlap, and the others."""
-    small = tuple(p for p in placements if _numbers(p) <= MOST_NUMBERS and p.tokens > len(p.hidden))
+    small = tuple(p for p in placements if _is_small(p))
     places = sorted((p.start, p.start + p.tokens) for p in small)
     if len(small) < FEWEST or any(end > start for (_, end), (start, _) in pairwise(places)):
         return (), tuple(placements)
-    return small, tuple(p for p in placements if p not in small)
+    return small, tuple(p for p in placements if not _is_small(p))
 
 
-def _numbers(placement: Placement) -> int:
+def _is_small(placement: Placement) -> bool:
+    """Whether its copy costs little, and any of it is read."""
     keys = placement.segment.keys
-    return placement.tokens * keys.shape[1] * keys.shape[3]
+    numbers = placement.tokens * keys.shape[1] * keys.shape[3]
+    return numbers <= MOST_NUMBERS and placement.tokens > len(placement.hidden)
 
 
 def _read(placement: Placement) -> Tensor:
