@@ -8,9 +8,11 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from engine.errors import ModelError, PromptCacheError, SettingsError, StoreError
+from engine.errors import CancelledError, ModelError, PromptCacheError, SettingsError, StoreError
 
 if TYPE_CHECKING:
+    from engine.batch.series import BothAnswers
+    from engine.batch.ticket import Ticket
     from engine.cache.schema_encoding import EncodeReport
     from engine.cache.store import Store, StoreStats
     from engine.engine import Engine
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from engine.prompt.summary import LayoutSummary, ModuleLayout, PlanSummary
 
 _HOMES = {
+    "engine.batch.series": ("BothAnswers",),
+    "engine.batch.ticket": ("Ticket",),
     "engine.cache.schema_encoding": ("EncodeReport",),
     "engine.engine": ("Engine",),
     "engine.pml.errors": ("PromptError",),
@@ -42,6 +46,8 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Answer",
+    "BothAnswers",
+    "CancelledError",
     "Compared",
     "Comparison",
     "Delta",
@@ -66,6 +72,7 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreStats",
+    "Ticket",
     "Working",
 ]
 

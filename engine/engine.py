@@ -13,21 +13,35 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import OrderedDict
+from collections.abc import Generator, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
+from engine.batch.one_by_one import OneByOne
+from engine.batch.series import BothAnswers, answered
+from engine.batch.submission import Answerer
+from engine.batch.ticket import Ticket
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Store, Verify
 from engine.choices import PlacementPolicy, Quantize, Scope, Weights
 from engine.errors import SettingsError
+from engine.events import SIDES, Answer, Side
 from engine.inference.computing import Computing, Progress
 from engine.inference.params import RunSettings
 from engine.model.loading import load
 from engine.model.model import Model
 from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema
-from engine.prepared import PreparedSchema, Workshop, document_text
+from engine.prepared import (
+    Mode,
+    PreparedPrompt,
+    PreparedSchema,
+    Workshop,
+    document_text,
+    require_mode,
+    settings_with,
+)
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedSchema
 
@@ -49,6 +63,7 @@ class Engine:
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
         self.computing = Computing()  # one step at a time: two would spoil each other's clock
+        self.answerer: Answerer = OneByOne(self.segment_cache, self.computing)
         self.spec = ModelSpec(
             model.name,
             model.tokenizer,
@@ -57,6 +72,7 @@ class Engine:
             model.context_length,
             self.segment_cache.identity,
         )
+        self._workshop = Workshop(self.segment_cache, self.computing)
         self._schemas: OrderedDict[tuple[str, Path | None], PreparedSchema] = OrderedDict()
         self._schemas_lock = threading.Lock()
 
@@ -121,6 +137,7 @@ class Engine:
         What was prepared computes nothing any more, and answers that are under way end with ClosedError.
         """
         self.computing.close()
+        self.answerer.close()
         self.segment_cache.count_answers()
         self.memory_tier.clear()
         self.store.close()
@@ -195,6 +212,70 @@ class Engine:
         except PromptError as error:
             return error.diagnostics
 
+    def submit(
+        self,
+        prompt: PreparedPrompt,
+        settings: RunSettings | None = None,
+        *,
+        mode: Side = "cached",
+        **changes: Any,
+    ) -> Ticket:
+        """Has one side of a prompt answered behind the caller's back, and returns at once.
+
+        The ticket gives events and the answer to threads and to asyncio. A ticket that is dropped cancels its
+        prompt.
+
+        Args:
+            prompt: a prompt of this engine.
+            settings: the settings of the run.
+            mode: "cached", or "uncached" to compute every token afresh.
+            changes: single settings by name.
+
+        Raises:
+            ClosedError: the engine was closed.
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            SettingsError: a setting is out of its range, or the prompt is another engine's.
+        """
+        require_mode(mode, SIDES)
+        (ticket,) = self._submitted(prompt, settings_with(settings, changes), mode)
+        return ticket
+
+    def answer_all(
+        self,
+        prompts: Iterable[PreparedPrompt | Exception],
+        settings: RunSettings | None = None,
+        *,
+        mode: Mode = "cached",
+        as_they_end: bool = False,
+        **changes: Any,
+    ) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
+        """Answers many prompts; what is wrong with one ends that one only.
+
+        Prompts are taken one by one as there is room, so there may be more than fit into memory. What several
+        of them lack is computed once. Closing the generator cancels what is under way.
+
+        Args:
+            prompts: prompts of this engine; an error in the place of one is given back in its turn.
+            settings: the settings of each run.
+            mode: one side, or "both".
+            as_they_end: give back what has ended first; else in the order of the prompts.
+            changes: single settings by name.
+
+        Yields:
+            The number of a prompt, from 0, with its answer, the answers of both sides, or what ended it.
+
+        Raises:
+            SettingsError: a setting is out of its range.
+        """
+        require_mode(mode, (*SIDES, "both"))
+        given = settings_with(settings, changes)
+        return answered(
+            prompts,
+            lambda prompt: self._submitted(prompt, given, mode),
+            ahead=self.answerer.appetite,
+            as_they_end=as_they_end,
+        )
+
     def placement(self, wanted: PlacementPolicy = "compact") -> PlacementPolicy:
         """Returns how prompts are laid out: as wanted, but by the schema where a model cannot relocate.
 
@@ -214,5 +295,11 @@ class Engine:
     def __repr__(self) -> str:
         return f"<Engine of {self.model.name!r} on {self.model.device}>"
 
+    def _submitted(self, prompt: PreparedPrompt, settings: RunSettings, mode: Mode) -> tuple[Ticket, ...]:
+        self.computing.require_open()
+        if not prompt.is_for(self._workshop):
+            raise SettingsError("The prompt was prepared by another engine. Prepare it with this one.")
+        return tuple(self.answerer.submit(one) for one in prompt.submissions(settings, mode=mode))
+
     def _prepared(self, tree: Schema) -> PreparedSchema:
-        return PreparedSchema(TokenizedSchema(tree, self.spec), Workshop(self.segment_cache, self.computing))
+        return PreparedSchema(TokenizedSchema(tree, self.spec), self._workshop)

@@ -19,6 +19,10 @@ class ClosedError(PromptCacheError):
     """Something is asked of an engine that was closed."""
 
 
+class CancelledError(PromptCacheError):
+    """A prompt was cancelled before its answer was complete."""
+
+
 class SettingsError(PromptCacheError):
     """A setting of a run is out of its range, or does not fit the model."""
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.batch.submission import Submission
 from engine.cache.schema_encoding import EncodeReport, encode_schema
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import PlacementPolicy, Scope
 from engine.errors import PathError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Side, Working
-from engine.inference.answering import answering
 from engine.inference.comparison import compare
 from engine.inference.computing import Computing, Progress, returned
 from engine.inference.fidelity import FidelityMeter
@@ -164,9 +164,9 @@ class PreparedPrompt:
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
             SettingsError: a setting is out of its range.
         """
-        _require_mode(mode, SIDES)
-        given = _settings(settings, changes)
-        return returned(self._steps(given, mode, self._planned(given, mode)))
+        require_mode(mode, SIDES)
+        given = settings_with(settings, changes)
+        return returned(self._steps(self._submission(given, mode)))
 
     def stream(
         self,
@@ -191,13 +191,35 @@ class PreparedPrompt:
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
             SettingsError: a setting is out of its range.
         """
-        _require_mode(mode, (*SIDES, "both"))
-        given = _settings(settings, changes)
+        require_mode(mode, (*SIDES, "both"))
+        given = settings_with(settings, changes)
         if sorted(order) != sorted(SIDES):
             raise SettingsError(f"order is {tuple(order)!r}; it must name both sides: {', '.join(SIDES)}.")
         sides = tuple(order) if mode == "both" else (mode,)
         # A fault is told before either side computes, and both read the same prompt, also over midnight.
-        return self._stream(given, {side: self._planned(given, side) for side in sides})
+        return self._stream([self._submission(given, side) for side in sides])
+
+    def submissions(
+        self, settings: RunSettings | None = None, *, mode: Mode = "cached", **changes: Any
+    ) -> tuple[Submission, ...]:
+        """Returns what is handed to whoever answers many prompts: a submission of each side, cached first.
+
+        Args:
+            settings: the settings of the run.
+            mode: one side, or "both".
+            changes: single settings by name.
+
+        Raises:
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            SettingsError: a setting is out of its range.
+        """
+        require_mode(mode, (*SIDES, "both"))
+        given = settings_with(settings, changes)
+        return tuple(self._submission(given, side) for side in (SIDES if mode == "both" else (mode,)))
+
+    def is_for(self, workshop: Workshop) -> bool:
+        """Whether it was prepared for what computes there."""
+        return self._workshop == workshop
 
     def plan(self, settings: RunSettings | None = None, **changes: Any) -> PlanSummary:
         """Returns what an answer would read and compute, without computing anything.
@@ -207,7 +229,7 @@ class PreparedPrompt:
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
         """
         self._workshop.computing.require_open()
-        planned = self._planned(_settings(settings, changes), "cached")
+        planned = self._planned(settings_with(settings, changes), "cached")
         cache = self._workshop.cache
         tier = cache.tiers(wanted(planned.slices))
         tiers = [tier(one.recipe) if one is not None else Tier.NONE for one in planned.slices]
@@ -261,7 +283,7 @@ class PreparedPrompt:
         Raises:
             PromptError: as for `fidelity`.
         """
-        given = _settings(settings, changes)
+        given = settings_with(settings, changes)
         planned = self._planned(given, "cached")
         cache = self._workshop.cache
         measuring = FidelityMeter(cache, planned, given).measure()
@@ -285,18 +307,18 @@ class PreparedPrompt:
         scope = settings.scope if side == "cached" else None
         return self.tokenized.planned(scope, settings.placement, turns_held=settings.turns_held)
 
-    def _stream(self, settings: RunSettings, sides: dict[Side, Planned]) -> Generator[Event, None, None]:
+    def _submission(self, settings: RunSettings, side: Side) -> Submission:
+        return Submission(self.tokenized, self._planned(settings, side), settings, side, self.parse_ms)
+
+    def _stream(self, submissions: Sequence[Submission]) -> Generator[Event, None, None]:
         answers: dict[Side, Answer] = {}
-        for side, planned in sides.items():
-            answers[side] = yield from self._steps(settings, side, planned)
+        for one in submissions:
+            answers[one.side] = yield from self._steps(one)
         if len(answers) == len(SIDES):
             yield Compared(compare(answers["cached"], answers["uncached"]))
 
-    def _steps(self, settings: RunSettings, side: Side, planned: Planned) -> Generator[Event, None, Answer]:
-        clock = Stopwatch()
-        clock.parts["parse"] = self.parse_ms
-        steps = answering(self._workshop.cache, self.tokenized, planned, settings, clock)
-        return self._workshop.computing.steps(steps, side, clock)
+    def _steps(self, submission: Submission) -> Generator[Event, None, Answer]:
+        return submission.steps(self._workshop.cache, self._workshop.computing)
 
 
 def document_text(source: object, kind: str) -> str:
@@ -325,12 +347,22 @@ def document_text(source: object, kind: str) -> str:
     return source
 
 
-def _require_mode(mode: str, modes: Sequence[str]) -> None:
+def require_mode(mode: str, modes: Sequence[str]) -> None:
+    """Refuses a mode that is none of these.
+
+    Raises:
+        SettingsError: it is none.
+    """
     if mode not in modes:
         raise SettingsError(f"mode is {mode!r}; it must be one of {', '.join(modes)}.")
 
 
-def _settings(given: RunSettings | None, changes: dict[str, Any]) -> RunSettings:
+def settings_with(given: RunSettings | None, changes: dict[str, Any]) -> RunSettings:
+    """Returns settings with single ones changed.
+
+    Raises:
+        SettingsError: a setting is out of its range, or there is none of that name.
+    """
     if not isinstance(given, RunSettings | None):
         raise SettingsError(
             f"settings are {given!r}; they must be RunSettings, or single ones by name: max_new_tokens=20."

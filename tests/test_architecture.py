@@ -28,7 +28,7 @@ BASE = {
     "engine.stopwatch",
     "engine.tiers",
 }
-LAYERS = ("base", "pml", "programs", "exchange", "prompt", "model", "cache", "inference", "top")
+LAYERS = ("base", "pml", "programs", "exchange", "prompt", "model", "cache", "inference", "batch", "top")
 
 MACHINE_PATH = re.compile(r"(?<![\w.}/])/(?:root|work|home/[a-z]\w*|Users/[A-Za-z]\w*)/")
 HOST = re.compile(r"https?://([^/\s\"'<>)]+)")

@@ -1,0 +1,1 @@
+"""Many prompts: what is submitted, who answers it, and what comes back."""

@@ -1,0 +1,111 @@
+"""A series of prompts, answered a few at a time: each answer in its turn, or as soon as it is there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+from engine.batch.ticket import Ticket
+from engine.events import Answer, Comparison
+from engine.inference.comparison import compare
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True)
+class BothAnswers:
+    """What both sides made of one prompt.
+
+    Attributes:
+        cached: the answer from segments.
+        uncached: the answer without them.
+        comparison: what lies between them.
+    """
+
+    cached: Answer
+    uncached: Answer
+    comparison: Comparison
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what `pml run --json` says of an answer of both sides."""
+        sides = {"cached": self.cached.to_json(), "uncached": self.uncached.to_json()}
+        return {**sides, **self.comparison.to_json()}
+
+
+def answered(
+    prompts: Iterable[P | Exception],
+    submit: Callable[[P], Sequence[Ticket]],
+    *,
+    ahead: int,
+    as_they_end: bool,
+) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
+    """Has prompts answered, and gives each one's number with what came of it.
+
+    Closing the generator cancels what is under way. Prompts are asked for one by one, as there is room.
+
+    Args:
+        prompts: the prompts; an error in the place of one is given back in its turn.
+        submit: submits one side of a prompt, or the cached and the uncached one; what it raises is that
+            prompt's outcome.
+        ahead: the most prompts that are submitted and not given back yet.
+        as_they_end: give back what has ended first; else in the order of the prompts.
+
+    Yields:
+        The number of a prompt, from 0, and its answer, or what ended it.
+    """
+    source = enumerate(prompts)
+    rows: dict[int, Sequence[Ticket] | Exception] = {}  # in their order, not given back yet
+    left: dict[int, int] = {}  # tickets of each that have not ended
+    ended: SimpleQueue[int] = SimpleQueue()
+    try:
+        while True:
+            while len(rows) < ahead and (item := next(source, None)) is not None:
+                number, prompt = item
+                rows[number] = tickets = _submitted(prompt, submit)
+                left[number] = 0 if isinstance(tickets, Exception) else len(tickets)
+                if not isinstance(tickets, Exception):
+                    for ticket in tickets:
+                        ticket.when_done(lambda number=number: ended.put(number))  # type: ignore[misc]
+            if not rows:
+                return
+            while (ready := _ready(rows, left, as_they_end)) is None:
+                left[ended.get()] -= 1
+            outcome = _outcome(rows[ready])
+            del rows[ready], left[ready]
+            yield ready, outcome
+    finally:
+        for tickets in rows.values():
+            for ticket in tickets if not isinstance(tickets, Exception) else ():
+                ticket.cancel()
+
+
+def _ready(rows: Iterable[int], left: Mapping[int, int], as_they_end: bool) -> int | None:
+    """The number of a prompt that can be given back now: of the first, or of any."""
+    candidates = list(rows) if as_they_end else list(rows)[:1]
+    return next((number for number in candidates if not left[number]), None)
+
+
+def _submitted(
+    prompt: P | Exception, submit: Callable[[P], Sequence[Ticket]]
+) -> Sequence[Ticket] | Exception:
+    if isinstance(prompt, Exception):
+        return prompt
+    try:
+        return submit(prompt)
+    except Exception as error:  # of this prompt alone: the others go on
+        return error
+
+
+def _outcome(tickets: Sequence[Ticket] | Exception) -> Answer | BothAnswers | Exception:
+    if isinstance(tickets, Exception):
+        return tickets
+    try:
+        answers = [ticket.result() for ticket in tickets]
+        if len(answers) == 1:
+            return answers[0]
+        cached, uncached = answers
+        return BothAnswers(cached, uncached, compare(cached, uncached))
+    except Exception as error:
+        return error

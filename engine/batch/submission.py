@@ -1,0 +1,69 @@
+"""A prompt as it is handed to whoever answers it: planned for one side, with its settings."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.batch.ticket import Ticket
+from engine.cache.segment_cache import SegmentCache
+from engine.events import Answer, Event, Side
+from engine.inference.answering import answering
+from engine.inference.computing import Computing
+from engine.inference.params import RunSettings
+from engine.prompt.tokenized import Planned, TokenizedPrompt
+from engine.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One side of a prompt, to be answered.
+
+    Attributes:
+        prompt: the prompt.
+        planned: its plan for this side; faults of the prompt were told when it was made.
+        settings: how to run it.
+        side: the side.
+        parse_ms: what reading its text took, in milliseconds, which counts in its time to first token.
+    """
+
+    prompt: TokenizedPrompt
+    planned: Planned
+    settings: RunSettings
+    side: Side
+    parse_ms: float
+
+    def steps(self, cache: SegmentCache, computing: Computing) -> Generator[Event, None, Answer]:
+        """Answers it by itself, each step in its turn among those of other answers. Closing it stops it.
+
+        Yields:
+            Events of the side, Finished at last.
+
+        Raises:
+            ClosedError: the engine was closed.
+        """
+        clock = Stopwatch()
+        clock.parts["parse"] = self.parse_ms
+        steps = answering(cache, self.prompt, self.planned, self.settings, clock)
+        return computing.steps(steps, self.side, clock)
+
+
+class Answerer(Protocol):
+    """Who answers what is submitted: one prompt after the other, or many at once.
+
+    Attributes:
+        appetite: how many prompts it takes to keep it busy; more are welcome and wait.
+    """
+
+    appetite: int
+
+    def submit(self, submission: Submission) -> Ticket:
+        """Takes a prompt in, from any thread, and returns at once.
+
+        Raises:
+            ClosedError: the engine was closed.
+        """
+
+    def close(self) -> None:
+        """Ends what is under way or waits, each with ClosedError; returns when nothing runs any more."""

@@ -1,0 +1,138 @@
+"""Many prompts at once: in their order or as they end, each with its own faults, taken as there is room."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import Answer, BothAnswers, Engine, PromptCacheError, PromptError, SettingsError
+from engine.batch.series import answered
+from engine.batch.ticket import Reply, Ticket
+from engine.cache.store import Store
+from engine.errors import CancelledError, ClosedError
+from engine.prepared import PreparedPrompt
+from tests.engine.batch.test_tickets import LONG, SCHEMA, idle, until
+from tests.engine.tiny import tiny_model
+
+TEXTS = ("So?", "And then?", "Why not?")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with Engine(tiny_model(), Store.open(tmp_path / "store")) as opened:
+        yield opened
+
+
+def prompts(engine: Engine) -> list[PreparedPrompt]:
+    schema = engine.schema(SCHEMA)
+    return [schema.prompt(f'<prompt schema="s"><a/><user>{text}</user></prompt>') for text in TEXTS]
+
+
+@pytest.mark.parametrize("as_they_end", [False, True])
+def test_each_gets_the_answer_it_gets_alone(engine: Engine, as_they_end: bool) -> None:
+    given = prompts(engine)
+    found = dict(engine.answer_all(given, max_new_tokens=4, as_they_end=as_they_end))
+    assert list(found) == [0, 1, 2]
+    for number, prompt in enumerate(given):
+        answer = found[number]
+        assert isinstance(answer, Answer)
+        assert answer.token_ids == prompt.answer(max_new_tokens=4).token_ids
+
+
+def test_both_sides_and_what_lies_between(engine: Engine) -> None:
+    for _, both in engine.answer_all(prompts(engine), mode="both", max_new_tokens=3):
+        assert isinstance(both, BothAnswers)
+        report = both.to_json()
+        assert report["cached"]["tokens"]["from_cache"] > 0 == report["uncached"]["tokens"]["from_cache"]
+        assert {"ttft_speedup", "first_token_agrees", "kl_first_token", "same_text"} <= set(report)
+
+
+def test_what_several_lack_is_computed_once(engine: Engine) -> None:
+    found = [answer for _, answer in engine.answer_all(prompts(engine), max_new_tokens=1)]
+    assert [answer.tokens["encoded"] > 0 for answer in found if isinstance(answer, Answer)] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def test_a_fault_comes_in_its_turn_and_the_others_go_on(engine: Engine) -> None:
+    first, second, _ = prompts(engine)
+    unfit = engine.schema(SCHEMA).prompt(f"<prompt><a/><user>{'So? ' * 60_000}</user></prompt>")
+    missing = PromptCacheError("there is no such row")
+    found = dict(engine.answer_all([first, unfit, missing, second], max_new_tokens=1))
+    assert [type(found[number]) for number in range(4)] == [Answer, PromptError, PromptCacheError, Answer]
+    assert found[2] is missing
+
+
+def test_settings_are_refused_before_anything_is_taken(engine: Engine) -> None:
+    with pytest.raises(SettingsError, match="temperature"):
+        engine.answer_all(iter(prompts(engine)), temperature=-1)
+    with pytest.raises(SettingsError, match="mode"):
+        engine.answer_all([], mode="fast")  # type: ignore[arg-type]
+    assert list(engine.answer_all([])) == []
+
+
+def test_prompts_are_taken_as_there_is_room(engine: Engine) -> None:
+    taken: list[int] = []
+
+    def many() -> Iterator[PreparedPrompt]:
+        prompt = prompts(engine)[0]
+        for number in range(1000):
+            taken.append(number)
+            yield prompt
+
+    rows = engine.answer_all(many(), max_new_tokens=1)
+    next(rows)
+    next(rows)
+    assert len(taken) <= 2 + engine.answerer.appetite
+    rows.close()
+    until(idle)
+
+
+def test_closing_the_generator_stops_what_is_under_way(engine: Engine) -> None:
+    first, second, third = prompts(engine)
+    engine.answer_all([first]).close()  # before it began
+    engine.answerer.appetite = 3
+    rows = engine.answer_all([PromptCacheError("at once"), second, third, first], max_new_tokens=LONG)
+    assert isinstance(next(rows)[1], PromptCacheError)
+    rows.close()
+    until(idle)
+    assert first.answer(max_new_tokens=1).token_ids
+
+
+def test_a_closed_engine_ends_each_in_words(tmp_path: Path) -> None:
+    engine = Engine(tiny_model(), Store.open(tmp_path / "store"))
+    given = prompts(engine)
+    engine.close()
+    assert {type(found) for _, found in engine.answer_all(given)} == {ClosedError}
+
+
+@pytest.mark.parametrize(("as_they_end", "wanted"), [(True, [1, 0, 2]), (False, [0, 1, 2])])
+def test_what_ends_first_is_given_first_where_that_is_wanted(as_they_end: bool, wanted: list[int]) -> None:
+    replies = [Reply("cached", lambda _: None) for _ in range(3)]
+
+    def submit(number: int) -> list[Ticket]:
+        if number == 2:
+            for which in (1, 0, 2):
+                replies[which].end(PromptCacheError(str(which)))
+        return [Ticket(replies[number])]
+
+    rows = answered(range(3), submit, ahead=3, as_they_end=as_they_end)
+    assert [(number, str(found)) for number, found in rows] == [(one, str(one)) for one in wanted]
+
+
+def test_at_the_end_of_the_generator_all_tickets_are_cancelled() -> None:
+    dropped: list[Reply] = []
+    replies = [Reply("cached", dropped.append) for _ in range(3)]
+    rows = answered(
+        [0, PromptCacheError("x"), 2], lambda number: [Ticket(replies[number])], ahead=3, as_they_end=True
+    )
+    assert next(rows)[0] == 1
+    rows.close()
+    assert dropped == [replies[0], replies[2]]
+    replies[0].end(CancelledError("gone"))
+    replies[0].end(ValueError("late"))
+    assert isinstance(replies[0].outcome, CancelledError)
