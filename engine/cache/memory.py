@@ -2,15 +2,18 @@
 
 Who reads a segment holds a handle of it until it is read no more. What is held is never evicted, and stays to
 be found by others, however little the budget is; what is not held goes where the budget has no room for it.
+A lodger keeps keys and values of its own within the same budget, and says itself which of them can go.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
+from typing import Protocol
 
 import torch
 
@@ -48,7 +51,24 @@ class Handle(Releasable):
         """Lets go of the segment; a second time does nothing."""
         held, self._held = self._held, None
         if held is not None and self._tier is not None:
-            self._tier._take_back(held)
+            tier = self._tier
+            tier.later(lambda: tier._take_back(held))
+
+
+class Lodger(Protocol):
+    """Keeps keys and values of its own within a tier's budget. It is called while the tier is locked."""
+
+    def oldest(self) -> int | None:
+        """When what would go first was used last, by the tier's clock; None where nothing can go."""
+
+    def evict(self) -> None:
+        """Lets go of that, and gives its bytes back, where it has any."""
+
+    def keys(self) -> set[str]:
+        """The names of what is found now."""
+
+    def drop(self, keys: set[str]) -> None:
+        """Forgets these segments, and what saw them; who reads one keeps it, and nobody else finds it."""
 
 
 class MemoryTier:
@@ -61,11 +81,14 @@ class MemoryTier:
 
     def __init__(self, budget: int, device: torch.device) -> None:
         self.budget, self.device = budget, device
-        self._idle: OrderedDict[str, Segment] = OrderedDict()
+        self._idle: OrderedDict[str, tuple[int, Segment]] = OrderedDict()  # with the time of the last use
         self._held: dict[str, _Held] = {}
         self._bytes = 0
         self._lock = threading.Lock()
-        self._returned: deque[_Held] = deque()  # the collector may release a handle while the lock is held
+        # The collector may release a handle while the lock is held.
+        self._returned: deque[Callable[[], None]] = deque()
+        self._clock = count()
+        self._lodger: Lodger | None = None
 
     def __contains__(self, key: str) -> bool:
         """Whether a segment is found under this key now."""
@@ -78,18 +101,18 @@ class MemoryTier:
 
     def keys(self) -> set[str]:
         """The names of what is found now."""
-        with self._locked():
-            return {*self._held, *self._idle}
+        with self.locked():
+            return {*self._held, *self._idle, *(self._lodger.keys() if self._lodger else ())}
 
     def acquire(self, key: str) -> Handle | None:
         """Holds a segment that is in memory; None where it is not."""
-        with self._locked():
+        with self.locked():
             held = self._held.get(key)
             if held is None:
-                segment = self._idle.pop(key, None)
-                if segment is None:
+                idle = self._idle.pop(key, None)
+                if idle is None:
                     return None
-                held = self._held[key] = _Held(segment)
+                held = self._held[key] = _Held(idle[1])
             return self._handle(held)
 
     def add(self, segment: Segment) -> Handle:
@@ -97,7 +120,7 @@ class MemoryTier:
         if segment.keys.device != self.device:
             keys, values = segment.keys.to(self.device), segment.values.to(self.device)
             segment = Segment(segment.key, segment.token_ids, keys, values)
-        with self._locked():
+        with self.locked():
             self._forget(segment.key)
             held = self._held[segment.key] = _Held(segment)
             self._bytes += segment.nbytes
@@ -105,13 +128,44 @@ class MemoryTier:
 
     def drop(self, keys: Iterable[str]) -> None:
         """Forgets these segments; who holds one keeps it, and nobody else finds it."""
-        with self._locked():
-            for key in keys:
+        with self.locked():
+            gone = set(keys)
+            for key in gone:
                 self._forget(key)
+            if self._lodger is not None:
+                self._lodger.drop(gone)
 
     def clear(self) -> None:
         """Forgets all segments; those on disk stay there."""
         self.drop(self.keys())
+
+    def lodge(self, lodger: Lodger) -> None:
+        """Takes in who keeps keys and values of its own; one at most."""
+        assert self._lodger is None, "there is a lodger"
+        self._lodger = lodger
+
+    def charge(self, size: int) -> None:
+        """Counts bytes that the lodger has taken, or given back where negative; while the tier is locked."""
+        self._bytes += size
+
+    def now(self) -> int:
+        """The time of a use, later than all before; while the tier is locked."""
+        return next(self._clock)
+
+    def later(self, work: Callable[[], None]) -> None:
+        """Does something short that raises nothing while the tier is locked: now, or as soon as it can."""
+        self._returned.append(work)
+        self._settle_returned()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps the tier, and what lodges in it, as it is but for who asked; evicts at the end."""
+        try:
+            with self._lock:
+                yield
+                self._settle()
+        finally:
+            self._settle_returned()
 
     def _handle(self, held: _Held) -> Handle:
         held.count += 1
@@ -120,23 +174,20 @@ class MemoryTier:
     def _forget(self, key: str) -> None:
         idle = self._idle.pop(key, None)
         if idle is not None:
-            self._bytes -= idle.nbytes
+            self._bytes -= idle[1].nbytes
         held = self._held.pop(key, None)
         if held is not None:
             held.listed = False
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        try:
-            with self._lock:
-                yield
-                self._settle()
-        finally:
-            self._settle_returned()
-
     def _take_back(self, held: _Held) -> None:
-        self._returned.append(held)
-        self._settle_returned()
+        held.count -= 1
+        if held.count:
+            return
+        if held.listed:
+            key = held.segment.key
+            self._idle[key] = self.now(), self._held.pop(key).segment
+        else:
+            self._bytes -= held.segment.nbytes
 
     def _settle_returned(self) -> None:
         """Whoever has the lock looks again after it, so nothing that is returned meanwhile is left."""
@@ -149,14 +200,19 @@ class MemoryTier:
     def _settle(self) -> None:
         """Takes back what was released, and evicts what the budget has no room for."""
         while self._returned:
-            held = self._returned.popleft()
-            held.count -= 1
-            if held.count:
-                continue
-            if held.listed:
-                self._idle[held.segment.key] = self._held.pop(held.segment.key).segment
-            else:
-                self._bytes -= held.segment.nbytes
-        while self._bytes > self.budget and self._idle:
-            _, evicted = self._idle.popitem(last=False)
-            self._bytes -= evicted.nbytes
+            self._returned.popleft()()
+        while self._bytes > self.budget and self._evict():
+            pass
+
+    def _evict(self) -> bool:
+        """Lets go of what was used last the longest ago; says whether there was something."""
+        used, segment = next(iter(self._idle.values()), (None, None))
+        oldest = self._lodger.oldest() if self._lodger is not None else None
+        if self._lodger is not None and oldest is not None and (used is None or oldest < used):
+            self._lodger.evict()
+            return True
+        if segment is None:
+            return False
+        self._idle.popitem(last=False)
+        self._bytes -= segment.nbytes
+        return True

@@ -116,6 +116,24 @@ class Sequence:
         return self._stream.text
 
     @property
+    def answered(self) -> int:
+        """Tokens of the answer, from its first on, whose keys and values are in `kv`."""
+        return min(self.kv.length - self._start, len(self.token_ids)) if self.kv and self._start else 0
+
+    def computed(self) -> tuple[list[int], Tensor, Tensor]:
+        """What it has computed of its prompt and, up to `answered`, of its answer.
+
+        Returns:
+            Positions, ascending, and keys and values there, each [layers, kv_heads, tokens, head_dim].
+        """
+        assert self.kv is not None, "nothing was computed"
+        prefill = self.prefill
+        positions = [*prefill.positions, *range(prefill.end, prefill.end + self.answered)]
+        first = (self._start or self.kv.length) - len(prefill.token_ids)  # behind what was folded
+        keys, values = (states[:, :, first : first + len(positions)] for states in self.kv.tail)
+        return positions, keys, values
+
+    @property
     def cut_short(self) -> bool:
         """Whether the context window ended it before its own limit."""
         return self.ending == "length" and self.room < self.params.max_new_tokens

@@ -1,0 +1,155 @@
+"""Chunks of the prefix tree as files: an ordinary segment each, found by its name."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from engine.batch.nodes import Extent
+from engine.cache.fetched import Unsaved
+from engine.cache.segment_cache import SegmentCache
+from engine.cache.store import Lookup, Origin
+from engine.errors import StoreError
+from engine.model.packed_kv_cache import empty_segment
+from engine.model.rope import move_keys
+from engine.prompt.recipe import TURN
+from engine.prompt.trail import Chunk, Edge, Placed
+from engine.segment import Segment
+from engine.tiers import Outcome, Tier
+
+
+@dataclass(frozen=True)
+class Piece:
+    """What a node is made of.
+
+    Attributes:
+        edges: chunks that lie side by side, or one placed segment.
+        names: the name of each.
+        extent: where the chunks lie; None of a placed segment.
+    """
+
+    edges: tuple[Edge, ...]
+    names: tuple[str, ...]
+    extent: Extent | None = None
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """Chunks of one node, as they lie in its extent from `lo` on."""
+
+    extent: Extent
+    lo: int
+    edges: tuple[Edge, ...]
+    names: tuple[str, ...]
+
+
+class DiskChunks:
+    """Reads chunks from a store, and has them written.
+
+    Args:
+        cache: the segments of a model, and their store.
+
+    Attributes:
+        unsaved: what could not be written, until somebody tells it.
+    """
+
+    def __init__(self, cache: SegmentCache) -> None:
+        self.model, self.store, self._cache = cache.model, cache.store, cache
+        self.unsaved = Unsaved()
+
+    @torch.inference_mode()
+    def read(self, edges: Sequence[Edge], names: Sequence[str]) -> list[Piece]:
+        """Reads the chunks that a trail goes on with, up to the first that is not there.
+
+        Args:
+            edges: the rest of a trail.
+            names: the name of each.
+
+        Returns:
+            The pieces that were found, with the placed segments between them.
+        """
+        first = next((name for edge, name in zip(edges, names, strict=True) if isinstance(edge, Chunk)), None)
+        if first is None or not self.store.contains([first]):
+            return []
+        pieces: list[Piece] = []
+        found: list[tuple[Chunk, Segment]] = []
+        served: list[Lookup] = []
+        for edge, name in zip(edges, names, strict=True):
+            if found and (isinstance(edge, Placed) or edge.start != found[-1][0].end):
+                pieces.append(self._piece(found))
+                found = []
+            if isinstance(edge, Placed):
+                pieces.append(Piece((edge,), (name,)))
+                continue
+            started = time.perf_counter()
+            segment = self.store.load(name, edge.token_ids, self.model.form)
+            if segment is None:
+                break
+            ms = (time.perf_counter() - started) * 1000
+            served.append(Lookup(name, Tier.DISK, Outcome.HIT, "", segment.nbytes, ms))
+            found.append((edge, segment))
+        if found:
+            pieces.append(self._piece(found))
+        while pieces and pieces[-1].extent is None:
+            pieces.pop()
+        self._cache.note(served)
+        return pieces
+
+    @property
+    def writable(self) -> bool:
+        """Whether anything is to be written at all."""
+        return bool(self.store.settings.budget) and not self.store.read_only
+
+    def write(self, stretches: Iterable[Stretch], schema: str, scope: str) -> int:
+        """Has chunks written behind answers; waits only where much is unwritten.
+
+        Args:
+            stretches: the chunks, each behind what it follows, and held.
+            schema: name of the schema that they were read for, which the list of the store shows.
+            scope: what the segments between them saw, which that list shows too.
+
+        Returns:
+            How many are to be written.
+        """
+        origin = Origin(schema, TURN, scope, self.model.name, self.model.fingerprint)
+        written = 0
+        for one in stretches:
+            lacking, lo = self.store.lacks(one.names), one.lo
+            for edge, name in zip(one.edges, one.names, strict=True):
+                if name in lacking:
+                    segment = self._segment(one.extent, lo, edge, name)
+                    seconds = one.extent.seconds * edge.tokens
+                    self.store.save_behind(segment, origin, seconds=seconds, ended=self._ended)
+                    written += 1
+                lo += edge.tokens
+        return written
+
+    def _ended(self, failed: StoreError | None) -> None:
+        if failed is not None:
+            self.unsaved.add(failed)
+
+    @torch.inference_mode()
+    def _segment(self, extent: Extent, lo: int, edge: Edge, name: str) -> Segment:
+        """A chunk by itself: keys as at its own beginning."""
+        assert isinstance(edge, Chunk)
+        held, hi = extent.segment, lo + edge.tokens
+        keys = move_keys(held.keys[:, :, lo:hi], self.model.rotaries, -lo)
+        return Segment(name, edge.token_ids, keys, held.values[:, :, lo:hi])
+
+    def _piece(self, found: Sequence[tuple[Chunk, Segment]]) -> Piece:
+        """Chunks that follow each other, copied into one extent."""
+        ids = tuple(token for chunk, _ in found for token in chunk.token_ids)
+        names = tuple(segment.key for _, segment in found)
+        whole = empty_segment(self.model.form, names[0], ids, self.model.network.device)
+        at = 0
+        for chunk, segment in found:
+            end = at + chunk.tokens
+            device = whole.keys.device
+            keys = move_keys(segment.keys.to(device), self.model.rotaries, at)
+            whole.keys[:, :, at:end] = keys
+            whole.values[:, :, at:end] = segment.values.to(device)
+            at = end
+        return Piece(tuple(chunk for chunk, _ in found), names, Extent(whole, found[0][0].start))

@@ -1,0 +1,419 @@
+"""The prefix tree: what prompts that begin alike have computed, found at run time on token ids.
+
+Nodes are found along a prompt's trail (`engine.prompt.trail`). Whoever reads one holds a lease of it and of
+all before it. What nobody reads goes, the least recently used first and what follows before what it follows,
+when the memory tier's budget asks for room: both count the same bytes. What is found there was computed in
+sight of everything before it, so an answer that reads it is the one that scope `scaffold` gives.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import count
+
+import torch
+from torch import Tensor
+
+from engine.batch.disk import DiskChunks, Piece, Stretch
+from engine.batch.nodes import Extent, Node
+from engine.cache.releasable import Releasable
+from engine.cache.segment_cache import SegmentCache
+from engine.inference.prefill import Prefill
+from engine.model.packed_kv_cache import empty_segment
+from engine.model.rope import move_keys
+from engine.prompt.recipe import Identity
+from engine.prompt.trail import Chunk, Edge, Placed, Trail, names
+from engine.segment import Placement
+
+READ_OFTEN = 2  # times that a chunk was found, and is worth a file
+_FEW = 64  # entries out of date that are not looked for
+
+
+@dataclass(frozen=True)
+class Computed:
+    """Keys and values that a sequence has computed.
+
+    Attributes:
+        positions: of its tokens, ascending.
+        keys: [layers, kv_heads, tokens, head_dim], rotated for those positions.
+        values: [layers, kv_heads, tokens, head_dim].
+        seconds: what computing one of them took; 0 where that is not known.
+    """
+
+    positions: Sequence[int]
+    keys: Tensor
+    values: Tensor
+    seconds: float = 0.0
+
+    def row_of(self, edge: Edge) -> int | None:
+        """The row of a chunk's first token, where all of its tokens are there."""
+        row = bisect_left(self.positions, edge.start)
+        last = row + edge.tokens - 1
+        there = last < len(self.positions) and self.positions[row] == edge.start
+        return row if there and self.positions[last] == edge.end - 1 else None
+
+
+@dataclass(frozen=True)
+class _Known:
+    """How far a trail is known.
+
+    Attributes:
+        node: the node that ends there.
+        edges: how many edges of the trail lead there.
+        name: the name of the last of them, as it was: only the tree's lock keeps nodes from being split.
+        passed: how many tokens they have.
+    """
+
+    node: Node
+    edges: int
+    name: str
+    passed: int
+
+
+class Lease(Releasable):
+    """The nodes of a trail, which stay until this is released. Made by `PrefixTree.acquire`.
+
+    Attributes:
+        end: the position behind the last token that is found.
+    """
+
+    def __init__(self, tree: PrefixTree, node: Node, limit: int) -> None:
+        self._tree = tree
+        self._node: Node | None = node
+        self.end = min(limit, node.edges[-1].end) if node.edges else 0
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens are read of the tree; those of placed segments are not among them."""
+        return sum(placement.tokens for placement in self.placements())
+
+    def placements(self, *, joined: bool = True) -> tuple[Placement, ...]:
+        """Where the chunks that were found stand, by position.
+
+        Args:
+            joined: what lies side by side in one tensor is one placement; else there is one for each node,
+                as nodes are now, and prompts that share a node have the same placement there.
+        """
+        with self._tree.tier.locked():
+            return tuple(self._placements(joined))
+
+    def _placements(self, joined: bool) -> list[Placement]:
+        found: list[Placement] = []
+        assert self._node is not None, "the lease was released"
+        for node in reversed([*self._node.upward()]):
+            one = node.placement()
+            if one is None or one.start >= self.end:
+                continue
+            hi = min(one.hi, one.lo + self.end - one.start)
+            one = Placement(one.segment, one.lo, hi, one.start)
+            last = found[-1] if found else None
+            beside = last is not None and last.segment is one.segment
+            if joined and last is not None and beside and (last.hi, last.shift) == (one.lo, one.shift):
+                found[-1] = Placement(last.segment, last.lo, one.hi, last.start)
+            else:
+                found.append(one)
+        return found
+
+    def release(self) -> None:
+        """Lets go of the nodes; a second time does nothing. May be called by the collector, at any point."""
+        node, self._node = self._node, None
+        if node is not None:
+            tree = self._tree
+            tree.tier.later(lambda: tree._give_back(node))
+
+    def without(self, prefill: Prefill) -> Prefill:
+        """What is computed and read before the first token, when what was found is read as well."""
+        rest = bisect_left(prefill.positions, self.end)  # what is found reaches up to there without a gap
+        return replace(
+            prefill,
+            placements=sorted([*prefill.placements, *self.placements()], key=lambda one: one.start),
+            token_ids=prefill.token_ids[rest:],
+            positions=prefill.positions[rest:],
+        )
+
+
+class PrefixTree:
+    """The nodes of one model, within the budget of its memory tier. For any number of threads.
+
+    Args:
+        cache: the segments of the model, whose tier it lodges in and whose store it writes to.
+
+    Attributes:
+        tier: the memory tier; its lock guards the nodes.
+        disk: the chunks in the store.
+    """
+
+    def __init__(self, cache: SegmentCache) -> None:
+        self.model, self.tier, self.disk = cache.model, cache.memory_tier, DiskChunks(cache)
+        # Exact by construction, so what it keeps is not rounded, whatever the store's scheme.
+        self._identity = Identity(self.model.fingerprint, self.model.dtype, self.model.relocatable)
+        self._root = Node(None)
+        self._bytes = 0
+        self._idle: list[tuple[int, int, Node]] = []  # a heap of what may go; an entry may be out of date
+        self._most_idle = _FEW
+        self._numbers = count()
+        self._loose: dict[Extent, None] = {}  # extents at whose end something lies no more
+        self._due: dict[Node, None] = {}  # nodes to be written
+        self.tier.lodge(self)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all keys and values that it keeps, each tensor counted once."""
+        return self._bytes
+
+    def acquire(self, trail: Trail, *, limit: int | None = None) -> Lease:
+        """Finds the longest part of a trail that is known, in memory and then on disk, and holds it.
+
+        Args:
+            trail: the trail of a prompt.
+            limit: the position from which on nothing is read; None for the last token's, from which the
+                answer's first follows.
+        """
+        limit = trail.end - 1 if limit is None else limit
+        edges = [edge for edge in trail.edges if edge.start < limit]
+        with self._held(edges) as known:
+            rest = edges[known.edges :]
+            pieces = self.disk.read(rest, self._named(known, rest)) if rest else []
+            with self.tier.locked():
+                node = self._attached(known.node, pieces, kept=True) or known.node
+                self._lock(node)
+                for one in node.upward():
+                    one.reads += 1
+                    if one.reads >= READ_OFTEN and not one.kept:
+                        self._due[one] = None
+                return Lease(self, node, limit)
+
+    def insert(self, trail: Trail, computed: Computed) -> int:
+        """Takes in what a sequence has computed of a trail and the tree does not know yet, as copies.
+
+        Args:
+            trail: the trail of a prompt, or of a prompt and its answer.
+            computed: the sequence's own keys and values; what stands before them in the trail is in the tree,
+                or else nothing is taken in.
+
+        Returns:
+            How many tokens were taken in.
+        """
+        while True:
+            with self._held(trail.edges) as known:
+                pieces = self._copied(known, trail.edges[known.edges :], computed)
+                with self.tier.locked():
+                    if known.node.gone or not pieces:
+                        return 0
+                    if self._attached(known.node, pieces) is not None:
+                        return sum(edge.tokens for one in pieces if one.extent for edge in one.edges)
+
+    def mark(self, trail: Trail) -> int:
+        """Has what is known of a trail written with the next `write`; returns up to which position."""
+        with self.tier.locked():
+            node, _ = self._root.follow(trail.edges)
+            if node.edges:
+                self._due[node] = None
+            return node.edges[-1].end if node.edges else 0
+
+    def write(self, schema: str, scope: str) -> int:
+        """Has written, behind answers, what was marked, or read often.
+
+        Args:
+            schema: name of the schema that it was read for, which the list of the store shows.
+            scope: what the segments between saw, which that list shows too.
+
+        Returns:
+            How many chunks are to be written.
+        """
+        if not self.disk.writable:
+            return 0
+        with self.tier.locked():
+            asked, self._due = self._due, {}
+            # What stands before is looked for first, and a node that was marked may have been split since.
+            due = {
+                one: None
+                for node in asked
+                for one in node.upward()
+                if not (one.extent is None or one.kept or one.gone)
+            }
+            stretches = []
+            for node in sorted(due, key=lambda node: node.passed):
+                assert node.extent is not None
+                self._lock(node)
+                node.kept = True
+                stretches.append(Stretch(node.extent, node.lo, node.edges, node.names))
+        try:
+            return self.disk.write(stretches, schema, scope)
+        finally:
+            with self.tier.locked():
+                for node in due:
+                    self._give_back(node, used=False)
+
+    # What the tier asks of its lodger, while it is locked
+
+    def oldest(self) -> int | None:
+        """When what would go first was used last, by the tier's clock; None where nothing can go."""
+        if any(not extent.read for extent in self._loose):
+            return -1
+        while self._idle and not (self._idle[0][2].idle and self._idle[0][2].used == self._idle[0][0]):
+            heapq.heappop(self._idle)
+        return self._idle[0][0] if self._idle else None
+
+    def evict(self) -> None:
+        """Lets go of that; of an extent at whose end something lies no more, of that end."""
+        for extent in self._loose:
+            if not extent.read:
+                held, extent.segment = extent.segment, extent.shortened()
+                self._charge(extent.segment.nbytes - held.nbytes)
+                del self._loose[extent]
+                return
+        self._remove(heapq.heappop(self._idle)[2])
+
+    def keys(self) -> set[str]:
+        """The names of what is found now."""
+        return {name for node in self._root.below() if node.extent is not None for name in node.names}
+
+    def drop(self, keys: set[str]) -> None:
+        """Forgets chunks and all that follow them, and what follows these segments where they were placed."""
+        for node in [*self._root.below()]:
+            if node.gone:
+                continue
+            for at, (edge, name) in enumerate(zip(node.edges, node.names, strict=True)):
+                if name in keys or (isinstance(edge, Placed) and edge.key in keys):
+                    if at:
+                        node.split(at)
+                    self._cut(node)
+                    break
+
+    # While the tier is locked
+
+    def _lock(self, node: Node) -> None:
+        for one in node.upward():
+            one.readers += 1
+
+    def _give_back(self, node: Node, *, used: bool = True) -> None:
+        now = self.tier.now()
+        for one in [*node.upward()]:
+            one.readers -= 1
+            one.used = now if used else one.used
+            if one.gone and not one.readers:
+                self._free(one)
+        last = next((one for one in node.upward() if not one.gone), None)
+        if last is not None:
+            self._offer(last)
+
+    def _offer(self, node: Node) -> None:
+        """Lets a node go when room is needed, if it may; a placed segment that leads nowhere goes at once."""
+        if not node.idle:
+            return
+        if node.extent is None:
+            self._remove(node)
+            return
+        heapq.heappush(self._idle, (node.used, next(self._numbers), node))
+        if len(self._idle) > self._most_idle:
+            valid = {one: entry for entry in self._idle if (one := entry[2]).idle and one.used == entry[0]}
+            self._idle = sorted(valid.values())
+            self._most_idle = 2 * len(self._idle) + _FEW
+
+    def _remove(self, node: Node) -> None:
+        parent = node.parent
+        assert parent is not None
+        node.detach()
+        node.gone = True
+        self._free(node)
+        self._offer(parent)
+
+    def _cut(self, node: Node) -> None:
+        """Has a node and all that follow it found no more."""
+        parent = node.parent
+        assert parent is not None
+        node.detach()
+        for one in [*node.below()]:
+            one.gone = True
+            one.children = {}
+            if not one.readers:
+                self._free(one)
+        self._offer(parent)
+
+    def _free(self, node: Node) -> None:
+        self._due.pop(node, None)
+        extent = node.extent
+        node.leave()
+        if extent is None:
+            return
+        if extent.nodes:
+            self._loose[extent] = None
+        else:
+            self._loose.pop(extent, None)
+            self._charge(-extent.segment.nbytes)
+
+    def _charge(self, size: int) -> None:
+        self._bytes += size
+        self.tier.charge(size)
+
+    def _attached(self, node: Node, pieces: Sequence[Piece], *, kept: bool = False) -> Node | None:
+        """Adds nodes behind one that is held.
+
+        Returns:
+            The last of them, offered to nobody yet; None where there are none, or somebody else has added the
+            first meanwhile.
+        """
+        if not pieces or node.gone or pieces[0].edges[0] in node.children:
+            return None
+        for piece in pieces:
+            child = Node(
+                node, piece.edges, piece.names, node.past, piece.extent, used=self.tier.now(), kept=kept
+            )
+            node.children[piece.edges[0]] = child
+            if piece.extent is not None:
+                self._charge(piece.extent.segment.nbytes)
+            node = child
+        self._offer(node)
+        return node
+
+    # Unlocked
+
+    @contextmanager
+    def _held(self, edges: Sequence[Edge]) -> Iterator[_Known]:
+        """Follows a trail, and holds the node where it leaves the tree."""
+        with self.tier.locked():
+            node, done = self._root.follow(edges)
+            self._lock(node)
+            known = _Known(node, done, node.name, node.past)
+        try:
+            yield known
+        finally:
+            with self.tier.locked():
+                self._give_back(node)
+
+    def _named(self, known: _Known, edges: Sequence[Edge]) -> tuple[str, ...]:
+        return tuple(names(self._identity, known.name, known.passed, edges))
+
+    @torch.inference_mode()
+    def _copied(self, known: _Known, edges: Sequence[Edge], computed: Computed) -> list[Piece]:
+        """Copies what was computed of these edges, up to the first of which something was not."""
+        found: list[list[Edge]] = []
+        for edge in edges:
+            if isinstance(edge, Chunk) and computed.row_of(edge) is None:
+                break
+            last = found[-1][-1] if found else None
+            if isinstance(edge, Chunk) and isinstance(last, Chunk) and last.end == edge.start:
+                found[-1].append(edge)
+            else:
+                found.append([edge])
+        while found and isinstance(found[-1][0], Placed):
+            found.pop()
+        named = iter(self._named(known, [edge for run in found for edge in run]))
+        return [self._piece(run, tuple(next(named) for _ in run), computed) for run in found]
+
+    def _piece(self, run: Sequence[Edge], named: tuple[str, ...], computed: Computed) -> Piece:
+        if isinstance(run[0], Placed):
+            return Piece(tuple(run), named)
+        ids = tuple(token for edge in run if isinstance(edge, Chunk) for token in edge.token_ids)
+        segment = empty_segment(self.model.form, named[0], ids, self.model.network.device)
+        row = computed.row_of(run[0])
+        assert row is not None
+        rows = slice(row, row + len(ids))
+        segment.keys.copy_(move_keys(computed.keys[:, :, rows], self.model.rotaries, -run[0].start))
+        segment.values.copy_(computed.values[:, :, rows])
+        return Piece(tuple(run), named, Extent(segment, run[0].start, seconds=computed.seconds))
