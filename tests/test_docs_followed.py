@@ -20,6 +20,7 @@ ORDER = (
     "docs/schemas.md",
     "docs/programs.md",
     "docs/exchange.md",
+    "docs/batch.md",
     "docs/reuse.md",
     "docs/models.md",
     "docs/troubleshooting.md",

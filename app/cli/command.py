@@ -80,8 +80,8 @@ def pml() -> None:
       pml run prompt.pml --schema schema.pml      answer, cached and uncached side by side
 
     Exit status: 0 fine, 1 the input has errors, a check failed, or a model or store cannot be used, 2 wrong
-    usage or a path that leads to nothing, 130 interrupted, 129 and 143 the same by SIGHUP and SIGTERM, 141
-    nobody reads the output any more.
+    usage or a path that leads to nothing, 3 some rows of a batch failed, 130 interrupted, 129 and 143 the
+    same by SIGHUP and SIGTERM, 141 nobody reads the output any more.
     """
 
 

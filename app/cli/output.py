@@ -91,9 +91,18 @@ def _escape(found: re.Match[str]) -> str:
 
 def print_json(value: Mapping[str, object]) -> None:
     """Prints the one object of `--json`, in which control characters stand as escapes."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
+    click.echo(_as_json(value, indent=2))
+
+
+def json_line(value: Mapping[str, object]) -> str:
+    """Returns an object as one line of JSON without its end, control characters as escapes."""
+    return _as_json(value, indent=None)
+
+
+def _as_json(value: Mapping[str, object], *, indent: int | None) -> str:
+    text = json.dumps(value, ensure_ascii=False, indent=indent)
     # Outside its strings JSON has none of these but line breaks and blanks.
-    click.echo(_UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    return _UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:

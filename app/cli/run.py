@@ -79,7 +79,7 @@ class Work:
 
 
 @click.command()
-@click.argument("prompt_path", metavar="PROMPT")
+@click.argument("prompt_path", metavar="[PROMPT]", required=False)
 @schema_option
 @click.option(
     "--mode",
@@ -88,6 +88,20 @@ class Work:
     show_default=True,
     help="Answer from segments, without them, or one after the other.",
 )
+@click.option(
+    "--batch",
+    "batch_path",
+    metavar="FILE",
+    help="Answer each row of this file, JSONL or CSV, in place of PROMPT: a line of JSON for each.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Write the lines of a batch to this file; where it is there already, go on with it.",
+)
+@click.option("--as-they-end", is_flag=True, help="Lines of a batch as rows end, not in the order of rows.")
+@click.option("--force", is_flag=True, help="Begin the output of a batch anew, whatever it holds.")
 @setting_options(
     *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
     "speculate",
@@ -98,9 +112,13 @@ class Work:
 @json_option
 @debug_option
 def run(
-    prompt_path: str,
+    prompt_path: str | None,
     schema_path: str,
     mode: Mode,
+    batch_path: str | None,
+    output: Path | None,
+    as_they_end: bool,
+    force: bool,
     as_json: bool,
     model: str | None,
     device: str,
@@ -113,18 +131,32 @@ def run(
     quantize: str,
     server: str,
     **given: Any,
-) -> None:
-    """Answer PROMPT, with and without the cache.
+) -> int:
+    """Answer PROMPT, with and without the cache; or each row of a file, with --batch.
 
     Both sides see the same tokens at the same positions. TTFT, the time to first token, runs from the moment
     the prompt text is handed over; a module that is not stored yet is encoded inside it, as the timeline
     shows. PROMPT may be - for standard input. Where a studio of yours runs with the same model and cache
     folder, it computes the answer, at once; else the model is loaded here.
+
+    A row of --batch is {"id", "picks", "arguments", "text"} or {"id", "prompt"} as JSON, or cells of CSV
+    under the columns id, text, picks, prompt, and module/parameter. Rows without an id are named by their
+    line. A row that fails keeps no other from being answered; the status is 3 then. A batch is computed here.
     """
+    _require_usage(prompt_path, batch_path, server, output, as_they_end or force)
     schema = read_schema(schema_path)
     options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights, quantize)
     # One answer and the process ends: turns that nobody finds again are not worth a segment each.
     settings = RunSettings(**given, hold_conversation=False)
+    if batch_path is not None:
+        from app.cli.batch import Batch, answer_batch
+
+        batch = Batch(batch_path, schema, settings, mode, output, as_they_end, force)
+        status, placement = answer_batch(batch, options)
+        if placement != settings.placement:
+            say(f"pml: {KEPT_PLACES}", err=True)
+        return status
+    assert prompt_path is not None
     prompt = read_prompt(prompt_path)
     require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
 
@@ -158,6 +190,29 @@ def run(
         say(f"pml: {KEPT_PLACES}", err=True)
     for warning in outcome.warnings():
         say(f"pml: {warning}", err=True)
+    return 0
+
+
+def _require_usage(
+    prompt: str | None, batch: str | None, server: str, output: Path | None, others: bool
+) -> None:
+    """Refuses options that do not go together.
+
+    Raises:
+        click.UsageError: there are some.
+    """
+    fault = ""
+    if batch is None:
+        if prompt is None:
+            fault = "Missing argument 'PROMPT'; or give --batch FILE."
+        elif output is not None or others:
+            fault = "--output, --as-they-end and --force are for --batch."
+    elif prompt is not None:
+        fault = "PROMPT and --batch exclude each other; write the prompt into a row of the batch."
+    elif server not in ("auto", "never"):
+        fault = "--server is for one prompt; a batch is computed here."
+    if fault:
+        raise click.UsageError(fault, click.get_current_context())
 
 
 def _handed(

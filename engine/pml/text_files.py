@@ -146,6 +146,62 @@ def decode(data: bytes, name: str = "the document") -> str:
         raise EncodingError(name, why, error.start) from None
 
 
+class Lines:
+    """The lines of an open file, each decoded by itself: behind a faulty one the next can be asked for.
+
+    A byte order mark is left out, line ends are not.
+
+    Args:
+        file: the file, open at its beginning.
+        name: how messages call it.
+        limit: the most bytes that a line may have, so the most that is held at once.
+
+    Attributes:
+        number: number of the line that was read last, from 1.
+    """
+
+    def __init__(self, file: BinaryIO, name: str, *, limit: int = MAX_BYTES) -> None:
+        self._file, self._name, self._limit = file, name, limit
+        self.number = 0
+
+    def __iter__(self) -> Lines:
+        """These lines themselves."""
+        return self
+
+    def __next__(self) -> str:
+        """Reads the next line.
+
+        Raises:
+            EncodingError: it is not UTF-8.
+            NoFileError: the file cannot be read.
+            TextFileError: it is too long.
+        """
+        line = self._read()
+        if not line:
+            raise StopIteration
+        self.number += 1
+        if self.number == 1:
+            line = line.removeprefix(BOM)
+            if line[:2] in _WIDE:
+                raise EncodingError(self._name, "it begins with the mark of UTF-16", 0, wide=True)
+        if len(line.rstrip(b"\r\n")) > self._limit:
+            while line and not line.endswith(b"\n"):
+                line = self._read()
+            what = f"has more than {self._limit >> 20} MB in line {self.number}, the most a line may have"
+            raise TextFileError(self._name, what, "split it into several")
+        try:
+            return line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            why = f"byte 0x{line[error.start]:02X} in line {self.number}"
+            raise EncodingError(self._name, why, error.start) from None
+
+    def _read(self) -> bytes:
+        try:
+            return self._file.readline(self._limit + 2)
+        except OSError as error:
+            raise _in_words(self._name, self._name, error) from None
+
+
 def _opened(path: str, name: str) -> int:
     """Opens a plain file, or what is open already; any other pipe would be waited for until it is written."""
     if path == "/dev/stdin" or path.startswith(_HELD):

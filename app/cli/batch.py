@@ -1,0 +1,318 @@
+"""`pml run --batch`: many prompts from a file, a line of JSON for each."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+
+from app.cli.documents import STDIN, Document
+from app.cli.files import FileWriteError, require_place, same_file
+from app.cli.options import ModelOptions
+from app.cli.output import Progress, counted, emit, progress_bar, say
+from app.cli.results import Results, line_of
+from engine.errors import PromptCacheError
+from engine.exchange.errors import ExchangeError
+from engine.exchange.row_prompts import prompt_text
+from engine.exchange.rows import Row, read_rows
+from engine.inference.params import RunSettings
+from engine.pml import PromptError, Schema
+from engine.pml.text_files import open_file
+from engine.pml.writer import self_contained, write_schema
+
+if TYPE_CHECKING:
+    from engine import Answer, BothAnswers, Engine, PreparedPrompt
+    from engine.prepared import PreparedSchema
+
+_LINES = re.compile(r" \(line \d+\)")
+SOME_FAILED = 3
+"""The status of a batch of which some rows failed and the others were answered."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What is to be answered, and how.
+
+    Attributes:
+        path: the file of rows, or `-`.
+        schema: the schema of all rows.
+        settings: the settings of every run.
+        mode: the sides.
+        output: where lines go; None for standard output.
+        as_they_end: lines in the order in which rows end; else in that of the rows.
+        force: replace an output that is there.
+    """
+
+    path: str
+    schema: Document[Schema]
+    settings: RunSettings
+    mode: Literal["cached", "uncached", "both"]
+    output: Path | None
+    as_they_end: bool
+    force: bool
+
+    @property
+    def can_be_read_twice(self) -> bool:
+        """Whether the rows lie in a plain file."""
+        return self.path != STDIN and not self.path.startswith(("/dev/", "/proc/"))
+
+    @contextlib.contextmanager
+    def rows(self) -> Iterator[Iterator[Row]]:
+        """Opens the file and reads rows as they are asked for.
+
+        Raises:
+            ExchangeError: it is no batch.
+            TextFileError: it cannot be read.
+        """
+        name = "standard input" if self.path == STDIN else self.path
+        with _opened(self.path) as file:
+            yield read_rows(file, name)
+
+
+@dataclass
+class Tally:
+    """How far a batch is.
+
+    Attributes:
+        total: rows in all; None where that is not known.
+        kept: rows that an earlier run has answered.
+        answered: rows that this run has answered.
+        failed: rows that failed.
+    """
+
+    total: int | None
+    kept: int = 0
+    answered: int = 0
+    failed: int = 0
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def done(self) -> int:
+        """Rows that are dealt with."""
+        return self.kept + self.answered + self.failed
+
+    def told(self, progress: Progress) -> None:
+        """Draws how far it is, how fast it goes, and what is left of it."""
+        own, took = self.answered + self.failed, time.monotonic() - self.started
+        words = [f"{self.failed} failed"] if self.failed else []
+        if own:
+            words.append(_rate(own / max(took, 1e-3)))
+        if own and self.total is not None:
+            words.append(f"{_time((self.total - self.done) * took / own)} left")
+        progress(self.done, self.total or self.done + 1, ", ".join(words) or "answering")
+
+    def summary(self, where: str) -> str:
+        """What came of it, in words."""
+        words = [f"{counted(self.answered, 'row')} answered"]
+        words += [f"{self.failed} failed"] if self.failed else []
+        words += [f"{self.kept} answered before"] if self.kept else []
+        own, took = self.answered + self.failed, time.monotonic() - self.started
+        pace = f", {_rate(own / max(took, 1e-3))}" if own else ""
+        return f"{', '.join(words)}{where}; {_time(took)}{pace}."
+
+
+def answer_batch(batch: Batch, options: ModelOptions) -> tuple[int, str]:
+    """Answers the rows of a batch.
+
+    Returns:
+        The exit status, and the placement that the model allows.
+
+    Raises:
+        ExchangeError: the file is no batch, or has no rows.
+        FileWriteError: the output cannot be written.
+        OtherResultsError: the output holds something else.
+        TextFileError: the file cannot be read.
+    """
+    _require_output(batch)
+    digests, total = _looked_over(batch)
+    with options.open() as engine:
+        results = None
+        run = _run_digest(batch, engine, options)
+        tally = Tally(total)
+        try:
+            if batch.output is not None:
+                results = Results(batch.output, run)
+                results.open(force=batch.force)
+                if digests is not None:
+                    results.require_same(digests)
+            _answer(batch, engine, run, results, tally)
+            if results is not None:
+                results.finish(in_order=not batch.as_they_end)
+        except KeyboardInterrupt:
+            say(f"pml: {_interrupted(batch, tally)}", err=True)
+            raise
+        finally:
+            if results is not None:
+                results.close()
+        placement = engine.placement(batch.settings.placement)
+    if not tally.done:
+        raise ExchangeError(f"{batch.path} holds no rows. Write one a line.")
+    where = f", in {batch.output}" if batch.output else ""
+    say(f"pml: {tally.summary(where)}", err=True)
+    return (SOME_FAILED if tally.failed else 0), placement
+
+
+def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tally: Tally) -> None:
+    prepared = engine.schema(batch.schema.tree)
+    with batch.rows() as rows, progress_bar() as progress:
+        tally.told(progress)
+        waiting: dict[int, Row] = {}
+        given = _given(rows, prepared, results, waiting, tally)
+        answers = engine.answer_all(given, batch.settings, mode=batch.mode, as_they_end=batch.as_they_end)
+        with contextlib.closing(answers):
+            for number, outcome in answers:
+                row = waiting.pop(number)
+                if isinstance(outcome, Exception):
+                    tally.failed += 1
+                else:
+                    tally.answered += 1
+                told = _told(outcome, row, batch)
+                if results is not None:
+                    results.write(row, told)
+                else:
+                    emit(line_of(row, run, told), nl=True)
+                tally.told(progress)
+
+
+def _given(
+    rows: Iterator[Row],
+    schema: PreparedSchema,
+    results: Results | None,
+    waiting: dict[int, Row],
+    tally: Tally,
+) -> Iterator[PreparedPrompt | Exception]:
+    """The rows that are still to be answered, as prompts, each with its number noted."""
+    first: dict[str, int] = {}
+    number = 0
+    for row in rows:
+        before = first.setdefault(str(row.id), row.line)
+        if before == row.line and results is not None and not row.fault and results.keeps(row):
+            tally.kept += 1
+            continue
+        waiting[number] = row
+        number += 1
+        if before != row.line:
+            yield ExchangeError(f"The id {row.id!r} stands in line {before} already. Give each row its own.")
+            continue
+        try:
+            yield schema.prompt(prompt_text(row, schema.tree))
+        except PromptCacheError as error:
+            yield error
+
+
+def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> dict[str, Any]:
+    """What the line of a row says beside its id."""
+    if not isinstance(outcome, Exception):
+        told = outcome.to_json()
+        return told if batch.mode == "both" else {batch.mode: told}
+    error: dict[str, Any] = {"line": row.line}
+    if isinstance(outcome, PromptError):
+        found = outcome.diagnostics[0]
+        error["code"] = found.code
+        message = found.message
+        if row.prompt is None:  # nobody sees the document that was made of its picks
+            message = _LINES.sub("", message)
+        else:
+            message = f"line {found.line}, column {found.column} of the prompt: {message}"
+    elif isinstance(outcome, PromptCacheError):
+        message = str(outcome)
+    else:
+        message = f"unexpected {type(outcome).__name__}: {outcome}".rstrip(": ")
+    return {"error": {"message": message, **error}}
+
+
+def _looked_over(batch: Batch) -> tuple[dict[str, str] | None, int | None]:
+    """Reads all rows once, where that can be done again.
+
+    Returns:
+        The digest of each row by its id, where there is an output to go on with, and how many rows there are.
+    """
+    resumes = batch.output is not None and not batch.force and batch.output.exists()
+    if not batch.can_be_read_twice:
+        if resumes:
+            raise FileWriteError(
+                f"{batch.output} is there already, and {batch.path} can be read only once. Save the rows as "
+                "a file, or give --force to begin anew."
+            )
+        return None, None
+    digests: dict[str, str] = {}
+    total = 0
+    with batch.rows() as rows:
+        for row in rows:
+            total += 1
+            if resumes:
+                digests.setdefault(str(row.id), row.digest)
+    if not total:
+        raise ExchangeError(f"{batch.path} holds no rows. Write one a line.")
+    return (digests if resumes else None), total
+
+
+def _require_output(batch: Batch) -> None:
+    """Refuses an output that could not be written, or that would replace what is read."""
+    if batch.output is None:
+        return
+    require_place(batch.output, force=True)
+    for path, what in ((batch.path, "the batch"), (batch.schema.name, "the schema")):
+        if path != STDIN and same_file(batch.output, Path(path)):
+            raise FileWriteError(f"{batch.output} is {what} itself. Name another file for the output.")
+
+
+def _run_digest(batch: Batch, engine: Engine, options: ModelOptions) -> str:
+    """A digest of what all answers have in common."""
+    settings = asdict(batch.settings)
+    for name in (
+        "hold_conversation",
+        "store_conversation",
+        "sync",
+    ):  # where things are kept; no answer's matter
+        del settings[name]
+    content = [
+        write_schema(self_contained(batch.schema.tree)),
+        asdict(engine.segment_cache.identity),
+        str(options.date),
+        settings,
+        batch.mode,
+    ]
+    return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
+    if path == STDIN:
+        yield sys.stdin.buffer
+        return
+    with open_file(path) as file:
+        yield file
+
+
+def _interrupted(batch: Batch, tally: Tally) -> str:
+    of = f" of {tally.total}" if tally.total is not None else ""
+    if batch.output is None:
+        return f"{tally.done}{of} rows were answered. With --output FILE the command can be gone on with."
+    if not batch.can_be_read_twice:
+        return f"{tally.done}{of} rows are in {batch.output}."
+    return f"{tally.done}{of} rows are in {batch.output}. The same command goes on from there."
+
+
+def _rate(per_second: float) -> str:
+    if per_second >= 1:
+        return f"{per_second:.1f} rows/s"
+    if per_second * 60 >= 1:
+        return f"{per_second * 60:.1f} rows/min"
+    return f"{per_second * 3600:.1f} rows/h"
+
+
+def _time(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

@@ -1,0 +1,193 @@
+"""The file that a batch's answers go into, a line each: written as they come, known again by a later run."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from app.cli.files import FileWriteError, save
+from app.cli.output import inline, json_line
+from engine import atomic
+from engine.errors import PromptCacheError
+from engine.exchange.rows import Row
+from engine.pml.text_files import open_file
+
+_NOT_OURS = "Name another file, or give --force to replace it."
+
+
+class OtherResultsError(PromptCacheError):
+    """A file holds something else than what this batch would put there."""
+
+
+@dataclass
+class Kept:
+    """What a file holds of an earlier run.
+
+    Attributes:
+        answered: by id the digest of the row that was answered, and where its line stands: offset and length.
+        whole: the bytes up to which its lines are whole.
+        more: whether there are lines besides, of rows that failed.
+    """
+
+    answered: dict[str, tuple[str, int, int]] = field(default_factory=dict)
+    whole: int = 0
+    more: bool = False
+
+
+class Results:
+    """Lines of answers, each on the disk's way as soon as it is there.
+
+    The file is not put in its place at the end, as other files are: what is done by then would be lost with
+    the process.
+
+    Args:
+        path: the file.
+        run: digest of what all answers have in common: schema, model, settings.
+    """
+
+    def __init__(self, path: Path, run: str) -> None:
+        self.path, self._run = path, run
+        self._places: dict[int, tuple[int, int]] = {}  # by line of the batch: offset and length here
+        self.kept = Kept()
+        self._descriptor: int | None = None
+        self._end = 0
+
+    def open(self, *, force: bool) -> None:
+        """Reads what an earlier run has left, and gets ready to write behind it.
+
+        Args:
+            force: begin anew, whatever is there.
+
+        Raises:
+            FileWriteError: it cannot be written.
+            OtherResultsError: what is there is no batch's output, or that of other settings.
+        """
+        there = self.path.exists() and not force
+        if there:
+            self.kept = _read(self.path, self._run)
+        else:
+            save(self.path, "", force=True)
+        try:
+            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
+            if there:
+                os.truncate(self._descriptor, self.kept.whole)
+        except OSError as error:
+            raise self._in_words(error) from None
+        self._end = self.kept.whole
+
+    def require_same(self, rows: Mapping[str, str]) -> None:
+        """Refuses a file with answers to other rows.
+
+        Args:
+            rows: the digest of each row of this batch by its id.
+
+        Raises:
+            OtherResultsError: it has some.
+        """
+        for name, (digest, _, _) in self.kept.answered.items():
+            if name not in rows:
+                what = f"has an answer to a row {inline(repr(name))}, which this batch does not have"
+                raise OtherResultsError(f"{self.path} {what}. {_NOT_OURS}")
+            if rows[name] != digest:
+                what = f"has an answer to the row {inline(repr(name))} as it was before it was changed"
+                raise OtherResultsError(f"{self.path} {what}. {_NOT_OURS}")
+
+    def keeps(self, row: Row) -> bool:
+        """Whether a row was answered by an earlier run."""
+        found = self.kept.answered.get(str(row.id))
+        if found is None or found[0] != row.digest:
+            return False
+        self._places[row.line] = found[1:]
+        return True
+
+    def write(self, row: Row, outcome: Mapping[str, Any]) -> None:
+        """Adds the line of a row.
+
+        Raises:
+            FileWriteError: it cannot be written; what is there stays.
+        """
+        data = f"{line_of(row, self._run, outcome)}\n".encode()
+        assert self._descriptor is not None
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(self._descriptor, data[written:])
+        except OSError as error:
+            raise self._in_words(error) from None
+        self._places[row.line] = self._end, len(data)
+        self._end += len(data)
+
+    def finish(self, *, in_order: bool) -> None:
+        """Puts the lines of several runs into the order of the rows, and drops failures that were mended.
+
+        Args:
+            in_order: keep the order of the rows; else that in which they ended.
+
+        Raises:
+            FileWriteError: it cannot be written; what is there stays.
+        """
+        if not self.kept.answered and not self.kept.more:
+            return
+        self.close()
+        places = (
+            [self._places[line] for line in sorted(self._places)]
+            if in_order
+            else sorted(self._places.values())
+        )
+        target = self.path.resolve()
+        try:
+            mode = target.stat().st_mode & 0o777
+            with target.open("rb") as old, atomic.writing(target.parent, target.name, mode=mode) as new:
+                for offset, length in places:
+                    old.seek(offset)
+                    new.write(old.read(length))
+        except OSError as error:
+            raise self._in_words(error) from None
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _in_words(self, error: OSError) -> FileWriteError:
+        return FileWriteError(f"{self.path} cannot be written: {error.strerror or error}.")
+
+
+def line_of(row: Row, run: str, outcome: Mapping[str, Any]) -> str:
+    """Returns the line of a row, without its end."""
+    return json_line({"id": row.id, "key": f"{run}-{row.digest}", **outcome})
+
+
+def _read(path: Path, run: str) -> Kept:
+    """Reads an earlier run's lines; a last one that is not whole was cut off by the end of that run."""
+    kept = Kept()
+    with open_file(path) as file:
+        for number, line in enumerate(file, 1):
+            whole = line.endswith(b"\n")
+            try:
+                found = json.loads(line)
+                key = found["key"]
+                name = str(found["id"])
+                own, _, digest = key.partition("-")
+                failed = "error" in found
+            except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+                if not whole:
+                    break
+                what = f"is no output of a batch: its line {number} has no id and key"
+                raise OtherResultsError(f"{path} {what}. {_NOT_OURS}") from None
+            if not whole:
+                break
+            if own != run:
+                what = "holds answers of another model or schema, or under other settings"
+                raise OtherResultsError(f"{path} {what}. {_NOT_OURS}")
+            if failed:
+                kept.more = True
+            else:
+                kept.answered[name] = digest, kept.whole, len(line)
+            kept.whole += len(line)
+    return kept

@@ -1,0 +1,279 @@
+"""Rows of a batch: JSONL or CSV, read one by one, so that there may be any number of them.
+
+What is wrong with one row is said of that row, and the others are read on.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, BinaryIO, Final
+
+from engine.exchange.errors import ExchangeError
+from engine.pml.text_files import MAX_BYTES, Lines, NoFileError, TextFileError
+
+KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text")
+"""What a row of JSON may hold; of CSV the same but `arguments`, whose columns are named after parameters."""
+
+_COLUMNS: Final = tuple(key for key in KEYS if key != "arguments")
+_OWN: Final = "_"  # begins the name of what is the author's, and is not read
+_SEPARATORS: Final = (",", ";", "\t")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row.
+
+    Attributes:
+        line: number of its first line in the file, from 1.
+        id: its id; the line where it gives none.
+        prompt: a whole prompt; None where it gives picks, arguments and text.
+        schema: name of the schema that it is written for; "" where it names none.
+        picks: names or paths of modules.
+        arguments: by the name or path of a parameter, or by that of a module and the parameter's name.
+        text: new text.
+        fault: what is wrong with it, as a sentence; "" of a sound one.
+    """
+
+    line: int
+    id: str | int
+    prompt: str | None = None
+    schema: str = ""
+    picks: tuple[str, ...] = ()
+    arguments: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
+    text: str = ""
+    fault: str = ""
+
+    @property
+    def digest(self) -> str:
+        """A digest of what it asks for, its id left out."""
+        content = [self.prompt, self.schema, self.picks, self.arguments, self.text, self.fault]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+
+class _RowError(ExchangeError):
+    """Something is wrong with a row."""
+
+
+def read_rows(file: BinaryIO, name: str) -> Iterator[Row]:
+    """Reads the rows of a batch, JSONL where its first line begins with a brace, else CSV.
+
+    A CSV's first line names its columns; cells are parted by commas, semicolons or tabs, by which of them
+    that line has most. Blank lines are left out. No more than one row is held.
+
+    Args:
+        file: the file, open at its beginning.
+        name: how messages call it.
+
+    Raises:
+        ExchangeError: the columns of a CSV are not those of a batch.
+        TextFileError: the file begins like UTF-16, or it cannot be read.
+    """
+    lines = Lines(file, name)
+    for first in lines:  # a fault in the very first line is the file's
+        if not first.strip():
+            continue
+        if first.lstrip().startswith("{"):
+            yield from _json_rows(first, lines)
+        elif first.lstrip().startswith("["):
+            message = (
+                f"{name} is a list; a batch has one JSON object a line, so write each on a line of its own"
+            )
+            raise ExchangeError(message)
+        else:
+            yield from _csv_rows(first, lines, name)
+        return
+
+
+# JSON
+
+
+def _json_rows(first: str, lines: Lines) -> Iterator[Row]:
+    line: str | None = first
+    while line is not None:
+        if line.strip():
+            yield _json_row(line, lines.number)
+        while True:
+            try:
+                line = next(lines, None)
+            except NoFileError:
+                raise
+            except TextFileError as error:
+                yield Row(lines.number, lines.number, fault=str(error))
+            else:
+                break
+
+
+def _json_row(line: str, number: int) -> Row:
+    try:
+        found = json.loads(line.strip())
+    except (ValueError, RecursionError) as error:
+        where = (
+            f"column {error.colno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
+        )
+        return Row(number, number, fault=f"This is not valid JSON: {where}. Write one object a line.")
+    if not isinstance(found, dict):
+        fault = 'This is no JSON object. Write one such as {"id": 1, "picks": ["…"], "text": "…"}.'
+        return Row(number, number, fault=fault)
+    name = found.get("id")
+    if name is None or name == "":
+        name = number
+    if isinstance(name, bool) or not isinstance(name, (str, int)):
+        return Row(
+            number, number, fault="The id is neither text nor a whole number. Write it as one of these."
+        )
+    try:
+        return Row(number, name, **_values(found))
+    except _RowError as error:
+        return Row(number, name, fault=str(error))
+
+
+def _values(found: Mapping[str, Any]) -> dict[str, Any]:
+    for key in found:
+        if key not in KEYS and not key.startswith(_OWN):
+            known = ", ".join(KEYS)
+            raise _RowError(
+                f"{key!r} is no key of a row. Write one of {known}, or {_OWN + key!r} to have it left alone."
+            )
+    picks = found.get("picks")
+    if isinstance(picks, list) and all(isinstance(one, str) for one in picks):
+        picks = " ".join(picks)
+    return _checked(
+        prompt=_text(found, "prompt"),
+        schema=_text(found, "schema") or "",
+        picks=_split(_text({"picks": picks}, "picks") or ""),
+        arguments=_arguments(found.get("arguments") or {}),
+        text=_text(found, "text") or "",
+    )
+
+
+def _checked(**values: Any) -> dict[str, Any]:
+    if values["prompt"] is not None and (values["picks"] or values["arguments"] or values["text"]):
+        raise _RowError(
+            "The row holds a whole prompt and picks, arguments or text. Leave out one or the other."
+        )
+    return values
+
+
+def _text(found: Mapping[str, Any], key: str) -> str | None:
+    value = found.get(key)
+    if value is not None and not isinstance(value, str):
+        kind = "a list of names, or a text with names" if key == "picks" else "a text"
+        raise _RowError(f"{key!r} is not {kind}. Write it in quotes.")
+    return value
+
+
+def _arguments(found: Any, of: str = "") -> dict[str, Any]:
+    if not isinstance(found, dict):
+        raise _RowError(
+            '"arguments" is no object. Write {"module/parameter": "…"} or {"module": {"parameter": "…"}}.'
+        )
+    given: dict[str, Any] = {}
+    for key, value in found.items():
+        if isinstance(value, dict) and not of:
+            given[key] = _arguments(value, key)
+        elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            given[key] = value if isinstance(value, str) else json.dumps(value)
+        elif value is not None:
+            raise _RowError(f"The argument {key!r} is neither text nor a number. Write it in quotes.")
+    return given
+
+
+def _split(picks: str) -> tuple[str, ...]:
+    return tuple(picks.replace(",", " ").replace(";", " ").split())
+
+
+# CSV
+
+
+def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
+    # The bound is the module's own, for all readers; a lower one of somebody else's stays where it suffices.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
+    separator = max(_SEPARATORS, key=first.count)
+    source = _Rewound(first, lines)
+    reader = csv.reader(source, delimiter=separator, strict=True)
+    try:
+        columns = _columns(next(reader), name)
+    except csv.Error as error:
+        raise ExchangeError(f"{name} has no readable line of columns: {error}") from None
+    while True:
+        line = lines.number + 1
+        try:
+            cells = next(reader, None)
+        except csv.Error as error:
+            fault = (
+                f"The line cannot be read as CSV: {error}. Close every quote, and double those inside a cell."
+            )
+            yield Row(line, line, fault=fault)
+            continue
+        except NoFileError:
+            raise
+        except TextFileError as error:
+            yield Row(lines.number, lines.number, fault=str(error))
+            continue
+        if cells is None:
+            return
+        if any(cell.strip() for cell in cells):
+            yield _csv_row(cells, columns, line)
+
+
+class _Rewound:
+    """Lines with the first one put back. A generator would end with the first fault."""
+
+    def __init__(self, first: str, rest: Iterator[str]) -> None:
+        self._first: str | None = first
+        self._rest = rest
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        if self._first is None:
+            return next(self._rest)
+        first, self._first = self._first, None
+        return first
+
+
+def _columns(cells: Sequence[str], name: str) -> list[str]:
+    columns = [cell.strip() for cell in cells]
+    columns = [one.lower() if one.lower() in _COLUMNS else one for one in columns]
+    if not {"id", "prompt", "picks", "text"} & set(columns):
+        raise ExchangeError(
+            f"{name} begins with no line of columns: none is id, text, picks or prompt. Write them into its "
+            "first line, such as id,text,picks"
+        )
+    for column in columns:
+        if column and columns.count(column) > 1:
+            raise ExchangeError(f"{name} has the column {column!r} twice; rename one")
+    return columns
+
+
+def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
+    found = dict(zip(columns, cells, strict=False))
+    name: str | int = found.get("id", "").strip() or line
+    if len(cells) > len(columns) and any(cell.strip() for cell in cells[len(columns) :]):
+        fault = (
+            f"The row has {len(cells)} cells, and there are {len(columns)} columns. Put quotes round a cell "
+        )
+        return Row(line, name, fault=f"{fault}that holds the separator.")
+    if found.get("", "").strip():
+        return Row(line, name, fault="A cell stands in a column without a name. Name it in the first line.")
+    arguments = {
+        column: cell
+        for column, cell in found.items()
+        if column and column not in _COLUMNS and not column.startswith(_OWN) and cell
+    }
+    try:
+        values = _checked(
+            prompt=found.get("prompt") or None,
+            schema=found.get("schema", "").strip(),
+            picks=_split(found.get("picks", "")),
+            arguments=arguments,
+            text=found.get("text", ""),
+        )
+    except _RowError as error:
+        return Row(line, name, fault=str(error))
+    return Row(line, name, **values)
