@@ -23,26 +23,9 @@ from engine.inference.prefill import Prefill
 from engine.inference.sampler import Sampler
 from engine.inference.speculation import Speculation
 from engine.inference.text_stream import TextStream
-from engine.model.kv_cache import KVCache, Rowwise
+from engine.model.kv_cache import KVCache, Rows, Rowwise
 from engine.model.model import Model
 from engine.stopwatch import Stopwatch
-
-
-@dataclass(frozen=True)
-class Rows:
-    """What a sequence wants of its next forward pass.
-
-    Attributes:
-        token_ids: the tokens to compute.
-        positions: of those, ascending.
-        keep: of how many of the last ones it wants logits.
-        rowwise: how they attend one by one; None for all at once.
-    """
-
-    token_ids: list[int]
-    positions: list[int]
-    keep: int = 1
-    rowwise: Rowwise | None = None
 
 
 @dataclass(frozen=True)
@@ -188,14 +171,20 @@ class Sequence:
             self._spent_ms = 0.0
         return step
 
-    def wanted(self) -> Rows:
-        """Says what the next pass over `kv` is to compute; `take` takes its logits."""
+    def wanted(self, *, fold: bool = True) -> Rows:
+        """Says what the next pass over `kv` is to compute; `take` takes its logits.
+
+        Args:
+            fold: whether to make one run of the segments before the second token, which others then read by
+                themselves.
+        """
         prefill = self.prefill
         if self.kv is None:
             self.kv = self.model.network.kv_cache(prefill.placements, len(prefill.token_ids) + self._limit)
             return Rows(list(prefill.token_ids), list(prefill.positions))
         if not self.passes:
-            self.kv.fold()
+            if fold:
+                self.kv.fold()
             self._start = self.kv.length
         computed = self.kv.length - self._start
         self._draft = [] if self._repeats else self._guesses()

@@ -16,6 +16,7 @@ from transformers.masking_utils import AttentionMaskInterface
 from transformers.modeling_utils import AttentionInterface
 
 from engine.model.attention import AttentionParams
+from engine.model.batched_kv_cache import BatchedKVCache
 from engine.model.configuration import OWN_ATTENTION
 from engine.model.kv_cache import UnfitError
 from engine.model.packed_kv_cache import PackedKVCache
@@ -75,7 +76,7 @@ def _attention(
     sliding_window: int | None = None,
     softcap: float | None = None,
     s_aux: Tensor | None = None,
-    kv: SegmentKVCache | PackedKVCache | None = None,
+    kv: SegmentKVCache | PackedKVCache | BatchedKVCache | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """What transformers calls: query [1, heads, rows, head_dim] → ([1, rows, heads, head_dim], None)."""

@@ -113,7 +113,7 @@ class DenseKVCache:
         self._filled[self._at[length:]] = False
         self._at, self.length = self._at[:length], length
 
-    def fold(self) -> None:
+    def fold(self, which: Sequence[Placement] | None = None) -> None:
         """Does nothing: there is one buffer already."""
 
     def update(self, key: Tensor, value: Tensor, layer_idx: int, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:

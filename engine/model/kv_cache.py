@@ -35,6 +35,40 @@ class Rowwise:
     idle: int = 0
 
 
+@dataclass(frozen=True)
+class Rows:
+    """What one prompt wants of a forward pass.
+
+    Attributes:
+        token_ids: the tokens to compute.
+        positions: of those, ascending.
+        keep: of how many of the last ones it wants logits.
+        rowwise: how they attend one by one; None for all at once.
+    """
+
+    token_ids: list[int]
+    positions: list[int]
+    keep: int = 1
+    rowwise: Rowwise | None = None
+
+    @property
+    def real(self) -> Rows:
+        """These without the idle ones, which a pass with rows of others has no need of."""
+        idle = self.rowwise.idle if self.rowwise is not None else 0
+        if not idle:
+            return self
+        return Rows(self.token_ids[:-idle], self.positions[:-idle], self.keep - idle, Rowwise())
+
+    def cut(self, count: int) -> tuple[Rows, Rows]:
+        """Returns the first `count` of them, without logits, and the others, for passes one after the other.
+
+        At least the rows of which there are to be logits are among the others.
+        """
+        count = min(count, len(self.token_ids) - self.keep)
+        first = Rows(self.token_ids[:count], self.positions[:count], 0, self.rowwise)
+        return first, Rows(self.token_ids[count:], self.positions[count:], self.keep, self.rowwise)
+
+
 class KVCache(Protocol):
     """All keys and values that the tokens of one prompt may attend to.
 
@@ -85,8 +119,8 @@ class KVCache(Protocol):
     def truncate(self, length: int) -> None:
         """Forgets all tokens of the tail but the first `length`, as if they had never been computed."""
 
-    def fold(self) -> None:
-        """Makes one run of keys of many, where decoding over that is faster."""
+    def fold(self, which: Sequence[Placement] | None = None) -> None:
+        """Makes one run of keys of many placements: of all where decoding over it is faster, or of these."""
 
 
 def placed_keys(placement: Placement, layer: int, rotary: Rotary | None) -> Tensor:

@@ -15,12 +15,15 @@ import torch
 from torch import Tensor
 
 from engine.model.attention_path import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
+from engine.model.batched_kv_cache import BatchedKVCache, Member
 from engine.model.dense_kv_cache import DenseKVCache
 from engine.model.kv_cache import KVCache, Rowwise, StopForward, UnfitError, placed_keys
 from engine.model.packed_kv_cache import PackedKVCache, PackedText
 from engine.model.scratch import Scratch
 from engine.model.segment_kv_cache import SegmentKVCache
 from engine.segment import Placement
+
+_Attended = KVCache | PackedKVCache | BatchedKVCache
 
 
 class Network:
@@ -109,7 +112,7 @@ class Network:
             positions: positions of the tokens, ascending, none negative (some models look them up in a
                 table).
             kv: the keys and values that they may attend to, also at negative positions; made by `kv_cache`.
-            keep: how many of the last tokens to return logits for.
+            keep: how many of the last tokens to return logits for; 0 for none.
             rowwise: how tokens attend one by one, where attention is ours; None for all at once.
 
         Returns:
@@ -119,6 +122,37 @@ class Network:
         logits = self._run(token_ids, positions, kv, keep)
         kv.commit()
         return logits
+
+    def batch_cache(self) -> BatchedKVCache:
+        """Returns what lets prompts go through together; on the path "segments" only."""
+        assert self.setup.path == "segments"
+        return BatchedKVCache(self.setup.rotaries, self._scratch)
+
+    @torch.inference_mode()
+    def forward_batch(self, members: Sequence[Member], batch: BatchedKVCache) -> list[Tensor]:
+        """Runs new tokens of several prompts through the network in one pass; each one's join its own tail.
+
+        One prompt by itself is computed as by `forward`. Where a pass fails, none of its rows are counted.
+
+        Args:
+            members: the prompts, each with a KV cache of its own.
+            batch: made by `batch_cache`; the same from pass to pass.
+
+        Returns:
+            Of each prompt, in their order, logits [keep, vocabulary].
+        """
+        if len(members) == 1:
+            batch.settle(members)
+            (one,) = members
+            rows = one.rows
+            return [self.forward(rows.token_ids, rows.positions, one.kv, rows.keep, rowwise=rows.rowwise)]
+        order = batch.begin([Member(one.kv, one.rows.real) for one in members])
+        token_ids = [token for one in batch.members for token in one.rows.token_ids]
+        positions = [place for one in batch.members for place in one.rows.positions]
+        logits = self._run(token_ids, positions, batch, batch.kept.to(self.device))
+        found = torch.split(logits, [one.rows.keep for one in batch.members])
+        batch.commit()
+        return [one for _, one in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
 
     @torch.inference_mode()
     def encode(self, texts: Sequence[PackedText]) -> None:
@@ -236,18 +270,21 @@ class Network:
         return logits
 
     def _run(
-        self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache | PackedKVCache, keep: int
+        self, token_ids: Sequence[int], positions: Sequence[int], kv: _Attended, keep: int | Tensor
     ) -> Tensor:
+        """Logits of the last rows, or of those that a tensor names."""
         with self._scratch.turn:  # buffers, the way of attending and what is carried are the module's
             return self._computed(token_ids, positions, kv, keep)
 
     def _computed(
-        self, token_ids: Sequence[int], positions: Sequence[int], kv: KVCache | PackedKVCache, keep: int
+        self, token_ids: Sequence[int], positions: Sequence[int], kv: _Attended, keep: int | Tensor
     ) -> Tensor:
         attach(self.module, self.setup.path)
         inputs: dict[str, Any] = {"use_cache": False, "kv": kv}
         if self.setup.path == "dense":
             inputs = {"use_cache": True, "past_key_values": kv}
+        if isinstance(keep, int) and not keep:
+            keep = torch.empty(0, dtype=torch.int64, device=self.device)
         if self._keeps_last:
             inputs["logits_to_keep"] = keep
         for part in self._carriers:
@@ -261,7 +298,9 @@ class Network:
         finally:
             for part in self._carriers:
                 delattr(part, CARRIED)
-        return logits[-keep:]
+        if isinstance(keep, int):
+            return logits[-keep:]
+        return logits if self._keeps_last else logits[keep]
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ from engine.model.banded import banded_attention, block_rows
 from engine.model.fused_attention import attend_fused, fuses
 from engine.model.gathering import Gathering, split
 from engine.model.kv_cache import Rowwise, StopForward, UnfitError, check_states
-from engine.model.masks import Block, Masks
+from engine.model.masks import Block, Hidden, Masks
 from engine.model.rope import Rotaries
 from engine.model.scratch import Scratch
 from engine.model.widening import widens_copies
@@ -47,6 +47,8 @@ class SegmentKVCache:
         watched: whether to add up in `attention` how much the rows look at each cached token.
 
     Attributes:
+        folded: tokens of placements that were copied before the tail.
+        memory: where those and the tail are, [2, layers, kv_heads, columns, head_dim]; None before a pass.
         attention: [cached_tokens], summed over layers, heads and rows; None where it is not watched.
     """
 
@@ -66,8 +68,9 @@ class SegmentKVCache:
         self.length = 0
         self.windows: dict[int, int | None] = {}
         self.attention = torch.zeros(self.cached_tokens) if watched else None
-        self._tail: Tensor | None = None  # [2, layers, kv_heads, capacity, head_dim]
-        self._positions = torch.empty(capacity, dtype=torch.int64)  # of the tail
+        self.folded = 0
+        self.memory: Tensor | None = None
+        self._positions = torch.empty(capacity, dtype=torch.int64)  # of what is folded, and of the tail
         self._ascending = True  # whether those do
         self._masks = Masks((), self._positions[:0], 0, ascending=True)  # of the pass that is under way
         self._until: int | None = None
@@ -99,6 +102,20 @@ class SegmentKVCache:
         return sum(p.tokens for p in self.placements)
 
     @property
+    def filled(self) -> int:
+        """Columns of the memory that hold a token."""
+        return self.folded + self.length
+
+    @property
+    def ascending(self) -> bool:
+        """Whether the positions of what the memory holds ascend."""
+        return self._ascending
+
+    def positions(self, columns: int) -> Tensor:
+        """Int64 [columns], of what the first columns of the memory hold."""
+        return self._positions[:columns]
+
+    @property
     def tail(self) -> tuple[Tensor, Tensor]:
         """Keys and values of the new tokens, each [layers, kv_heads, length, head_dim].
 
@@ -108,22 +125,24 @@ class SegmentKVCache:
         layers = len(self.rotaries)
         if len(self.windows) != layers:
             raise UnfitError(f"{layers - len(self.windows)} of {layers} layers do not ask for attention")
-        assert self._tail is not None
-        keys, values = self._tail[:, :, :, : self.length]
+        assert self.memory is not None
+        keys, values = self.memory[:, :, :, self.folded : self.filled]
         return keys, values
 
     def layer_tail(self, layer: int) -> tuple[Tensor, Tensor]:
         """Keys and values of one layer's new tokens, each [kv_heads, length, head_dim]."""
-        assert self._tail is not None, "no forward pass has run"
-        keys, values = self._tail[:, layer, :, : self.length]
+        assert self.memory is not None, "no forward pass has run"
+        keys, values = self.memory[:, layer, :, self.folded : self.filled]
         return keys, values
 
     def begin(
         self, positions: Sequence[int], until: int | None = None, *, rowwise: Rowwise | None = None
     ) -> None:
         """Announces a forward pass over tokens at these positions, ascending, up to the layer `until`."""
-        start, end = self.length, self.length + len(positions)
-        assert end <= self.capacity, "more tokens than announced"
+        assert self.length + len(positions) <= self.capacity, "more tokens than announced"
+        start, end = self.filled, self.filled + len(positions)
+        if self.memory is not None and end > self.memory.shape[3]:
+            self.move(self._room_for(self.memory))
         self._positions[start:end] = torch.tensor(positions, dtype=torch.int64)
         if start and self._positions[start - 1] >= self._positions[start]:
             self._ascending = False
@@ -142,41 +161,73 @@ class SegmentKVCache:
         assert length <= self.length
         self.length = length
 
-    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns the layer's whole tail."""
-        if self._tail is None:
-            self._tail = key.new_empty((2, len(self.rotaries), key.shape[0], self.capacity, key.shape[2]))
-        if key.shape[0] != self._tail.shape[2] or key.shape[2] != self._tail.shape[4]:
-            raise UnfitError("layers differ in the number or size of their key heads")
-        end = self.length + key.shape[1]
-        self._tail[0, layer, :, self.length : end] = key
-        self._tail[1, layer, :, self.length : end] = value
-        if layer == self._until:
-            raise StopForward
-        return self._tail[0, layer, :, :end], self._tail[1, layer, :, :end]
+    @torch.inference_mode()
+    def move(self, memory: Tensor) -> None:
+        """Moves what is folded, and the tail, to other memory; more columns are taken where they are needed.
+
+        Args:
+            memory: [2, layers, kv_heads, columns, head_dim], with at least `filled` columns.
+        """
+        assert self.memory is not None, "no forward pass has run"
+        memory[:, :, :, : self.filled] = self.memory[:, :, :, : self.filled]
+        self.memory = memory
 
     @torch.inference_mode()
-    def fold(self) -> None:
-        """Copies all placed segments into the tail, turned to their place: one run to decode over."""
-        if len(self.placements) <= FOLD_ABOVE or self._tail is None:
+    def move_out(self) -> None:
+        """Moves both to memory of its own, as wide as they may become."""
+        if self.memory is not None:
+            self.move(self._room_for(self.memory))
+
+    def _room_for(self, like: Tensor) -> Tensor:
+        return like.new_empty((*like.shape[:3], self.folded + self.capacity, like.shape[4]))
+
+    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns all that the memory holds."""
+        if self.memory is None:
+            self.memory = key.new_empty((2, len(self.rotaries), key.shape[0], self.capacity, key.shape[2]))
+        if key.shape[0] != self.memory.shape[2] or key.shape[2] != self.memory.shape[4]:
+            raise UnfitError("layers differ in the number or size of their key heads")
+        start, end = self.filled, self.filled + key.shape[1]
+        self.memory[0, layer, :, start:end] = key
+        self.memory[1, layer, :, start:end] = value
+        if layer == self._until:
+            raise StopForward
+        return self.memory[0, layer, :, :end], self.memory[1, layer, :, :end]
+
+    @torch.inference_mode()
+    def fold(self, which: Sequence[Placement] | None = None) -> None:
+        """Copies placed segments before the tail, turned to their place: one run to decode over.
+
+        Args:
+            which: of the placements; None for all, where there are more than `FOLD_ABOVE`.
+        """
+        few = which is None and len(self.placements) <= FOLD_ABOVE
+        chosen = {id(one) for one in (self.placements if which is None else which)}
+        if few or not chosen or self.memory is None:
             return
-        old, run = self._tail[:, :, :, : self.length], Gathering(self.placements, self.rotaries)
-        cached = len(run.positions)
-        folded = old.new_empty((*old.shape[:3], cached + self.capacity, old.shape[4]))
+        run = Gathering([one for one in self.placements if id(one) in chosen], self.rotaries)
+        old, before = self.memory[:, :, :, : self.filled], len(run.positions)
+        columns = before + self.folded + self.capacity
+        folded = old.new_empty((*old.shape[:3], columns, old.shape[4]))
         with self.scratch.turn:
             for layer in range(len(self.rotaries)):
-                folded[0, layer, :, :cached], folded[1, layer, :, :cached] = run.layer(
+                folded[0, layer, :, :before], folded[1, layer, :, :before] = run.layer(
                     layer, old.dtype, self.scratch
                 )
-        folded[:, :, :, cached : cached + self.length] = old
-        positions = torch.empty(cached + self.capacity, dtype=torch.int64)
-        positions[:cached] = run.positions
-        positions[cached : cached + self.length] = self._positions[: self.length]
-        self._tail, self._positions = folded, positions
-        self.length, self.capacity = cached + self.length, cached + self.capacity
-        self._ascending = bool((positions[1 : self.length] > positions[: self.length - 1]).all())
-        self.placements = ()
+        folded[:, :, :, before : before + self.filled] = old
+        positions = torch.empty(columns, dtype=torch.int64)
+        positions[:before] = run.positions
+        positions[before : before + self.filled] = self._positions[: self.filled]
+        self.memory, self._positions = folded, positions
+        self.folded += before
+        self._ascending = bool((positions[1 : self.filled] > positions[: self.filled - 1]).all())
+        self.placements = tuple(one for one in self.placements if id(one) not in chosen)
         self._divide()
+
+    def seen_of_own(self, window: int | None, device: torch.device) -> tuple[slice, Hidden]:
+        """Columns of the memory that the row of a pass of one may see, and what it does not see of them."""
+        (block,) = self._masks.blocks(window, 1, device)
+        return block.tail, block.own
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
         """Attention of this pass's tokens over everything they may see.
@@ -202,7 +253,7 @@ class SegmentKVCache:
         self.windows[layer] = rules.window
         keys, values = self.append(layer, key, value)
         heads, rows, _ = query.shape
-        if not self.placements and self.length == 0 and rows > 1 and rules.plain:
+        if not self.placements and self.filled == 0 and rows > 1 and rules.plain:
             return self._fresh(query, key, value, rules)
         most = 1 if self._rowwise else rows_at_once(heads, self.cached_tokens + keys.shape[1], query)
         if rules.window is not None and rules.window < keys.shape[1]:

@@ -1,0 +1,335 @@
+"""What the rows of many prompts attend to in one pass: to each its own keys and values, and to many the same.
+
+The rows of all prompts lie behind one another, and everything but attention takes them one by one. A prompt
+with several rows attends by itself. Prompts with one row each, which decode, attend together: a segment that
+several of them read is read once for all, each row turned to where the segment stands for it; the tails,
+which are each one's own, lie in one buffer; and what the parts give is merged.
+
+Each prompt keeps a KV cache of its own, so between any two passes it may leave, go on alone or be set back.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from engine.model.attention import AttentionParams, Scratch
+from engine.model.kv_cache import KVCache, Rows, UnfitError, check_states
+from engine.model.readers import Readers, Sight
+from engine.model.rope import Rotaries, Rotary
+from engine.model.segment_kv_cache import FOLD_ABOVE, SegmentKVCache
+from engine.model.shared_attention import Found, Index, index_of, merged, picked, read, read_own
+from engine.model.tail_slots import COLUMNS, TailSlots
+
+SHORT = 64  # tokens; fewer of a segment are rather copied to a tail than read for all who read them
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One prompt in a pass.
+
+    Attributes:
+        kv: what it attends to.
+        rows: what it brings.
+    """
+
+    kv: KVCache
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Tails that lie side by side in the slots.
+
+    Attributes:
+        rows: which of the decoding rows.
+        slots: which slots.
+        columns: of those that some row sees, for a window.
+        bias: [rows, 1, 1, columns], what is hidden of these; None for nothing.
+    """
+
+    rows: slice
+    slots: slice
+    columns: slice
+    bias: Tensor | None
+
+
+class BatchedKVCache:
+    """The KV caches of prompts that go through a network together, and where their tails lie.
+
+    Stays from pass to pass: what follows from who is there is worked out again only when that changes.
+
+    Args:
+        rotaries: the rotary embedding of each layer.
+        scratch: buffers.
+
+    Attributes:
+        windows: by layer, the sliding window that the model asked for.
+        members: of the pass that is under way, those with one row each before the others.
+    """
+
+    def __init__(self, rotaries: Rotaries, scratch: Scratch) -> None:
+        self.rotaries, self.scratch = rotaries, scratch
+        self.windows: dict[int, int | None] = {}
+        self.members: tuple[Member, ...] = ()
+        self.slots = TailSlots()
+        self._settled = weakref.WeakSet[SegmentKVCache]()  # of which nothing more is folded
+        self._readers = Readers(())
+        self._turned = _Turned(self._readers, torch.device("cpu"))
+        self._decoding: list[SegmentKVCache] = []
+        self._at: list[int] = []  # positions of the decoding rows
+        self._places: list[int] = []  # their slots; fewer than rows where some have none
+        self._borders: list[int] = [0]  # between the rows of members
+        self._sights: dict[int | None, list[tuple[int, Sight]]] = {}
+        self._runs: dict[int | None, list[_Run]] = {}
+        self._ends = torch.empty(0, dtype=torch.int64)
+
+    def begin(self, members: Sequence[Member]) -> list[int]:
+        """Announces a pass over the rows of several prompts.
+
+        Args:
+            members: at least one, with KV caches of which each is there once.
+
+        Returns:
+            The places of these members in the order in which their rows lie in the pass.
+        """
+        self.settle(members)
+        single = [place for place, one in enumerate(members) if _decodes(one)]
+        together = single if len(single) > 1 else []
+        caches = {place: kv for place in together if isinstance(kv := members[place].kv, SegmentKVCache)}
+        self.slots.lodge(list(caches.values()))
+        known = self.slots.places()
+        together.sort(key=lambda place: known.get(id(members[place].kv), len(known) + place))
+        order = [*together, *(place for place in range(len(members)) if place not in caches)]
+        self.members = tuple(members[place] for place in order)
+        self._borders = [0]
+        for one in self.members:
+            one.kv.begin(one.rows.positions, rowwise=one.rows.rowwise)
+            self._borders.append(self._borders[-1] + len(one.rows.token_ids))
+        self._decoding = [caches[place] for place in together]
+        self._at = [one.rows.positions[0] for one in self.members[: len(together)]]
+        self._places = [known[id(kv)] for kv in self._decoding if id(kv) in known]
+        self._sights, self._runs = {}, {}
+        if self._decoding:
+            self._meet()
+        return order
+
+    def _meet(self) -> None:
+        """Works out who reads what, where that has changed since the last pass."""
+        placements = [kv.placements for kv in self._decoding]
+        memory = self._decoding[0].memory
+        assert memory is not None
+        if not self._readers.same(placements):
+            self._readers = Readers(placements)
+            self._turned = _Turned(self._readers, memory.device)
+        lodged = self._decoding[: len(self._places)]
+        self._ends = torch.tensor([kv.filled for kv in lodged], device=memory.device)
+
+    def settle(self, members: Sequence[Member]) -> None:
+        """Copies to the tails of prompts that begin to decode what no other reads, and what is short.
+
+        A prompt by itself copies what it does without others.
+        """
+        new = [
+            (place, one.kv)
+            for place, one in enumerate(members)
+            if one.rows.rowwise is not None
+            and isinstance(one.kv, SegmentKVCache)
+            and one.kv not in self._settled
+        ]
+        if not new:
+            return
+        self._settled.update(kv for _, kv in new)
+        if len(members) == 1:
+            new[0][1].fold()
+            return
+        readers = Readers([one.kv.placements for one in members])
+        for place, kv in new:
+            alone = readers.alone(place, SHORT)
+            tokens = sum(one.tokens for one in alone)
+            if alone and (len(alone) > FOLD_ABOVE or kv.filled + tokens < COLUMNS):
+                kv.fold(alone)
+
+    @property
+    def kept(self) -> Tensor:
+        """Int64, which rows of the pass are wanted logits of."""
+        ends = zip(self.members, self._borders[1:], strict=True)
+        return torch.tensor([row for one, end in ends for row in range(end - one.rows.keep, end)])
+
+    def commit(self) -> None:
+        """Counts the rows of the pass that has just run."""
+        for one in self.members:
+            one.kv.commit()
+        self.members, self._decoding = (), []
+
+    def leave(self, kv: KVCache) -> None:
+        """Lets a prompt go, whose KV cache then shares memory with no other; what it read is let go of."""
+        if isinstance(kv, SegmentKVCache):
+            self.slots.release(kv)
+        self.members, self._decoding = (), []
+        self._readers = Readers(())
+        self._turned = _Turned(self._readers, torch.device("cpu"))
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
+        """Attention of all members, each over what it may see.
+
+        Args:
+            layer: index of the attention layer.
+            query: [heads, rows, head_dim], rotated for the prompts' positions.
+            key: [kv_heads, rows, head_dim], rotated likewise.
+            value: [kv_heads, rows, head_dim].
+            rules: of the layer.
+
+        Returns:
+            [heads, rows, head_dim].
+
+        Raises:
+            UnfitError: the shapes are none that a segment can hold.
+        """
+        check_states(layer, len(self.rotaries), self._borders[-1], key, value)
+        if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
+            raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
+        self.windows[layer] = rules.window
+        heads, rows, size = query.shape
+        out = query.new_empty(rows, heads, size).transpose(0, 1)  # as the model reads it on
+        count = len(self._decoding)
+        if count:
+            out[:, :count] = self._decode(layer, query[:, :count], key[:, :count], value[:, :count], rules)
+        borders = pairwise(self._borders[count:])
+        for one, (first, end) in zip(self.members[count:], borders, strict=True):
+            assert isinstance(one.kv, SegmentKVCache)
+            own = slice(first, end)
+            out[:, own] = one.kv.attend(layer, query[:, own], key[:, own], value[:, own], rules)
+        return out
+
+    def _decode(
+        self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams
+    ) -> Tensor:
+        """Attention of one row of each of several members, [heads, rows, head_dim] in and out."""
+        heads, rows, size = query.shape
+        kv_heads = key.shape[0]
+        packed = (query * rules.scale).view(kv_heads, heads // kv_heads, rows, size).transpose(1, 2)
+        packed = packed.contiguous()
+        found = self._own(layer, packed, key, value, rules)
+        turned = self._turned.queries(packed, self.rotaries[layer])
+        for number, sight in self._seen(rules.window, query.device):
+            segment, at = self._readers.slices[number].segment, slice(sight.first, sight.end)
+            keys, values = segment.keys[layer, :, at], segment.values[layer, :, at]
+            part = read(turned[number], keys, values, sight.hidden, rules, self.scratch)
+            found.append(Found(*part, self._turned.rows[number]))
+        return merged(found, rules, packed).transpose(1, 2).reshape(heads, rows, size)
+
+    def _seen(self, window: int | None, device: torch.device) -> list[tuple[int, Sight]]:
+        """The slices of which some row sees tokens, by their number."""
+        if window not in self._sights:
+            seen = [piece.seen(self._at, window, device) for piece in self._readers.slices]
+            self._sights[window] = [(n, sight) for n, sight in enumerate(seen) if sight is not None]
+        return self._sights[window]
+
+    def _own(
+        self, layer: int, packed: Tensor, key: Tensor, value: Tensor, rules: AttentionParams
+    ) -> list[Found]:
+        """Adds the rows' keys and values to the tails, and attends to those."""
+        found, lodged = [], len(self._places)
+        for kv in self._decoding:
+            kv.windows[layer] = rules.window
+        if lodged:
+            buffer = self.slots.buffer
+            assert buffer is not None
+            slots = torch.tensor(self._places, device=key.device)
+            for held, new in zip(buffer[:, layer], (key, value), strict=True):
+                held[slots, :, self._ends] = new[:, :lodged].transpose(0, 1)
+            keys, values = buffer[:, layer]
+            for run in self._runs_for(rules.window, packed):
+                own = (run.slots, slice(None), run.columns)
+                part = read_own(packed[:, run.rows], keys[own], values[own], run.bias, rules, self.scratch)
+                found.append(Found(*part, run.rows))
+        for row in range(lodged, len(self._decoding)):
+            kv, at = self._decoding[row], slice(row, row + 1)
+            keys, values = kv.append(layer, key[:, at], value[:, at])
+            columns, hidden = kv.seen_of_own(rules.window, packed.device)
+            part = read(packed[:, at], keys[:, columns], values[:, columns], hidden, rules, self.scratch)
+            found.append(Found(*part, at))
+        return found
+
+    def _runs_for(self, window: int | None, like: Tensor) -> list[_Run]:
+        if window not in self._runs:
+            lodged, found, first = len(self._places), [], 0
+            for row in range(1, lodged + 1):
+                if row < lodged and self._places[row] == self._places[row - 1] + 1:
+                    continue
+                rows, slot = slice(first, row), self._places[first]
+                columns, bias = self._hidden(range(first, row), window, like)
+                found.append(_Run(rows, slice(slot, slot + row - first), columns, bias))
+                first = row
+            self._runs[window] = found
+        return self._runs[window]
+
+    def _hidden(self, rows: range, window: int | None, like: Tensor) -> tuple[slice, Tensor | None]:
+        """Columns of tails that some of these rows see, and what is hidden of them."""
+        caches, at = [self._decoding[row] for row in rows], [self._at[row] for row in rows]
+        ends = [kv.filled + 1 for kv in caches]
+        width = max(ends)
+        mask = torch.arange(width) >= torch.tensor(ends)[:, None]
+        if window is not None:
+            places = torch.full((len(rows), width), -1)
+            for own, kv, end in zip(places, caches, ends, strict=True):
+                own[:end] = kv.positions(end)
+            mask |= torch.tensor(at)[:, None] - places >= window
+        seen = (~mask).any(0).nonzero()
+        columns = slice(int(seen[0]), int(seen[-1]) + 1)
+        mask = mask[:, columns]
+        if not bool(mask.any()):
+            return columns, None
+        bias = torch.zeros(mask.shape, dtype=like.dtype).masked_fill_(mask, -torch.inf)
+        return columns, bias[:, None, None].to(like.device)
+
+
+class _Turned:
+    """Queries as they read each slice, all of a layer turned at once.
+
+    Attributes:
+        rows: which rows read each slice.
+    """
+
+    def __init__(self, readers: Readers, device: torch.device) -> None:
+        count = len(readers.placements)
+        self.rows: list[Index] = [index_of(piece.rows, count, device) for piece in readers.slices]
+        self._moved = [number for number, piece in enumerate(readers.slices) if any(piece.shifts)]
+        moved = [readers.slices[number] for number in self._moved]
+        self._shifts = [-shift for piece in moved for shift in piece.shifts]
+        self._sizes = [len(piece.rows) for piece in moved]
+        rows = [row for piece in moved for row in piece.rows]
+        self._of_moved = torch.tensor(rows, dtype=torch.int64, device=device)
+        self._angles: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def queries(self, packed: Tensor, rotary: Rotary | None) -> list[Tensor]:
+        """Returns the query of each slice's readers, [kv_heads, readers, group, head_dim].
+
+        Args:
+            packed: [kv_heads, rows, group, head_dim], of all rows.
+            rotary: of the layer.
+        """
+        moved: dict[int, Tensor] = {}
+        if rotary is not None and self._moved:
+            if id(rotary) not in self._angles:
+                cosine, sine = rotary.angles(self._shifts, packed.device)
+                self._angles[id(rotary)] = cosine[:, None], sine[:, None]
+            turned = rotary.rotate(packed.index_select(1, self._of_moved), *self._angles[id(rotary)])
+            moved = dict(zip(self._moved, torch.split(turned, self._sizes, 1), strict=True))
+        return [
+            moved[number] if number in moved else picked(packed, rows)
+            for number, rows in enumerate(self.rows)
+        ]
+
+
+def _decodes(member: Member) -> bool:
+    """Whether it brings one row that can attend together with those of others."""
+    kv = member.kv
+    one = len(member.rows.token_ids) == 1
+    return one and isinstance(kv, SegmentKVCache) and kv.memory is not None and kv.attention is None

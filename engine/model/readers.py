@@ -1,0 +1,207 @@
+"""Which tokens of segments are read by which rows of a pass, and what of them each row sees.
+
+Several prompts may place the same segment, whole or in pieces, each at a place of its own, and a segment may
+be a view of part of another. Their tokens are cut at every border, so that what several rows read is there
+once, with all its readers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import torch
+
+from engine.model.masks import Hidden, Kept
+from engine.segment import Placement, Segment
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What the readers of a slice see of it in one pass.
+
+    Attributes:
+        first: the first token that one of them sees, counted in the segment.
+        end: behind the last.
+        hidden: what each reader does not see of these.
+    """
+
+    first: int
+    end: int
+    hidden: Hidden
+
+
+@dataclass(frozen=True, eq=False)
+class Slice:
+    """Tokens `lo..hi` of a segment that the same rows read.
+
+    Attributes:
+        segment: the segment.
+        lo: its first token.
+        hi: behind its last.
+        rows: which rows read it, ascending.
+        starts: where its first token stands for each of them.
+        hidden: the local positions that each of them does not see, within `lo..hi`.
+    """
+
+    segment: Segment
+    lo: int
+    hi: int
+    rows: tuple[int, ...]
+    starts: tuple[int, ...]
+    hidden: tuple[tuple[int, ...], ...]
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens it has."""
+        return self.hi - self.lo
+
+    @property
+    def shifts(self) -> list[int]:
+        """By how much the query of each reader turns back."""
+        return [start - self.lo for start in self.starts]
+
+    def seen(self, at: Sequence[int], window: int | None, device: torch.device) -> Sight | None:
+        """What its readers see of it; None where none of them sees any.
+
+        Args:
+            at: positions of all rows of the pass.
+            window: a query at p sees keys at p - window + 1 and later; None for all.
+            device: of the masks.
+        """
+        firsts, ends = [], []
+        for row, start in zip(self.rows, self.starts, strict=True):
+            first = 0 if window is None else max(0, at[row] - window + 1 - start)
+            end = min(self.tokens, at[row] + 1 - start)
+            firsts.append(first)
+            ends.append(end)
+        sighted = [(first, end) for first, end in zip(firsts, ends, strict=True) if first < end]
+        if not sighted:
+            return None
+        low, high = min(first for first, _ in sighted), max(end for _, end in sighted)
+        hidden = Hidden()
+        if any(self.hidden) or any(border != (low, high) for border in zip(firsts, ends, strict=True)):
+            places = torch.arange(low, high, device=device)
+            mask = places < torch.tensor(firsts, device=device)[:, None]
+            mask |= places >= torch.tensor(ends, device=device)[:, None]
+            for row, replaced in zip(mask, self.hidden, strict=True):
+                row[[one - self.lo - low for one in replaced if low <= one - self.lo < high]] = True
+            if bool(mask.all()):
+                return None
+            hidden = Hidden(0, mask, kept=Kept())
+        return Sight(self.lo + low, self.lo + high, hidden)
+
+
+class Readers:
+    """Who of the rows of a pass reads what.
+
+    Args:
+        placements: what each row reads.
+
+    Attributes:
+        slices: all that is read, each token of a segment once but for a row that reads it in several places.
+    """
+
+    def __init__(self, placements: Sequence[Sequence[Placement]]) -> None:
+        self.placements = tuple(placements)
+        self.slices = tuple(_slices(self.placements))
+
+    def same(self, placements: Sequence[Sequence[Placement]]) -> bool:
+        """Whether rows read the very same."""
+        return len(placements) == len(self.placements) and all(
+            one is other for one, other in zip(placements, self.placements, strict=True)
+        )
+
+    def alone(self, row: int, short: int) -> list[Placement]:
+        """Placements of a row of which no other row reads a token, and those of fewer than `short` tokens."""
+        shared = [piece for piece in self.slices if len(piece.rows) > 1 and row in piece.rows]
+        return [
+            placement
+            for placement in self.placements[row]
+            if placement.tokens < short or not any(_holds(placement, row, piece) for piece in shared)
+        ]
+
+
+def _holds(placement: Placement, row: int, piece: Slice) -> bool:
+    """Whether a slice that a row reads is of this placement."""
+    start = piece.starts[piece.rows.index(row)]
+    return placement.start <= start < placement.start + placement.tokens
+
+
+@dataclass
+class _Reading:
+    """A placement as one row reads it, its tokens counted in the memory that its segment is a part of."""
+
+    row: int
+    placement: Placement
+    lo: int
+    hi: int
+
+
+@dataclass
+class _Pile:
+    """Readings of the same memory, of which no two of a row have a token in common."""
+
+    readings: list[_Reading] = field(default_factory=list)
+
+    def takes(self, new: _Reading) -> bool:
+        """Whether a reading has no token in common with another of its row."""
+        return not any(one.row == new.row and one.lo < new.hi and new.lo < one.hi for one in self.readings)
+
+
+def _slices(placements: Sequence[Sequence[Placement]]) -> list[Slice]:
+    piles: dict[Hashable, list[_Pile]] = defaultdict(list)
+    for row, own in enumerate(placements):
+        for placement in own:
+            name, first = _memory(placement.segment)
+            reading = _Reading(row, placement, first + placement.lo, first + placement.hi)
+            pile = next((pile for pile in piles[name] if pile.takes(reading)), None)
+            if pile is None:
+                piles[name].append(pile := _Pile())
+            pile.readings.append(reading)
+    return [piece for many in piles.values() for pile in many for piece in _cut(pile)]
+
+
+def _cut(pile: _Pile) -> list[Slice]:
+    """The slices of a pile; what lies between two borders that no reader crosses differently is in one."""
+    borders = sorted({border for one in pile.readings for border in (one.lo, one.hi)})
+    found: list[tuple[int, int, list[_Reading]]] = []
+    for lo, hi in pairwise(borders):
+        readings = [one for one in pile.readings if one.lo <= lo and hi <= one.hi]
+        if not readings:
+            continue
+        if found and found[-1][1] == lo and found[-1][2] == readings:
+            found[-1] = (found[-1][0], hi, readings)
+        else:
+            found.append((lo, hi, readings))
+    return [_slice(lo, hi, readings) for lo, hi, readings in found]
+
+
+def _slice(lo: int, hi: int, readings: list[_Reading]) -> Slice:
+    first = readings[0]
+    own = lo - first.lo + first.placement.lo  # counted in the segment of the first reader
+    starts, hidden = [], []
+    for one in readings:
+        local = lo - one.lo + one.placement.lo
+        starts.append(one.placement.start + lo - one.lo)
+        replaced = [at - local + own for at in one.placement.hidden if local <= at < local + hi - lo]
+        hidden.append(tuple(replaced))
+    rows = tuple(one.row for one in readings)
+    return Slice(first.placement.segment, own, own + hi - lo, rows, tuple(starts), tuple(hidden))
+
+
+def _memory(segment: Segment) -> tuple[Hashable, int]:
+    """A name of the memory that a segment is a view of, and at which token of that it begins."""
+    name: list[Hashable] = []
+    firsts = set[int]()
+    for states in (segment.keys, segment.values):
+        layer, head, token, _ = states.stride()
+        first = states.storage_offset() % head // token if head and token else 0
+        firsts.add(first)
+        start = states.storage_offset() - first * token
+        name += [states.untyped_storage().data_ptr(), start, layer, head, token, states.shape[:2]]
+    if len(firsts) > 1:
+        return id(segment), 0
+    return tuple(name), firsts.pop()
