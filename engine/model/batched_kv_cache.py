@@ -19,10 +19,10 @@ import torch
 from torch import Tensor
 
 from engine.model.attention import AttentionParams, Scratch
-from engine.model.kv_cache import KVCache, Rows, UnfitError, check_states
+from engine.model.kv_cache import KVCache, OwnKVCache, Rows, UnfitError, check_states
 from engine.model.readers import Readers, Sight
 from engine.model.rope import Rotaries, Rotary
-from engine.model.segment_kv_cache import FOLD_ABOVE, SegmentKVCache
+from engine.model.segment_kv_cache import FOLD_ABOVE
 from engine.model.shared_attention import Found, Index, index_of, merged, picked, read, read_own
 from engine.model.tail_slots import COLUMNS, TailSlots
 
@@ -78,10 +78,10 @@ class BatchedKVCache:
         self.windows: dict[int, int | None] = {}
         self.members: tuple[Member, ...] = ()
         self.slots = TailSlots()
-        self._settled = weakref.WeakSet[SegmentKVCache]()  # of which nothing more is folded
+        self._settled = weakref.WeakSet[OwnKVCache]()  # of which nothing more is folded
         self._readers = Readers(())
         self._turned = _Turned(self._readers, torch.device("cpu"))
-        self._decoding: list[SegmentKVCache] = []
+        self._decoding: list[OwnKVCache] = []
         self._at: list[int] = []  # positions of the decoding rows
         self._places: list[int] = []  # their slots; fewer than rows where some have none
         self._borders: list[int] = [0]  # between the rows of members
@@ -101,7 +101,7 @@ class BatchedKVCache:
         self.settle(members)
         single = [place for place, one in enumerate(members) if _decodes(one)]
         together = single if len(single) > 1 else []
-        caches = {place: kv for place in together if isinstance(kv := members[place].kv, SegmentKVCache)}
+        caches = {place: kv for place in together if (kv := members[place].kv.own) is not None}
         self.slots.lodge(list(caches.values()))
         known = self.slots.places()
         together.sort(key=lambda place: known.get(id(members[place].kv), len(known) + place))
@@ -136,11 +136,9 @@ class BatchedKVCache:
         A prompt by itself copies what it does without others.
         """
         new = [
-            (place, one.kv)
+            (place, kv)
             for place, one in enumerate(members)
-            if one.rows.rowwise is not None
-            and isinstance(one.kv, SegmentKVCache)
-            and one.kv not in self._settled
+            if one.rows.rowwise is not None and (kv := one.kv.own) is not None and kv not in self._settled
         ]
         if not new:
             return
@@ -169,8 +167,8 @@ class BatchedKVCache:
 
     def leave(self, kv: KVCache) -> None:
         """Lets a prompt go, whose KV cache then shares memory with no other; what it read is let go of."""
-        if isinstance(kv, SegmentKVCache):
-            self.slots.release(kv)
+        if kv.own is not None:
+            self.slots.release(kv.own)
         self.members, self._decoding = (), []
         self._readers = Readers(())
         self._turned = _Turned(self._readers, torch.device("cpu"))
@@ -202,9 +200,9 @@ class BatchedKVCache:
             out[:, :count] = self._decode(layer, query[:, :count], key[:, :count], value[:, :count], rules)
         borders = pairwise(self._borders[count:])
         for one, (first, end) in zip(self.members[count:], borders, strict=True):
-            assert isinstance(one.kv, SegmentKVCache)
-            own = slice(first, end)
-            out[:, own] = one.kv.attend(layer, query[:, own], key[:, own], value[:, own], rules)
+            kv, own = one.kv.own, slice(first, end)
+            assert kv is not None, "attention is not ours"
+            out[:, own] = kv.attend(layer, query[:, own], key[:, own], value[:, own], rules)
         return out
 
     def _decode(
@@ -330,6 +328,5 @@ class _Turned:
 
 def _decodes(member: Member) -> bool:
     """Whether it brings one row that can attend together with those of others."""
-    kv = member.kv
-    one = len(member.rows.token_ids) == 1
-    return one and isinstance(kv, SegmentKVCache) and kv.memory is not None and kv.attention is None
+    kv = member.kv.own
+    return len(member.rows.token_ids) == 1 and kv is not None and kv.memory is not None and not kv.watched

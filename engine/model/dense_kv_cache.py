@@ -51,6 +51,11 @@ class DenseKVCache:
         self._until: int | None = None
 
     @property
+    def own(self) -> None:
+        """None: attention is the model's."""
+        return
+
+    @property
     def cached_tokens(self) -> int:
         """Tokens of all placements, hidden ones included."""
         return sum(p.tokens for p in self.placements)

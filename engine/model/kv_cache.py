@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
+from engine.model.attention import AttentionParams
+from engine.model.masks import Hidden
 from engine.model.rope import Rotary
 from engine.segment import Placement
 
@@ -88,6 +91,10 @@ class KVCache(Protocol):
     windows: dict[int, int | None]
 
     @property
+    def own(self) -> OwnKVCache | None:
+        """Itself, where attention is ours; None where it is the model's own."""
+
+    @property
     def cached_tokens(self) -> int:
         """Tokens of all placements, hidden ones included."""
 
@@ -121,6 +128,48 @@ class KVCache(Protocol):
 
     def fold(self, which: Sequence[Placement] | None = None) -> None:
         """Makes one run of keys of many placements: of all where decoding over it is faster, or of these."""
+
+
+class OwnKVCache(KVCache, Protocol):
+    """A KV cache that computes its attention itself, so that its rows may do so together with others'.
+
+    Attributes:
+        folded: tokens of placements that were copied before the tail.
+        memory: where those and the tail are, [2, layers, kv_heads, columns, head_dim]; None before a pass.
+    """
+
+    folded: int
+    memory: Tensor | None
+
+    @property
+    def watched(self) -> bool:
+        """Whether it adds up how much is looked at."""
+
+    @property
+    def filled(self) -> int:
+        """Columns of the memory that hold a token."""
+
+    def positions(self, columns: int) -> Tensor:
+        """Int64 [columns], of what the first columns of the memory hold."""
+
+    def move(self, memory: Tensor) -> None:
+        """Moves what is folded, and the tail, to other memory; wider one is taken when it is needed.
+
+        Args:
+            memory: [2, layers, kv_heads, columns, head_dim], with at least `filled` columns.
+        """
+
+    def move_out(self) -> None:
+        """Moves both to memory of its own, as wide as they may become."""
+
+    def append(self, layer: int, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Adds this pass's keys and values [kv_heads, rows, head_dim]; returns all that the memory holds."""
+
+    def seen_of_own(self, window: int | None, device: torch.device) -> tuple[slice, Hidden]:
+        """Columns of the memory that the row of a pass of one may see, and what it does not see of them."""
+
+    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
+        """Attention of this pass's tokens over everything they may see, [heads, rows, head_dim]."""
 
 
 def placed_keys(placement: Placement, layer: int, rotary: Rotary | None) -> Tensor:

@@ -97,6 +97,16 @@ class SegmentKVCache:
         return found
 
     @property
+    def own(self) -> SegmentKVCache:
+        """Itself."""
+        return self
+
+    @property
+    def watched(self) -> bool:
+        """Whether `attention` is added up."""
+        return self.attention is not None
+
+    @property
     def cached_tokens(self) -> int:
         """Tokens of all placements, hidden ones included."""
         return sum(p.tokens for p in self.placements)
@@ -105,11 +115,6 @@ class SegmentKVCache:
     def filled(self) -> int:
         """Columns of the memory that hold a token."""
         return self.folded + self.length
-
-    @property
-    def ascending(self) -> bool:
-        """Whether the positions of what the memory holds ascend."""
-        return self._ascending
 
     def positions(self, columns: int) -> Tensor:
         """Int64 [columns], of what the first columns of the memory hold."""
@@ -163,7 +168,7 @@ class SegmentKVCache:
 
     @torch.inference_mode()
     def move(self, memory: Tensor) -> None:
-        """Moves what is folded, and the tail, to other memory; more columns are taken where they are needed.
+        """Moves what is folded, and the tail, to other memory; wider one is taken when it is needed.
 
         Args:
             memory: [2, layers, kv_heads, columns, head_dim], with at least `filled` columns.

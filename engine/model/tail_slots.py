@@ -7,7 +7,7 @@ import weakref
 import torch
 from torch import Tensor
 
-from engine.model.segment_kv_cache import SegmentKVCache
+from engine.model.kv_cache import OwnKVCache
 
 COLUMNS = 256  # of a slot; one call for each of longer tails costs no more than one over all of them
 _FEWEST = 4  # slots at first
@@ -22,7 +22,7 @@ class TailSlots:
 
     def __init__(self) -> None:
         self.buffer: Tensor | None = None
-        self._lodged: list[tuple[weakref.ref[SegmentKVCache], Tensor]] = []  # each with its slot
+        self._lodged: list[tuple[weakref.ref[OwnKVCache], Tensor]] = []  # each with its slot
 
     def __len__(self) -> int:
         """How many slots are taken."""
@@ -33,7 +33,7 @@ class TailSlots:
         return {id(kv): place for place, (known, _) in enumerate(self._lodged) if (kv := known()) is not None}
 
     @torch.inference_mode()
-    def lodge(self, caches: list[SegmentKVCache]) -> None:
+    def lodge(self, caches: list[OwnKVCache]) -> None:
         """Moves tails with room for another token into slots of their own; the others stay where they are.
 
         Args:
@@ -50,7 +50,7 @@ class TailSlots:
             self._lodged.append((weakref.ref(kv), slot))
 
     @torch.inference_mode()
-    def release(self, kv: SegmentKVCache) -> None:
+    def release(self, kv: OwnKVCache) -> None:
         """Moves a tail out, into memory of its own."""
         if id(kv) in self.places():
             kv.move_out()
@@ -80,7 +80,7 @@ class TailSlots:
         assert self.buffer is not None
         return self.buffer[:, :, place]
 
-    def _make_room(self, count: int, kv: SegmentKVCache) -> None:
+    def _make_room(self, count: int, kv: OwnKVCache) -> None:
         """Takes a buffer of so many slots at least, of the form of a cache's memory."""
         held = 0 if self.buffer is None else self.buffer.shape[2]
         if count <= held:
