@@ -25,7 +25,7 @@ from engine.model.attention import (
 from engine.model.banded import banded_attention, block_rows
 from engine.model.fused_attention import attend_fused, fuses
 from engine.model.gathering import Gathering, split
-from engine.model.kv_cache import Rowwise, StopForward, UnfitError, check_states
+from engine.model.kv_cache import OwnKVCache, Rowwise, StopForward, UnfitError, check_states
 from engine.model.masks import Block, Hidden, Masks
 from engine.model.rope import Rotaries
 from engine.model.scratch import Scratch
@@ -97,7 +97,7 @@ class SegmentKVCache:
         return found
 
     @property
-    def own(self) -> SegmentKVCache:
+    def own(self) -> OwnKVCache:
         """Itself."""
         return self
 
