@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -76,3 +77,288 @@ def test_json_rows_of_both_kinds_on_both_sides(batch: Batch) -> None:
     assert {"cached", "uncached", "ttft_speedup", "kl_first_token", "same_text"} <= set(first)
     assert first["uncached"]["tokens"] == second["uncached"]["tokens"]
     assert first["cached"]["text"] == second["cached"]["text"]
+
+
+def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
+    rows = [
+        '{"id": "fine", "picks": "tokyo"}',
+        '{"id": "long", "picks": "tokyo", "text": "' + "So? " * 9000 + '"}',
+        '{"id": "union", "picks": "tokyo rome"}',
+        '{"id": "module", "picks": "tokio"}',
+        '{"id": "twice", "picks": "tokyo plan/tokyo"}',
+        '{"id": "parameter", "arguments": {"plan": {"durration": "1"}}}',
+        '{"broken": ',
+        '{"id": "key", "pick": "tokyo"}',
+        '{"id": "schema", "schema": "code", "picks": "tokyo"}',
+        '{"id": "named", "prompt": "<prompt schema=\\"code\\"><tokyo/></prompt>"}',
+        '{"id": "two", "prompt": "<prompt/>", "text": "So?"}',
+        '{"id": "character", "text": "\\u0000"}',
+        '{"id": "half", "text": "\\ud800"}',
+        '{"id": "fine", "picks": "rome"}',
+        '{"id": 1.5}',
+        '["a"]',
+        '{"id": "deep", "arguments": ' + '{"a":' * 100_000 + "1" + "}" * 100_000 + "}",
+        "",
+        '{"id": "last", "picks": ["rome"]}',
+    ]
+    result = batch("\n".join(rows), name="rows.jsonl")
+    assert result.status == 3, result.err
+    assert [line["id"] for line in result.lines if "cached" in line] == ["fine", "last"]
+    told = faults(result.lines)
+    wanted = {
+        "long": "reads at most 32767",
+        "union": "members of one union",
+        "module": "no module 'tokio'. Did you mean 'tokyo'?",
+        "twice": "'plan/tokyo' is picked twice",
+        "parameter": "no parameter 'durration'. It has 'duration'.",
+        7: "This is not valid JSON: column 11",
+        "key": "'pick' is no key of a row. Write one of id, prompt, schema, picks, arguments, text, or",
+        "schema": "written for the schema 'code'",
+        "named": "line 1, column 17 of the prompt: ",
+        "two": "a whole prompt and picks, arguments or text",
+        "character": "E103",
+        "half": "E103",
+        "fine": "The id 'fine' stands in line 1 already",
+        15: "The id is neither text nor a whole number",
+        16: "This is no JSON object",
+        17: "This is not valid JSON",
+    }
+    assert list(told) == list(wanted)
+    for row, words in wanted.items():
+        assert words in told[row], (row, told[row])
+    codes = {line["id"]: line["error"].get("code") for line in result.lines if "error" in line}
+    assert (codes["long"], codes["union"], codes["named"]) == ("E502", "E406", "E401")
+    assert "(line" not in told["union"]
+    assert "2 rows answered, 16 failed" in result.err
+
+
+def test_a_name_that_could_be_several_is_refused_with_what_to_write(batch: Batch) -> None:
+    Path("trip.pml").write_text(
+        """<schema name="two">
+        <module name="a">x <param name="city" len="9"/><module name="z">z</module></module>
+        <module name="b">y <param name="city" len="9"/><module name="z">z</module></module></schema>""",
+        encoding="utf-8",
+    )
+    result = batch("id,picks,city,a/city\none,z,,\ntwo,,Rome,\nthree,b/z,,Rome\nfour,,Rome,Rome\n")
+    told = faults(result.lines)
+    assert told["one"] == "'z' could be several modules. Write 'a/z' or 'b/z'."
+    assert told["two"] == told["four"] == "'city' could be several parameters. Write 'a/city' or 'b/city'."
+    assert "three" not in told
+    again = batch('{"arguments": {"a": {"city": "x"}, "a/city": "y"}}', name="rows.jsonl")
+    assert faults(again.lines)[1] == "The argument 'a/city' is given twice. Give it once."
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        CSV.encode("utf-8-sig"),
+        CSV.replace(",", ";").replace('"a week; two"', '"a week, two"').encode(),
+        CSV.replace('"a week, two"', "a week; two").replace(",", "\t").encode(),
+        CSV.replace("\n", "\r\n").encode(),
+        CSV.replace("id,picks", "ID,Picks").encode(),
+        CSV.replace("_expected", "_expected,,").encode() + b",,,,,,\n\n",
+    ],
+    ids=["mark", "semicolons", "tabs", "windows", "capitals", "blank"],
+)
+def test_what_spreadsheets_write_is_read(rows: bytes, batch: Batch) -> None:
+    result = batch(rows)
+    assert result.status == 0, result.lines or result.err
+    assert ids(result.lines) == ["a", "b"]
+
+
+def test_faulty_lines_of_a_csv(batch: Batch) -> None:
+    rows = (
+        b"id,picks,durration,text\n"
+        b"a,tokyo,,fine\n"
+        b"b,tokyo,3,typo\n"
+        b"c,tokyo,,too,many\n"
+        b'd,tokyo,,"two\nlines"\n'
+        b'e,tokyo,,"quotes "inside" it"\n'
+    )
+    rows += "f,tokyo,,caf\u00e9\n".encode("latin-1") + b"g,tokyo\n,rome\n" + b'h,tokyo,,"never closed\n'
+    result = batch(rows)
+    assert result.status == 3
+    assert [line["id"] for line in result.lines if "cached" in line] == ["a", "d", "g", 10]
+    told = faults(result.lines)
+    assert "no parameter 'durration'. Did you mean 'duration'?" in told["b"]
+    assert "5 cells, and there are 4 columns" in told["c"]
+    assert "cannot be read as CSV" in told[7]
+    assert "is not UTF-8: byte 0xE9 in line 8" in told[8]
+    assert "Close every quote" in told[11]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (b"", "holds no rows"),
+        (b"\n \n", "holds no rows"),
+        (b"id,text\n", "holds no rows"),
+        (CSV.encode("utf-16"), "is not UTF-8: it begins with the mark of UTF-16. Save it as UTF-8."),
+        (b"tokyo,3 days\n", "begins with no line of columns"),
+        (b"id,text,text\n1,a,b\n", "the column 'text' twice"),
+        (b'[{"id": 1}]', "one JSON object a line"),
+    ],
+)
+def test_a_file_that_is_no_batch_is_refused_before_a_model_loads(
+    rows: bytes, words: str, batch: Batch
+) -> None:
+    result = batch(rows, "--model", "no/such/model/anywhere")
+    assert (result.status, result.out) == (1, "")
+    assert words in result.err
+
+
+def test_paths_that_cannot_be_used(batch: Batch, run_pml: Callable[..., SimpleNamespace]) -> None:
+    words = ("--schema", "trip.pml", "--model", "no/such/model/anywhere")
+    missing = run_pml("run", "--batch", "nothing.csv", *words)
+    assert missing.status == 2
+    assert "nothing.csv does not exist" in missing.err
+    folder = run_pml("run", "--batch", ".", *words)
+    assert folder.status == 2
+    assert ". is a folder" in folder.err
+    Path("rows.csv").write_text(CSV, encoding="utf-8")
+    for output, told in (
+        (".", "is a folder"),
+        ("rows.csv", "rows.csv is the batch itself"),
+        ("./trip.pml", "is the schema itself"),
+        ("no/such/out.jsonl", "its folder does not exist"),
+    ):
+        result = run_pml("run", "--batch", "rows.csv", *words, "--output", output, "--force")
+        assert result.status in (1, 2)
+        assert told in result.err
+    assert Path("rows.csv").read_text("utf-8") == CSV
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["prompt.pml", "--batch", "rows.csv"], "exclude each other"),
+        ([], "Missing argument 'PROMPT'"),
+        (["prompt.pml", "--output", "out.jsonl"], "are for --batch"),
+        (["prompt.pml", "--as-they-end"], "are for --batch"),
+        (["prompt.pml", "--force"], "are for --batch"),
+        (["--batch", "rows.csv", "--server", "http://127.0.0.1:7860"], "a batch is computed here"),
+    ],
+)
+def test_what_does_not_go_together(
+    words: list[str], told: str, run_pml: Callable[..., SimpleNamespace]
+) -> None:
+    result = run_pml("run", *words, "--schema", "trip.pml")
+    assert (result.status, result.out) == (2, "")
+    assert told in result.err
+
+
+def test_a_run_goes_on_where_another_stopped(batch: Batch) -> None:
+    rows = CSV + "c,paris,,,\n"
+    first = batch(rows, "--output", "out.jsonl")
+    assert first.status == 3
+    assert "Write" not in first.err
+    whole = Path("out.jsonl").read_bytes()
+    lines = whole.splitlines(keepends=True)
+    # Killed while the second line was written; then somebody mends the third row and adds one.
+    Path("out.jsonl").write_bytes(lines[0] + lines[2] + lines[1][:40])
+    again = batch(CSV + "c,rome,,,\nd,tokyo,,,\n", "--output", "out.jsonl")
+    assert again.status == 0, again.err
+    assert "3 rows answered, 1 answered before, in out.jsonl" in again.err
+    assert ids(again.lines) == ["a", "b", "c", "d"]
+    assert Path("out.jsonl").read_bytes().startswith(lines[0])
+    nothing_left = batch(CSV + "c,rome,,,\nd,tokyo,,,\n", "--output", "out.jsonl")
+    assert nothing_left.status == 0
+    assert nothing_left.lines == again.lines
+    assert "0 rows answered, 4 answered before" in nothing_left.err
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "words"),
+    [
+        (CSV, ("--max-new-tokens", "3"), "another model or schema, or under other settings"),
+        (CSV, ("--mode", "both"), "another model or schema, or under other settings"),
+        (CSV.replace("there?", "here?"), (), "the row 'b' as it was before it was changed"),
+        (CSV.replace("b,", "e,"), (), "a row 'b', which this batch does not have"),
+    ],
+    ids=["settings", "mode", "changed", "other"],
+)
+def test_an_output_of_something_else_is_refused(
+    rows: str, options: tuple[str, ...], words: str, batch: Batch
+) -> None:
+    assert batch(CSV, "--output", "out.jsonl").status == 0
+    there = Path("out.jsonl").read_bytes()
+    refused = batch(rows, *options, "--output", "out.jsonl")
+    assert (refused.status, refused.out) == (1, "")
+    assert words in refused.err
+    assert "--force" in refused.err
+    assert Path("out.jsonl").read_bytes() == there
+    forced = batch(rows, *options, "--output", "out.jsonl", "--force")
+    assert forced.status == 0
+    assert "before" not in forced.err
+
+
+@pytest.mark.parametrize("there", ["notes\n", '{"id": 1, "text": "mine"}\n', '[1]\n{"id": 1}\n', "7\n"])
+def test_a_file_of_somebody_else_is_refused(there: str, batch: Batch) -> None:
+    Path("out.jsonl").write_text(there, encoding="utf-8")
+    refused = batch(CSV, "--output", "out.jsonl")
+    assert refused.status == 1
+    assert "out.jsonl is no output of a batch: its line 1" in refused.err
+    assert Path("out.jsonl").read_text("utf-8") == there
+
+
+def test_another_schema_or_model_is_another_run(batch: Batch) -> None:
+    assert batch(CSV, "--output", "out.jsonl").status == 0
+    Path("trip.pml").write_text(Path("trip.pml").read_text("utf-8").replace("ruins", "fountains"), "utf-8")
+    assert "another model or schema" in batch(CSV, "--output", "out.jsonl").err
+
+
+def test_rows_from_standard_input(
+    batch: Batch, run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("--schema", "trip.pml", "--max-new-tokens", "2", "--mode", "cached")
+
+    def piped(*options: str) -> SimpleNamespace:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(CSV.encode())))
+        return run_pml("run", "--batch", "-", *words, *options)
+
+    result = piped("--as-they-end")
+    assert result.status == 0, result.err
+    assert len(result.out.splitlines()) == 2
+    assert piped("--output", "out.jsonl").status == 0
+    refused = piped("--output", "out.jsonl")
+    assert refused.status == 1
+    assert "- can be read only once" in refused.err
+
+
+def test_an_interrupted_batch_keeps_what_is_done(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, run_pml: Callable[..., SimpleNamespace]
+) -> None:
+    from app.cli.results import Results
+
+    write = Results.write
+
+    def interrupted(results: Results, row: Any, outcome: Any) -> None:
+        write(results, row, outcome)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Results, "write", interrupted)
+        stopped = batch(CSV, "--output", "out.jsonl")
+    assert stopped.status == 130
+    assert "1 of 2 rows are in out.jsonl. The same command goes on from there." in stopped.err
+    assert len(Path("out.jsonl").read_text("utf-8").splitlines()) == 1
+    assert "1 row answered, 1 answered before" in batch(CSV, "--output", "out.jsonl").err
+
+
+def test_many_rows_are_not_held(tmp_path: Path) -> None:
+    """A hundred thousand rows are read in little more memory than one."""
+    import tracemalloc
+
+    from engine.exchange.rows import read_rows
+
+    path = tmp_path / "many.csv"
+    with path.open("w", encoding="utf-8") as file:
+        file.write("id,text\n")
+        file.writelines(f"{number},{'word ' * 20}\n" for number in range(100_000))
+    tracemalloc.start()
+    try:
+        with path.open("rb") as file:
+            assert sum(not row.fault for row in read_rows(file, "many")) == 100_000
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()
