@@ -91,17 +91,12 @@ class Lease(Releasable):
         """How many tokens are read of the tree; those of placed segments are not among them."""
         return sum(placement.tokens for placement in self.placements())
 
-    def placements(self, *, joined: bool = True) -> tuple[Placement, ...]:
-        """Where the chunks that were found stand, by position.
-
-        Args:
-            joined: what lies side by side in one tensor is one placement; else there is one for each node,
-                as nodes are now, and prompts that share a node have the same placement there.
-        """
+    def placements(self) -> tuple[Placement, ...]:
+        """Where the chunks that were found stand, by position; one for what lies side by side in a tensor."""
         with self._tree.tier.locked():
-            return tuple(self._placements(joined))
+            return tuple(self._placements())
 
-    def _placements(self, joined: bool) -> list[Placement]:
+    def _placements(self) -> list[Placement]:
         found: list[Placement] = []
         assert self._node is not None, "the lease was released"
         for node in reversed([*self._node.upward()]):
@@ -112,7 +107,7 @@ class Lease(Releasable):
             one = Placement(one.segment, one.lo, hi, one.start)
             last = found[-1] if found else None
             beside = last is not None and last.segment is one.segment
-            if joined and last is not None and beside and (last.hi, last.shift) == (one.lo, one.shift):
+            if last is not None and beside and (last.hi, last.shift) == (one.lo, one.shift):
                 found[-1] = Placement(last.segment, last.lo, one.hi, last.start)
             else:
                 found.append(one)
@@ -145,19 +140,21 @@ class PrefixTree:
     Attributes:
         tier: the memory tier; its lock guards the nodes.
         disk: the chunks in the store.
+        root: the node where all trails begin.
     """
 
     def __init__(self, cache: SegmentCache) -> None:
         self.model, self.tier, self.disk = cache.model, cache.memory_tier, DiskChunks(cache)
         # Exact by construction, so what it keeps is not rounded, whatever the store's scheme.
         self._identity = Identity(self.model.fingerprint, self.model.dtype, self.model.relocatable)
-        self._root = Node(None)
+        self.root = Node(None)
         self._bytes = 0
         self._idle: list[tuple[int, int, Node]] = []  # a heap of what may go; an entry may be out of date
         self._most_idle = _FEW
         self._numbers = count()
         self._loose: dict[Extent, None] = {}  # extents at whose end something lies no more
-        self._due: dict[Node, None] = {}  # nodes to be written
+        self._marked: dict[Node, None] = {}  # to be written, with what stands before them
+        self._often: dict[Node, None] = {}  # read often
         self.tier.lodge(self)
 
     @property
@@ -184,7 +181,7 @@ class PrefixTree:
                 for one in node.upward():
                     one.reads += 1
                     if one.reads >= READ_OFTEN and not one.kept:
-                        self._due[one] = None
+                        self._often[one] = None
                 return Lease(self, node, limit)
 
     def insert(self, trail: Trail, computed: Computed) -> int:
@@ -210,17 +207,18 @@ class PrefixTree:
     def mark(self, trail: Trail) -> int:
         """Has what is known of a trail written with the next `write`; returns up to which position."""
         with self.tier.locked():
-            node, _ = self._root.follow(trail.edges)
+            node, _ = self.root.follow(trail.edges)
             if node.edges:
-                self._due[node] = None
+                self._marked[node] = None
             return node.edges[-1].end if node.edges else 0
 
-    def write(self, schema: str, scope: str) -> int:
-        """Has written, behind answers, what was marked, or read often.
+    def write(self, schema: str, scope: str, *, often: bool = True) -> int:
+        """Has written, behind answers, what was marked, and what was read often.
 
         Args:
             schema: name of the schema that it was read for, which the list of the store shows.
             scope: what the segments between saw, which that list shows too.
+            often: whether what was read often is written without a mark: it is what people wrote in prompts.
 
         Returns:
             How many chunks are to be written.
@@ -228,7 +226,9 @@ class PrefixTree:
         if not self.disk.writable:
             return 0
         with self.tier.locked():
-            asked, self._due = self._due, {}
+            asked, self._marked = self._marked, {}
+            if often:
+                asked, self._often = asked | self._often, {}
             # What stands before is looked for first, and a node that was marked may have been split since.
             due = {
                 one: None
@@ -261,21 +261,16 @@ class PrefixTree:
 
     def evict(self) -> None:
         """Lets go of that; of an extent at whose end something lies no more, of that end."""
-        for extent in self._loose:
-            if not extent.read:
-                held, extent.segment = extent.segment, extent.shortened()
-                self._charge(extent.segment.nbytes - held.nbytes)
-                del self._loose[extent]
-                return
-        self._remove(heapq.heappop(self._idle)[2])
+        if not self._tighten():
+            self._remove(heapq.heappop(self._idle)[2])
 
     def keys(self) -> set[str]:
         """The names of what is found now."""
-        return {name for node in self._root.below() if node.extent is not None for name in node.names}
+        return {name for node in self.root.below() if node.extent is not None for name in node.names}
 
     def drop(self, keys: set[str]) -> None:
         """Forgets chunks and all that follow them, and what follows these segments where they were placed."""
-        for node in [*self._root.below()]:
+        for node in [*self.root.below()]:
             if node.gone:
                 continue
             for at, (edge, name) in enumerate(zip(node.edges, node.names, strict=True)):
@@ -284,6 +279,8 @@ class PrefixTree:
                         node.split(at)
                     self._cut(node)
                     break
+        while self._tighten():
+            pass
 
     # While the tier is locked
 
@@ -292,12 +289,15 @@ class PrefixTree:
             one.readers += 1
 
     def _give_back(self, node: Node, *, used: bool = True) -> None:
-        now = self.tier.now()
+        now, forgotten = self.tier.now(), False
         for one in [*node.upward()]:
             one.readers -= 1
             one.used = now if used else one.used
             if one.gone and not one.readers:
                 self._free(one)
+                forgotten = True
+        while forgotten and self._tighten():
+            pass
         last = next((one for one in node.upward() if not one.gone), None)
         if last is not None:
             self._offer(last)
@@ -336,7 +336,8 @@ class PrefixTree:
         self._offer(parent)
 
     def _free(self, node: Node) -> None:
-        self._due.pop(node, None)
+        self._marked.pop(node, None)
+        self._often.pop(node, None)
         extent = node.extent
         node.leave()
         if extent is None:
@@ -346,6 +347,16 @@ class PrefixTree:
         else:
             self._loose.pop(extent, None)
             self._charge(-extent.segment.nbytes)
+
+    def _tighten(self) -> bool:
+        """Copies what is left of a tensor that nobody reads, where there is one; says whether there was."""
+        for extent in self._loose:
+            if not extent.read:
+                held, extent.segment = extent.segment, extent.shortened()
+                self._charge(extent.segment.nbytes - held.nbytes)
+                del self._loose[extent]
+                return True
+        return False
 
     def _charge(self, size: int) -> None:
         self._bytes += size
@@ -377,7 +388,7 @@ class PrefixTree:
     def _held(self, edges: Sequence[Edge]) -> Iterator[_Known]:
         """Follows a trail, and holds the node where it leaves the tree."""
         with self.tier.locked():
-            node, done = self._root.follow(edges)
+            node, done = self.root.follow(edges)
             self._lock(node)
             known = _Known(node, done, node.name, node.past)
         try:

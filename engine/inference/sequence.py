@@ -101,7 +101,9 @@ class Sequence:
     @property
     def answered(self) -> int:
         """Tokens of the answer, from its first on, whose keys and values are in `kv`."""
-        return min(self.kv.length - self._start, len(self.token_ids)) if self.kv and self._start else 0
+        if self.kv is None or not self._start:
+            return 0
+        return min(self.kv.length - self._start, len(self.token_ids))
 
     def computed(self) -> tuple[list[int], Tensor, Tensor]:
         """What it has computed of its prompt and, up to `answered`, of its answer.
@@ -110,10 +112,9 @@ class Sequence:
             Positions, ascending, and keys and values there, each [layers, kv_heads, tokens, head_dim].
         """
         assert self.kv is not None, "nothing was computed"
-        prefill = self.prefill
-        positions = [*prefill.positions, *range(prefill.end, prefill.end + self.answered)]
-        first = (self._start or self.kv.length) - len(prefill.token_ids)  # behind what was folded
-        keys, values = (states[:, :, first : first + len(positions)] for states in self.kv.tail)
+        end = self.prefill.end
+        positions = [*self.prefill.positions, *range(end, end + self.answered)]
+        keys, values = (states[:, :, : len(positions)] for states in self.kv.tail)
         return positions, keys, values
 
     @property
