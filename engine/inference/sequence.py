@@ -148,16 +148,25 @@ class Sequence:
         """
         assert self.ending is None, "an answer that has ended is not stepped"
         started = time.perf_counter()
-        first = not self._chosen
-        if not self._ahead:
+        if not self.ahead:
             rows = self.wanted()
             assert self.kv is not None
             forward = self.model.network.forward
-            logits = forward(rows.token_ids, rows.positions, self.kv, rows.keep, rowwise=rows.rowwise)
-            if first:
-                self.clock.lap("prefill")
-            self.take(logits)
-        step = Step(None, "", None)
+            self.take(forward(rows.token_ids, rows.positions, self.kv, rows.keep, rowwise=rows.rowwise))
+        return self.given(started)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether the next token is known without a pass."""
+        return bool(self._ahead)
+
+    def given(self, since: float) -> Step:
+        """Gives the next token, where it is known after the pass that was taken.
+
+        Args:
+            since: when this step began, by `time.perf_counter`.
+        """
+        step, first = Step(None, "", None), not self.token_ids
         if self._ahead:
             token, self.logits, guessed = self._ahead.popleft()
             self.accepted += guessed
@@ -166,7 +175,7 @@ class Sequence:
                 self.first_logits = self.logits
             step = self._give(token)
         if not first:
-            self._spent_ms += (time.perf_counter() - started) * 1000
+            self._spent_ms += (time.perf_counter() - since) * 1000
         if not first and step.token is not None:
             self.step_ms.append(self._spent_ms)
             self._spent_ms = 0.0
@@ -182,6 +191,7 @@ class Sequence:
         prefill = self.prefill
         if self.kv is None:
             self.kv = self.model.network.kv_cache(prefill.placements, len(prefill.token_ids) + self._limit)
+        if not self._chosen:
             return Rows(list(prefill.token_ids), list(prefill.positions))
         if not self.passes:
             if fold:
@@ -212,6 +222,7 @@ class Sequence:
             ModelError: they are no numbers.
         """
         if not self._chosen:
+            self.clock.lap("prefill")
             self._choose(logits[-1].float())
             return
         assert self.kv is not None

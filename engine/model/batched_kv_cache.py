@@ -25,6 +25,7 @@ from engine.model.rope import Rotaries, Rotary
 from engine.model.segment_kv_cache import FOLD_ABOVE
 from engine.model.shared_attention import Found, Index, index_of, merged, picked, read, read_own
 from engine.model.tail_slots import COLUMNS, TailSlots
+from engine.segment import Placement
 
 SHORT = 64  # tokens; fewer of a segment are rather copied to a tail than read for all who read them
 
@@ -69,13 +70,11 @@ class BatchedKVCache:
         scratch: buffers.
 
     Attributes:
-        windows: by layer, the sliding window that the model asked for.
         members: of the pass that is under way, those with one row each before the others.
     """
 
     def __init__(self, rotaries: Rotaries, scratch: Scratch) -> None:
         self.rotaries, self.scratch = rotaries, scratch
-        self.windows: dict[int, int | None] = {}
         self.members: tuple[Member, ...] = ()
         self.slots = TailSlots()
         self._settled = weakref.WeakSet[OwnKVCache]()  # of which nothing more is folded
@@ -87,18 +86,19 @@ class BatchedKVCache:
         self._borders: list[int] = [0]  # between the rows of members
         self._sights: dict[int | None, list[tuple[int, Sight]]] = {}
         self._runs: dict[int | None, list[_Run]] = {}
-        self._ends = torch.empty(0, dtype=torch.int64)
+        self._slots = self._columns = torch.empty(0, dtype=torch.int64)  # where their rows are written
 
-    def begin(self, members: Sequence[Member]) -> list[int]:
+    def begin(self, members: Sequence[Member], others: Sequence[Sequence[Placement]] = ()) -> list[int]:
         """Announces a pass over the rows of several prompts.
 
         Args:
             members: at least one, with KV caches of which each is there once.
+            others: what prompts read that have no rows in this pass, but will have some.
 
         Returns:
             The places of these members in the order in which their rows lie in the pass.
         """
-        self.settle(members)
+        self.settle(members, others)
         single = [place for place, one in enumerate(members) if _decodes(one)]
         together = single if len(single) > 1 else []
         caches = {place: kv for place in together if (kv := members[place].kv.own) is not None}
@@ -128,12 +128,13 @@ class BatchedKVCache:
             self._readers = Readers(placements)
             self._turned = _Turned(self._readers, memory.device)
         lodged = self._decoding[: len(self._places)]
-        self._ends = torch.tensor([kv.filled for kv in lodged], device=memory.device)
+        self._columns = torch.tensor([kv.filled for kv in lodged], device=memory.device)
+        self._slots = torch.tensor(self._places, device=memory.device)
 
-    def settle(self, members: Sequence[Member]) -> None:
+    def settle(self, members: Sequence[Member], others: Sequence[Sequence[Placement]]) -> None:
         """Copies to the tails of prompts that begin to decode what no other reads, and what is short.
 
-        A prompt by itself copies what it does without others.
+        A prompt by itself copies what it does without a batch. The arguments are those of `begin`.
         """
         new = [
             (place, kv)
@@ -143,10 +144,10 @@ class BatchedKVCache:
         if not new:
             return
         self._settled.update(kv for _, kv in new)
-        if len(members) == 1:
+        if len(members) == 1 and not others:
             new[0][1].fold()
             return
-        readers = Readers([one.kv.placements for one in members])
+        readers = Readers([*(one.kv.placements for one in members), *others])
         for place, kv in new:
             alone = readers.alone(place, SHORT)
             tokens = sum(one.tokens for one in alone)
@@ -163,13 +164,16 @@ class BatchedKVCache:
         """Counts the rows of the pass that has just run."""
         for one in self.members:
             one.kv.commit()
+
+    def end(self) -> None:
+        """Lets go of the members of the pass that is over, counted or not."""
         self.members, self._decoding = (), []
 
     def leave(self, kv: KVCache) -> None:
         """Lets a prompt go, whose KV cache then shares memory with no other; what it read is let go of."""
         if kv.own is not None:
             self.slots.release(kv.own)
-        self.members, self._decoding = (), []
+        self.end()
         self._readers = Readers(())
         self._turned = _Turned(self._readers, torch.device("cpu"))
 
@@ -192,7 +196,6 @@ class BatchedKVCache:
         check_states(layer, len(self.rotaries), self._borders[-1], key, value)
         if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
             raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
-        self.windows[layer] = rules.window
         heads, rows, size = query.shape
         out = query.new_empty(rows, heads, size).transpose(0, 1)  # as the model reads it on
         count = len(self._decoding)
@@ -239,9 +242,8 @@ class BatchedKVCache:
         if lodged:
             buffer = self.slots.buffer
             assert buffer is not None
-            slots = torch.tensor(self._places, device=key.device)
             for held, new in zip(buffer[:, layer], (key, value), strict=True):
-                held[slots, :, self._ends] = new[:, :lodged].transpose(0, 1)
+                held[self._slots, :, self._columns] = new[:, :lodged].transpose(0, 1)
             keys, values = buffer[:, layer]
             for run in self._runs_for(rules.window, packed):
                 own = (run.slots, slice(None), run.columns)

@@ -84,6 +84,11 @@ class Model:
         return self.probe.packs
 
     @property
+    def alone(self) -> str:
+        """Why rows of several prompts may not go through it in one pass, in words; empty where they may."""
+        return self.probe.alone
+
+    @property
     def layers(self) -> int:
         """How many attention layers it has."""
         return self.network.layers

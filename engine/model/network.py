@@ -129,7 +129,9 @@ class Network:
         return BatchedKVCache(self.setup.rotaries, self._scratch)
 
     @torch.inference_mode()
-    def forward_batch(self, members: Sequence[Member], batch: BatchedKVCache) -> list[Tensor]:
+    def forward_batch(
+        self, members: Sequence[Member], batch: BatchedKVCache, others: Sequence[Sequence[Placement]] = ()
+    ) -> list[Tensor]:
         """Runs new tokens of several prompts through the network in one pass; each one's join its own tail.
 
         One prompt by itself is computed as by `forward`. Where a pass fails, none of its rows are counted.
@@ -137,21 +139,25 @@ class Network:
         Args:
             members: the prompts, each with a KV cache of its own.
             batch: made by `batch_cache`; the same from pass to pass.
+            others: what prompts read that have no rows in this pass, but will have some.
 
         Returns:
             Of each prompt, in their order, logits [keep, vocabulary].
         """
         if len(members) == 1:
-            batch.settle(members)
+            batch.settle(members, others)
             (one,) = members
             rows = one.rows
             return [self.forward(rows.token_ids, rows.positions, one.kv, rows.keep, rowwise=rows.rowwise)]
-        order = batch.begin([Member(one.kv, one.rows.real) for one in members])
-        token_ids = [token for one in batch.members for token in one.rows.token_ids]
-        positions = [place for one in batch.members for place in one.rows.positions]
-        logits = self._run(token_ids, positions, batch, batch.kept.to(self.device))
-        found = torch.split(logits, [one.rows.keep for one in batch.members])
-        batch.commit()
+        order = batch.begin([Member(one.kv, one.rows.real) for one in members], others)
+        try:
+            token_ids = [token for one in batch.members for token in one.rows.token_ids]
+            positions = [place for one in batch.members for place in one.rows.positions]
+            logits = self._run(token_ids, positions, batch, batch.kept.to(self.device))
+            found = torch.split(logits, [one.rows.keep for one in batch.members])
+            batch.commit()
+        finally:
+            batch.end()
         return [one for _, one in sorted(zip(order, found, strict=True), key=lambda pair: pair[0])]
 
     @torch.inference_mode()

@@ -1,14 +1,17 @@
-"""Whether texts that go through a network in one pass come out as each by itself, measured on few tokens."""
+"""Whether texts, and rows of prompts, go through a network in one pass as each alone: shown on few tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
+from engine.model.batched_kv_cache import Member
+from engine.model.kv_cache import Rows
 from engine.model.network import Network
 from engine.model.packed_kv_cache import PackedText, empty_segment
-from engine.segment import Form, Placement
+from engine.segment import Form, Placement, Segment
 
 
 def packing_miss(
@@ -46,3 +49,36 @@ def packing_miss(
                 apart = (layer.float() - alone.float()).square().mean(-1).sqrt()
                 misses.append(float(apart.max()) / spread)
     return max(misses)
+
+
+def batched_logits(
+    network: Network, token_ids: Sequence[int], whole: tuple[Tensor, Tensor], cut: int, shift: int
+) -> tuple[Tensor, list[int]]:
+    """Runs two prompts over a segment, a text's beginning: what follows it, and in another pass a token each.
+
+    Args:
+        network: set up as it was measured; on the path "segments".
+        token_ids: of the text, of which each prompt takes as many as it needs.
+        whole: its keys and values from one pass from position 0 on, [layers, kv_heads, tokens, head_dim].
+        cut: where the segment ends.
+        shift: where the segment stands in the second prompt.
+
+    Returns:
+        Logits [rows, vocabulary] of all rows, and of which of the text's tokens they are.
+
+    Raises:
+        UnfitError: the network cannot be read like this.
+    """
+    segment = Segment("batched", tuple(token_ids[:cut]), *(states[:, :, :cut] for states in whole))
+    batch, found, numbers, at = network.batch_cache(), list[Tensor](), list[int](), [cut, cut]
+    caches = [network.kv_cache([Placement(segment, 0, cut, start)], 3) for start in (0, shift)]
+    for counts in ((2, 1), (1, 1)):
+        members = []
+        for place, (kv, start, count) in enumerate(zip(caches, (0, shift), counts, strict=True)):
+            tokens = range(at[place], at[place] + count)
+            ids, positions = [token_ids[one] for one in tokens], [start + one for one in tokens]
+            members.append(Member(kv, Rows(ids, positions, count)))
+            numbers += tokens
+            at[place] += count
+        found += network.forward_batch(members, batch)
+    return torch.cat(found), numbers

@@ -16,7 +16,7 @@ from engine.errors import ModelError
 from engine.model.attention_path import ATTENTION_PATHS, AttentionPath, AttentionSetup, DroppedError
 from engine.model.kv_cache import KVCache, UnfitError
 from engine.model.network import Network, network_code
-from engine.model.packing import packing_miss
+from engine.model.packing import batched_logits, packing_miss
 from engine.model.reach import (
     COARSE,
     SHORTEST,
@@ -52,6 +52,7 @@ class Probe:
         exact_up_to: how many tokens are reproduced, where that is less than the context; else None.
         limit: the rule that comes into effect beyond, in words.
         packs: whether several texts may go through it in one pass, each as if alone.
+        alone: why rows of several prompts may not, in words; empty where they may.
     """
 
     setup: AttentionSetup
@@ -62,6 +63,7 @@ class Probe:
     exact_up_to: int | None = None
     limit: str = ""
     packs: bool = False
+    alone: str = ""
 
     @property
     def path(self) -> AttentionPath:
@@ -92,14 +94,25 @@ class Probe:
             if self.packs
             else " What is missing is encoded text by text: the model does not take several in one pass."
         )
+        batching = f" Prompts are answered one by one: {self.alone}." if self.alone else ""
         return (
             f"{how} this model (greatest difference {worst:.1e} of the spread of its logits). Its positions "
-            f"are {self.positions}; {where}.{limit}{packing}"
+            f"are {self.positions}; {where}.{limit}{packing}{batching}"
         )
 
     def to_json(self) -> dict[str, object]:
         """Returns what people and programs read of it by name, and the summary."""
-        names = ("path", "relocatable", "positions", "checks", "exact_up_to", "limit", "packs", "summary")
+        names = (
+            "path",
+            "relocatable",
+            "positions",
+            "checks",
+            "exact_up_to",
+            "limit",
+            "packs",
+            "alone",
+            "summary",
+        )
         return {name: getattr(self, name) for name in names}
 
 
@@ -212,7 +225,10 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     bound = reach if reach < declared_length(network.config) else None
     setup = ruler.network.setup
     packs = _packs(ruler.network, form, tokens, whole)
-    return Probe(setup, form, ruler.relocatable, positions, checks, bound, limit if bound else "", packs)
+    shift = SHIFT if ruler.relocatable else 0
+    alone = _alone(ruler.network, tokens, own, whole, shift)
+    limit = limit if bound else ""
+    return Probe(setup, form, ruler.relocatable, positions, checks, bound, limit, packs, alone)
 
 
 def _packs(network: Network, form: Form, tokens: list[int], kv: KVCache) -> bool:
@@ -225,6 +241,22 @@ def _packs(network: Network, form: Form, tokens: list[int], kv: KVCache) -> bool
     except UnfitError:
         return False
     return miss <= KEY_TOLERANCE.get(form.dtype, COARSE)
+
+
+def _alone(network: Network, tokens: list[int], own: Tensor, kv: KVCache, shift: int) -> str:
+    """Why rows of several prompts may not go through in one pass, in words; empty where they may."""
+    if network.setup.path != "segments":
+        return "the model has attention code of its own, which takes the rows of one"
+    try:
+        with network_code():
+            found, rows = batched_logits(network, tokens, kv.tail, CUT, shift)
+    except UnfitError as error:
+        return f"rows of several in one pass fail ({error})"
+    spread = float(own.float().std()) or 1.0
+    if agree(found, own[rows], spread):
+        return ""
+    miss = float((found.float() - own[rows].float()).abs().max()) / spread
+    return f"rows of several in one pass differ from each one's by {miss:.2g} of the spread of the logits"
 
 
 def _ruler(network: Network, tokens: list[int], spread: float, kv: KVCache, *, relocatable: bool) -> Ruler:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import torch
@@ -125,9 +125,9 @@ class Readers:
 
 
 def _holds(placement: Placement, row: int, piece: Slice) -> bool:
-    """Whether a slice that a row reads is of this placement."""
+    """Whether a slice that a row reads stands where this placement does."""
     start = piece.starts[piece.rows.index(row)]
-    return placement.start <= start < placement.start + placement.tokens
+    return start < placement.start + placement.tokens and placement.start < start + piece.tokens
 
 
 @dataclass
@@ -154,7 +154,7 @@ class _Pile:
 def _slices(placements: Sequence[Sequence[Placement]]) -> list[Slice]:
     piles: dict[Hashable, list[_Pile]] = defaultdict(list)
     for row, own in enumerate(placements):
-        for placement in own:
+        for placement in _joined(own):
             name, first = _memory(placement.segment)
             reading = _Reading(row, placement, first + placement.lo, first + placement.hi)
             pile = next((pile for pile in piles[name] if pile.takes(reading)), None)
@@ -162,6 +162,18 @@ def _slices(placements: Sequence[Sequence[Placement]]) -> list[Slice]:
                 piles[name].append(pile := _Pile())
             pile.readings.append(reading)
     return [piece for many in piles.values() for pile in many for piece in _cut(pile)]
+
+
+def _joined(placements: Sequence[Placement]) -> list[Placement]:
+    """Placements of which those that go on where the one before ends, in the segment as well, are one."""
+    found: list[Placement] = []
+    for one in placements:
+        last = found[-1] if found else None
+        if last is not None and last.segment is one.segment and (last.hi, last.shift) == (one.lo, one.shift):
+            found[-1] = replace(last, hi=one.hi, hidden=(*last.hidden, *one.hidden))
+        else:
+            found.append(one)
+    return found
 
 
 def _cut(pile: _Pile) -> list[Slice]:

@@ -161,6 +161,7 @@ def _written(found: Probe) -> dict[str, Any]:
         "exact_up_to": found.exact_up_to,
         "limit": found.limit,
         "packs": found.packs,
+        "alone": found.alone,
     }
 
 
@@ -177,7 +178,7 @@ def _read(told: dict[str, Any]) -> Probe | None:
         if told["path"] not in ATTENTION_PATHS:
             return None
         setup = AttentionSetup(told["path"], rotaries, bool(told["carried"]))
-        names = ("relocatable", "positions", "checks", "exact_up_to", "limit", "packs")
+        names = ("relocatable", "positions", "checks", "exact_up_to", "limit", "packs", "alone")
         return replace(Probe(setup, form, True, ""), **{name: told[name] for name in names})
     except (LookupError, TypeError, ValueError, AttributeError):
         return None

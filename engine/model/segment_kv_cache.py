@@ -72,7 +72,8 @@ class SegmentKVCache:
         self.memory: Tensor | None = None
         self._positions = torch.empty(capacity, dtype=torch.int64)  # of what is folded, and of the tail
         self._ascending = True  # whether those do
-        self._masks = Masks((), self._positions[:0], 0, ascending=True)  # of the pass that is under way
+        self._rows = 0  # of the pass that is under way
+        self._masks: Masks | None = None  # of that, made when they are asked for
         self._until: int | None = None
         self._rowwise: Rowwise | None = None
         self._gathering: Gathering | None = None
@@ -152,14 +153,22 @@ class SegmentKVCache:
         if start and self._positions[start - 1] >= self._positions[start]:
             self._ascending = False
         self._until, self._rowwise = until, rowwise
-        gathered = None if self._gathering is None else self._gathering.positions
-        self._masks = Masks(
-            self._apart, self._positions[:end], len(positions), ascending=self._ascending, gathered=gathered
-        )
+        self._rows, self._masks = len(positions), None
+
+    @property
+    def masks(self) -> Masks:
+        """What the rows of the pass that is under way may see."""
+        if self._masks is None:
+            positions = self._positions[: self.filled + self._rows]
+            gathered = None if self._gathering is None else self._gathering.positions
+            self._masks = Masks(
+                self._apart, positions, self._rows, ascending=self._ascending, gathered=gathered
+            )
+        return self._masks
 
     def commit(self) -> None:
         """Counts the tokens of the forward pass that has just run."""
-        self.length += self._masks.rows
+        self.length += self._rows
 
     def truncate(self, length: int) -> None:
         """Forgets all tokens of the tail but the first `length`."""
@@ -231,7 +240,7 @@ class SegmentKVCache:
 
     def seen_of_own(self, window: int | None, device: torch.device) -> tuple[slice, Hidden]:
         """Columns of the memory that the row of a pass of one may see, and what it does not see of them."""
-        (block,) = self._masks.blocks(window, 1, device)
+        (block,) = self.masks.blocks(window, 1, device)
         return block.tail, block.own
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
@@ -251,7 +260,7 @@ class SegmentKVCache:
             StopForward: the layer is the one that ends the pass.
             UnfitError: the shapes are none that a segment can hold.
         """
-        masks = self._masks
+        masks = self.masks
         check_states(layer, len(self.rotaries), masks.rows, key, value)
         if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
             raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
@@ -282,9 +291,9 @@ class SegmentKVCache:
     def _fresh(self, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
         """Plain attention of the first pass over nothing but itself."""
         window = rules.window
-        if window is None or self._masks.extent < window:
+        if window is None or self.masks.extent < window:
             return causal_attention(query, key, value, rules.scale)
-        return banded_attention(query, key, value, rules.scale, self._masks.bands(window, query))
+        return banded_attention(query, key, value, rules.scale, self.masks.bands(window, query))
 
     def _attend_block(
         self,

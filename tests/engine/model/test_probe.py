@@ -13,13 +13,13 @@ import transformers as t
 from transformers.models.llama import modeling_llama
 
 from engine.errors import ModelError
-from engine.model import attention_path
+from engine.model import attention_path, batched_kv_cache
 from engine.model.model import Model
 from engine.model.rope import Rotary
 from engine.model.synthetic import byte_tokenizer
 from engine.segment import Placement
 from tests.engine.cases import encoded
-from tests.engine.tiny import mla, sharpened, tiny_model, tiny_network
+from tests.engine.tiny import DENSE, FAMILIES, mla, sharpened, tiny_model, tiny_network
 
 SIZES = {
     "hidden_size": 64,
@@ -282,3 +282,19 @@ def nanochat() -> Any:
 def test_latent_attention_is_refused_for_what_it_is() -> None:
     with pytest.raises(ModelError, match="keys are 16 channels wide and values 8"):
         model_of(mla())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rows_of_several_prompts_share_a_pass_where_attention_is_ours(family: str) -> None:
+    model = tiny_model(family)
+    assert bool(model.alone) == (family in DENSE)
+    assert model.probe.to_json()["alone"] == model.alone
+
+
+def test_a_model_whose_rows_are_not_theirs_in_a_pass_of_several_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batched_kv_cache, "merged", lambda found, _, query: found[0].out.to(query.dtype))
+    model = tiny_model("llama-gqa")
+    assert "rows of several in one pass differ from each one's by" in model.alone
+    assert f"Prompts are answered one by one: {model.alone}." in model.probe.summary

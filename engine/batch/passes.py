@@ -1,0 +1,120 @@
+"""Passes over rows of several answers of one model. Who has rows in which pass is no concern of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from engine.errors import ModelError
+from engine.inference.sequence import Sequence as Answering
+from engine.inference.sequence import Step
+from engine.model.batched_kv_cache import Member
+from engine.model.kv_cache import KVCache
+from engine.model.model import Model
+from engine.segment import Placement
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A sequence cannot go on; the others can.
+
+    Attributes:
+        error: what was raised over it.
+    """
+
+    error: Exception
+
+
+class Passes:
+    """Runs rows of several prompts through a model, many in one pass.
+
+    One prompt in a pass is computed as it is without this, to the last bit. In a pass with others its logits
+    are those that it has alone, but for rounding.
+
+    Args:
+        model: the model.
+
+    Attributes:
+        alone: why there can be no more than one prompt in a pass, in words; empty where there can.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.alone = model.alone
+        self._batch = None if self.alone else model.network.batch_cache()
+
+    def run(self, members: Sequence[Member], others: Sequence[Sequence[Placement]] = ()) -> list[Tensor]:
+        """Makes one pass. Where it fails, no rows are counted: all can be run again, or without some.
+
+        Args:
+            members: prompts with their rows; chunks of a long prefill are made by `Rows.cut`.
+            others: what prompts read that have no rows in this pass, but will have some: it is not copied to
+                the tails of these.
+
+        Returns:
+            Of each member, in their order, logits [keep, vocabulary].
+
+        Raises:
+            ModelError: the model takes one prompt at a time, and these are several.
+        """
+        if self._batch is not None:
+            return self.model.network.forward_batch(members, self._batch, others)
+        if len(members) > 1:
+            raise ModelError(
+                f"Model {self.model.name!r} answers prompts one by one: {self.alone}. Run them one after "
+                "the other."
+            )
+        (one,) = members
+        rows, forward = one.rows, self.model.network.forward
+        if rows.rowwise is not None and not others:
+            one.kv.fold()
+        return [forward(rows.token_ids, rows.positions, one.kv, rows.keep, rowwise=rows.rowwise)]
+
+    def steps(self, sequences: Sequence[Answering]) -> list[Step | Failed]:
+        """Steps each of several answers once: those that know their next token give it, others share a pass.
+
+        Args:
+            sequences: none that has ended.
+
+        Returns:
+            Of each, in their order, its step, or why it ended: that of others goes on.
+
+        Raises:
+            ModelError: as for `run`.
+        """
+        started = time.perf_counter()
+        members: dict[int, Member] = {}
+        for place, one in enumerate(sequences):
+            if not one.ahead:
+                rows = one.wanted(fold=False)
+                assert one.kv is not None
+                members[place] = Member(one.kv, rows)
+        computed = self.run(list(members.values())) if members else []
+        logits = dict(zip(members, computed, strict=True))
+        return [_stepped(one, logits.get(place), started) for place, one in enumerate(sequences)]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the buffer in which short tails lie; they are moved there from memory of their own."""
+        buffer = None if self._batch is None else self._batch.slots.buffer
+        return 0 if buffer is None else buffer.nbytes
+
+    def leave(self, kv: KVCache) -> None:
+        """Lets a prompt go: it may go on without this, and nothing that it reads is held.
+
+        One that has ended need not be told of: its memory is free with its KV cache.
+        """
+        if self._batch is not None:
+            self._batch.leave(kv)
+
+
+def _stepped(sequence: Answering, logits: Tensor | None, since: float) -> Step | Failed:
+    try:
+        if logits is not None:
+            sequence.take(logits)
+        return sequence.given(since)
+    except Exception as error:
+        return Failed(error)
