@@ -1,14 +1,13 @@
 """Which tokens of segments are read by which rows of a pass, and what of them each row sees.
 
-Several prompts may place the same segment, whole or in pieces, each at a place of its own, and a segment may
-be a view of part of another. Their tokens are cut at every border, so that what several rows read is there
-once, with all its readers.
+Several prompts may place the same segment, whole or in pieces, each at a place of its own. Its tokens are cut
+at every border, so that what several rows read is there once, with all its readers.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -132,17 +131,25 @@ def _holds(placement: Placement, row: int, piece: Slice) -> bool:
 
 @dataclass
 class _Reading:
-    """A placement as one row reads it, its tokens counted in the memory that its segment is a part of."""
+    """A placement as one row reads it."""
 
     row: int
     placement: Placement
-    lo: int
-    hi: int
+
+    @property
+    def lo(self) -> int:
+        """Its first token."""
+        return self.placement.lo
+
+    @property
+    def hi(self) -> int:
+        """Behind its last token."""
+        return self.placement.hi
 
 
 @dataclass
 class _Pile:
-    """Readings of the same memory, of which no two of a row have a token in common."""
+    """Readings of the same segment, of which no two of a row have a token in common."""
 
     readings: list[_Reading] = field(default_factory=list)
 
@@ -152,14 +159,14 @@ class _Pile:
 
 
 def _slices(placements: Sequence[Sequence[Placement]]) -> list[Slice]:
-    piles: dict[Hashable, list[_Pile]] = defaultdict(list)
+    piles: dict[int, list[_Pile]] = defaultdict(list)
     for row, own in enumerate(placements):
         for placement in _joined(own):
-            name, first = _memory(placement.segment)
-            reading = _Reading(row, placement, first + placement.lo, first + placement.hi)
-            pile = next((pile for pile in piles[name] if pile.takes(reading)), None)
+            same = piles[id(placement.segment)]
+            reading = _Reading(row, placement)
+            pile = next((pile for pile in same if pile.takes(reading)), None)
             if pile is None:
-                piles[name].append(pile := _Pile())
+                same.append(pile := _Pile())
             pile.readings.append(reading)
     return [piece for many in piles.values() for pile in many for piece in _cut(pile)]
 
@@ -192,28 +199,12 @@ def _cut(pile: _Pile) -> list[Slice]:
 
 
 def _slice(lo: int, hi: int, readings: list[_Reading]) -> Slice:
-    first = readings[0]
-    own = lo - first.lo + first.placement.lo  # counted in the segment of the first reader
-    starts, hidden = [], []
-    for one in readings:
-        local = lo - one.lo + one.placement.lo
-        starts.append(one.placement.start + lo - one.lo)
-        replaced = [at - local + own for at in one.placement.hidden if local <= at < local + hi - lo]
-        hidden.append(tuple(replaced))
-    rows = tuple(one.row for one in readings)
-    return Slice(first.placement.segment, own, own + hi - lo, rows, tuple(starts), tuple(hidden))
-
-
-def _memory(segment: Segment) -> tuple[Hashable, int]:
-    """A name of the memory that a segment is a view of, and at which token of that it begins."""
-    name: list[Hashable] = []
-    firsts = set[int]()
-    for states in (segment.keys, segment.values):
-        layer, head, token, _ = states.stride()
-        first = states.storage_offset() % head // token if head and token else 0
-        firsts.add(first)
-        start = states.storage_offset() - first * token
-        name += [states.untyped_storage().data_ptr(), start, layer, head, token, states.shape[:2]]
-    if len(firsts) > 1:
-        return id(segment), 0
-    return tuple(name), firsts.pop()
+    placements = [one.placement for one in readings]
+    return Slice(
+        placements[0].segment,
+        lo,
+        hi,
+        tuple(one.row for one in readings),
+        tuple(lo + one.shift for one in placements),
+        tuple(tuple(at for at in one.hidden if lo <= at < hi) for one in placements),
+    )

@@ -16,17 +16,13 @@ def segment(tokens: int) -> Segment:
     return Segment("s", tuple(range(tokens)), torch.zeros(2, 3, tokens, 4), torch.zeros(2, 3, tokens, 4))
 
 
-def part(whole: Segment, lo: int, hi: int) -> Segment:
-    return Segment("part", whole.token_ids[lo:hi], whole.keys[:, :, lo:hi], whole.values[:, :, lo:hi])
-
-
 def test_what_several_read_is_cut_at_their_borders() -> None:
     whole = segment(100)
     readers = Readers(
         [
             [Placement(whole, 0, 100, 0)],
             [Placement(whole, 0, 40, 7), Placement(whole, 45, 100, 60)],
-            [Placement(part(whole, 20, 100), 0, 80, 3)],
+            [Placement(whole, 20, 100, 3)],
         ]
     )
     found = {(one.lo, one.hi): (one.rows, one.shifts) for one in readers.slices}
@@ -86,8 +82,7 @@ def test_a_window_leaves_a_slice_behind_token_by_token() -> None:
 def test_drawn_placements_are_read_token_by_token() -> None:
     draw = random.Random(3)
     for _ in range(60):
-        memory = [segment(40), segment(30)]
-        sources = [*memory, part(memory[0], 10, 30), part(memory[1], 0, 12)]
+        sources = [segment(40), segment(30)]
         placements, at = [], []
         for _ in range(draw.randrange(1, 6)):
             own, place = [], draw.randrange(3)
