@@ -91,7 +91,7 @@ class Tally:
     kept: int = 0
     answered: int = 0
     failed: int = 0
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def done(self) -> int:

@@ -73,6 +73,7 @@ class Results:
             save(self.path, "", force=True)
         try:
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
+            _take(self._descriptor, self.path)
             if there:
                 os.truncate(self._descriptor, self.kept.whole)
         except OSError as error:
@@ -156,6 +157,22 @@ class Results:
 
     def _in_words(self, error: OSError) -> FileWriteError:
         return FileWriteError(f"{self.path} cannot be written: {error.strerror or error}.")
+
+
+def _take(descriptor: int, path: Path) -> None:
+    """Keeps other runs from writing to an open file, where the system knows how; closing it ends that."""
+    try:
+        import fcntl
+    except ImportError:
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FileWriteError(
+            f"Another run writes to {path}. Wait for its end, or name another file."
+        ) from None
+    except OSError:  # a file system without locks
+        return
 
 
 def line_of(row: Row, run: str, outcome: Mapping[str, Any]) -> str:

@@ -209,10 +209,16 @@ def _require_usage(
             fault = "--output, --as-they-end and --force are for --batch."
     elif prompt is not None:
         fault = "PROMPT and --batch exclude each other; write the prompt into a row of the batch."
-    elif server not in ("auto", "never"):
+    elif server not in ("auto", "never") and _is_written("server"):
         fault = "--server is for one prompt; a batch is computed here."
     if fault:
         raise click.UsageError(fault, click.get_current_context())
+
+
+def _is_written(option: str) -> bool:
+    """Whether an option stands in the command itself, and not in the environment."""
+    source = click.get_current_context().get_parameter_source(option)
+    return source is click.core.ParameterSource.COMMANDLINE
 
 
 def _handed(

@@ -1,4 +1,4 @@
-"""Answers what is submitted one after the other, on a thread that is there while it has something to do."""
+"""Answers what is submitted one after the other, on a thread that ends soon after its last prompt."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from engine.batch.ticket import Reply, Ticket, cancelled
 from engine.cache.segment_cache import SegmentCache
 from engine.inference.computing import Computing
 
+_IDLE_SECONDS = (
+    1.0  # that the thread waits for a further prompt: a new one would set up torch's threads again
+)
 _LAST_SECONDS = 10.0  # that closing waits for a thread which nothing is computed for any more
 
 
@@ -26,8 +29,9 @@ class OneByOne:
 
     def __init__(self, cache: SegmentCache, computing: Computing) -> None:
         self._cache, self._computing = cache, computing
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
         self._waiting: deque[tuple[Submission, Reply]] = deque()
+        self._closed = False
         self._dropped: deque[Reply] = deque()  # appended to without a lock
         self._thread: threading.Thread | None = None
 
@@ -39,8 +43,9 @@ class OneByOne:
         """
         self._computing.require_open()
         reply = Reply(submission.side, self._dropped.append)
-        with self._lock:
+        with self._changed:
             self._waiting.append((submission, reply))
+            self._changed.notify_all()
             if self._thread is None:
                 # The engine's turn is never given to it once the program ends, so it need not be waited for.
                 self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
@@ -54,7 +59,9 @@ class OneByOne:
 
     def close(self) -> None:
         """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""
-        with self._lock:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(_LAST_SECONDS)
@@ -62,7 +69,8 @@ class OneByOne:
     def _work(self) -> None:
         while True:
             self._end_dropped()
-            with self._lock:
+            with self._changed:
+                self._changed.wait_for(lambda: self._waiting or self._closed, _IDLE_SECONDS)
                 if not self._waiting:
                     self._thread = None
                     return

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,8 +17,12 @@ from typing import Any
 
 import pytest
 
+from app.cli.batch import Tally
+from app.cli.results import Results
+
 pytestmark = pytest.mark.usefixtures("place")
 
+ROOT = Path(__file__).resolve().parents[2]
 CSV = """id,picks,plan/duration,text,_expected
 a,tokyo,3 days,Where should I eat?,ramen
 b,rome,"a week, two",What is there?,
@@ -328,8 +338,6 @@ def test_rows_from_standard_input(
 def test_an_interrupted_batch_keeps_what_is_done(
     batch: Batch, monkeypatch: pytest.MonkeyPatch, run_pml: Callable[..., SimpleNamespace]
 ) -> None:
-    from app.cli.results import Results
-
     write = Results.write
 
     def interrupted(results: Results, row: Any, outcome: Any) -> None:
@@ -362,3 +370,137 @@ def test_many_rows_are_not_held(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 2 << 20
     finally:
         tracemalloc.stop()
+
+
+ANSWERS_SLOWLY = """
+import signal, sys, time
+from app.cli import main
+from engine.inference.sampler import Sampler
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
+choose = Sampler.choose
+Sampler.choose = lambda self, logits: (time.sleep(0.05), choose(self, logits))[-1]
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_process_that_is_stopped_is_gone_on_with(how: signal.Signals, batch: Batch) -> None:
+    rows = "text\n" + "".join(f"Question {number}?\n" for number in range(12))
+    Path("rows.csv").write_text(rows, encoding="utf-8")
+    words = (
+        "run",
+        "--batch",
+        "rows.csv",
+        "--schema",
+        "trip.pml",
+        "--max-new-tokens",
+        "2",
+        "--mode",
+        "cached",
+    )
+    output = Path("out.jsonl")
+    with subprocess.Popen(
+        [sys.executable, "-c", ANSWERS_SLOWLY, *words, "--output", "out.jsonl"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while (not output.is_file() or b"\n" not in output.read_bytes()) and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(how)
+        assert process.stderr is not None
+        told = process.stderr.read()
+        status = process.wait(60)
+    assert status == (130 if how is signal.SIGINT else -how), told
+    assert ("The same command goes on from there." in told) == (how is signal.SIGINT)
+    assert output.read_bytes().count(b"\n") < 12
+    again = batch(rows, "--output", "out.jsonl")
+    assert again.status == 0, again.err
+    assert ids(again.lines) == list(range(2, 14))
+    assert "answered before" in again.err
+
+
+def test_who_reads_no_further_ends_a_batch(place: Path) -> None:
+    Path("rows.csv").write_text("text\n" + "So?\n" * 1000, encoding="utf-8")
+    words = (
+        "run",
+        "--batch",
+        "rows.csv",
+        "--schema",
+        "trip.pml",
+        "--max-new-tokens",
+        "2",
+        "--mode",
+        "cached",
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", ANSWERS_SLOWLY, *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["id"] == 2
+        process.stdout.close()
+        assert process.stderr is not None
+        process.stderr.read()
+        assert process.wait(60) == 141
+
+
+def test_two_runs_do_not_write_to_one_output(batch: Batch) -> None:
+    pytest.importorskip("fcntl")
+    assert batch(CSV, "--output", "out.jsonl").status == 0
+    key = json.loads(Path("out.jsonl").read_text("utf-8").splitlines()[0])["key"]
+    other = Results(Path("out.jsonl"), key.partition("-")[0])
+    other.open(force=False)
+    refused = batch(CSV, "--output", "out.jsonl")
+    other.close()
+    assert refused.status == 1
+    assert "Another run writes to out.jsonl" in refused.err
+    assert batch(CSV, "--output", "out.jsonl").status == 0
+
+
+def test_a_full_disk_is_told_and_what_is_written_stays(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, calls = os.write, []
+
+    def full(descriptor: int, data: bytes) -> int:
+        calls.append(data)
+        if len(calls) == 2:
+            return write(descriptor, data[:20])
+        if len(calls) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("app.cli.results.os.write", full)
+        stopped = batch(CSV, "--output", "out.jsonl")
+    assert stopped.status == 1
+    assert "out.jsonl cannot be written: No space left on device." in stopped.err
+    again = batch(CSV, "--output", "out.jsonl")
+    assert again.status == 0
+    assert ids(again.lines) == ["a", "b"]
+    assert "1 row answered, 1 answered before" in again.err
+
+
+def test_a_studio_of_the_environment_is_left_alone(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PML_SERVER", "http://127.0.0.1:7860")
+    assert batch(CSV).status == 0
+
+
+def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("app.cli.batch.time", SimpleNamespace(monotonic=lambda: now))
+    tally, told = Tally(total=100, kept=40), []
+    tally.told(lambda *how: told.append(how))
+    now += 30
+    tally.answered, tally.failed = 9, 1
+    tally.told(lambda *how: told.append(how))
+    assert told == [(40, 100, "answering"), (50, 100, "1 failed, 20.0 rows/min, 2 min 30 s left")]
+    assert tally.summary("") == "9 rows answered, 1 failed, 40 answered before; 30 s, 20.0 rows/min."
+    now += 36_000
+    unknown = Tally(total=None, answered=1, started=now - 7_200)
+    unknown.told(lambda *how: told.append(how))
+    assert told[-1] == (1, 2, "0.5 rows/h")
+    assert unknown.summary(", in x") == "1 row answered, in x; 2 h 0 min, 0.5 rows/h."
