@@ -161,7 +161,11 @@ def answer_batch(batch: Batch, options: ModelOptions) -> tuple[int, str]:
 
 def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tally: Tally) -> None:
     prepared = engine.schema(batch.schema.tree)
-    with batch.rows() as rows, progress_bar() as progress:
+    # On one terminal a bar and the lines would be written over each other.
+    bar = (
+        progress_bar() if results is not None or not sys.stdout.isatty() else contextlib.nullcontext(_silent)
+    )
+    with batch.rows() as rows, bar as progress:
         tally.told(progress)
         waiting: dict[int, Row] = {}
         given = _given(rows, prepared, results, waiting, tally)
@@ -290,6 +294,10 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         return
     with open_file(path) as file:
         yield file
+
+
+def _silent(_done: int, _total: int, _what: str) -> None:
+    """The progress of a batch whose lines are read as they come."""
 
 
 def _interrupted(batch: Batch, tally: Tally) -> str:

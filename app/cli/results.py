@@ -30,12 +30,10 @@ class Kept:
     Attributes:
         answered: by id the digest of the row that was answered, and where its line stands: offset and length.
         whole: the bytes up to which its lines are whole.
-        more: whether there are lines besides, of rows that failed.
     """
 
     answered: dict[str, tuple[str, int, int]] = field(default_factory=dict)
     whole: int = 0
-    more: bool = False
 
 
 class Results:
@@ -119,7 +117,8 @@ class Results:
                 written += os.write(self._descriptor, data[written:])
         except OSError as error:
             raise self._in_words(error) from None
-        self._places[row.line] = self._end, len(data)
+        if self.kept.whole:  # else there is nothing to put into order at the end
+            self._places[row.line] = self._end, len(data)
         self._end += len(data)
 
     def finish(self, *, in_order: bool) -> None:
@@ -131,14 +130,13 @@ class Results:
         Raises:
             FileWriteError: it cannot be written; what is there stays.
         """
-        if not self.kept.answered and not self.kept.more:
+        if not self.kept.whole:
             return
         self.close()
-        places = (
-            [self._places[line] for line in sorted(self._places)]
-            if in_order
-            else sorted(self._places.values())
-        )
+        by_line = [self._places[line] for line in sorted(self._places)]
+        places = by_line if in_order else sorted(by_line)
+        if places == sorted(by_line) and sum(length for _, length in places) == self._end:
+            return
         target = self.path.resolve()
         try:
             mode = target.stat().st_mode & 0o777
@@ -202,9 +200,7 @@ def _read(path: Path, run: str) -> Kept:
             if own != run:
                 what = "holds answers of another model or schema, or under other settings"
                 raise OtherResultsError(f"{path} {what}. {_NOT_OURS}")
-            if failed:
-                kept.more = True
-            else:
+            if not failed:
                 kept.answered[name] = digest, kept.whole, len(line)
             kept.whole += len(line)
     return kept

@@ -43,6 +43,10 @@ def prompt_text(row: Row, schema: Schema) -> str:
             "Answer it with a batch of its own."
         )
     if row.prompt is not None:
+        if "<" not in row.prompt:
+            raise ExchangeError(
+                "The prompt is no document. Write <prompt>…</prompt>, or picks, arguments and text instead."
+            )
         return row.prompt
     root = _Picked()
     taken = set()
@@ -56,12 +60,17 @@ def prompt_text(row: Row, schema: Schema) -> str:
         given = _place(root, path).arguments
         if name in given:
             raise ExchangeError(f"The argument {quote(f'{path}/{name}')} is given twice. Give it once.")
-        given[name] = value
+        given[name] = _lines(value)
     children: list[Any] = _imports(root)
-    words = row.text.strip(SPACE)
+    words = _lines(row.text).strip(SPACE)
     if words:
         children.append(Text(f" {words}" if children else words, NOWHERE))
     return write_prompt(Prompt(schema.name or None, tuple(children), NOWHERE))
+
+
+def _lines(text: str) -> str:
+    """A text with the line ends that a document has."""
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _place(root: _Picked, path: str) -> _Picked:

@@ -196,7 +196,7 @@ def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
     source = _Rewound(first, lines)
     reader = csv.reader(source, delimiter=separator, strict=True)
     try:
-        columns = _columns(next(reader), name)
+        columns = _columns(next(reader, []), name)
     except csv.Error as error:
         raise ExchangeError(f"{name} has no readable line of columns: {error}") from None
     while True:

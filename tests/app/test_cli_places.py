@@ -42,6 +42,7 @@ def pipe(tmp_path: Path) -> Iterator[Path]:
         ("format", "--write", "PIPE"),
         ("layout", "PIPE"),
         ("run", "--schema", "SCHEMA", "PIPE"),
+        ("run", "--schema", "SCHEMA", "--batch", "PIPE"),
         ("export", "PIPE", "--to", "pml"),
         ("export", "SCHEMA", "--to", "text", "--prompt", "PIPE"),
         ("import", "PIPE"),
@@ -70,6 +71,7 @@ READING = [
     ("encode", "PATH"),
     ("run", "--schema", "PATH", "PROMPT"),
     ("run", "--schema", "SCHEMA", "PATH"),
+    ("run", "--schema", "SCHEMA", "--batch", "PATH"),
     ("fidelity", "--schema", "PATH", "PROMPT"),
     ("fidelity", "--schema", "SCHEMA", "PATH"),
     ("export", "PATH", "--to", "pml"),
@@ -85,6 +87,7 @@ WRITTEN = [
     ("import", "MESSAGES", "-o", "PATH"),
     ("import", "MESSAGES", "--prompt-output", "PATH"),
     ("cache", "export", "PATH"),
+    ("run", "--schema", "SCHEMA", "--batch", "MESSAGES", "--output", "PATH"),
 ]
 FILLED = [("export", "SCHEMA", "--to", "pml", "-o", "PATH")]
 KEPT = [("cache", "stats"), ("cache", "verify"), ("layout", "SCHEMA")]

@@ -13,8 +13,10 @@ from engine.batch.ticket import Reply, Ticket
 from engine.cache.store import Store
 from engine.errors import CancelledError, ClosedError
 from engine.prepared import PreparedPrompt
-from tests.engine.batch.test_tickets import LONG, SCHEMA, idle, until
+from tests.engine.batch.test_tickets import LONG, SCHEMA, idle, lasting, until
 from tests.engine.tiny import tiny_model
+
+__all__ = ["lasting"]  # a fixture
 
 TEXTS = ("So?", "And then?", "Why not?")
 

@@ -1,0 +1,188 @@
+"""Rows of a batch: whatever a file holds is read as rows, faults of rows, or one fault of the file."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from engine.errors import PromptCacheError
+from engine.exchange import ExchangeError
+from engine.exchange.row_prompts import prompt_text
+from engine.exchange.rows import Row, read_rows
+from engine.pml import ArgumentText, NewText, Schema, bind, parse_prompt, parse_schema
+from engine.pml.entities import forbidden_character
+from engine.pml.text_files import Lines, NoFileError, TextFileError
+from engine.pml.whitespace import SPACE
+
+SCHEMA = """<schema name="trip">
+  <module name="plan">For <param name="duration" len="9"/>
+    <union>
+      <module name="tokyo">T.</module>
+      <module name="rome">R <param name="hotel" len="9"/>.</module>
+    </union>
+  </module>
+  <module name="rome-again">Again.<module name="rome">Again <param name="id" len="9"/></module></module>
+  <user>Go.</user>
+</schema>"""
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=30).filter(lambda text: not forbidden_character(text))
+
+
+def schema() -> Schema:
+    tree = parse_schema(SCHEMA).tree
+    assert tree is not None
+    return tree
+
+
+def rows(content: bytes) -> list[Row]:
+    return list(read_rows(io.BytesIO(content), "the file"))
+
+
+def spelled(row: Row) -> tuple[tuple[str, ...], dict[str, str], str]:
+    """The modules, arguments and new text of the prompt that a row spells."""
+    prompt = parse_prompt(prompt_text(row, schema()))
+    assert prompt.tree is not None
+    assert prompt.ok
+    bound = bind(schema(), prompt.tree)
+    assert bound.ok, bound.diagnostics
+    given = {
+        f"{part.module}/{part.param.name}": part.text
+        for part in bound.parts
+        if isinstance(part, ArgumentText) and part.given
+    }
+    return bound.imports, given, "".join(part.text for part in bound.parts if isinstance(part, NewText))
+
+
+@given(st.binary(max_size=300))
+@example(b'id,text\n1,"a\n2,b')
+@example(b'"id,text')
+@example(b"id\rtext,\n")
+@example(b'{"id": 1}\n\xff\n{"id": 2}')
+@example(b"id,text\n\0\n")
+@example(b"text\n\xff\xfe\n")
+def test_any_bytes_are_rows_or_faults(content: bytes) -> None:
+    for before in (b"", b"id,picks,text\n", b'{"id": 0}\n'):
+        try:
+            found = rows(before + content)
+        except (ExchangeError, TextFileError):
+            continue
+        assert [row.line for row in found] == sorted(row.line for row in found)
+        for row in found:
+            assert row.digest
+            assert json.dumps(row.id)
+            with contextlib.suppress(PromptCacheError):
+                assert prompt_text(row, schema())
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS), max_size=5))
+def test_what_a_spreadsheet_writes_comes_back(cells: list[tuple[str, str]]) -> None:
+    written = io.StringIO(newline="")
+    writer = csv.writer(written)
+    writer.writerow(["id", "text", "duration"])
+    writer.writerows([number, *pair] for number, pair in enumerate(cells, 1))
+    found = rows(written.getvalue().encode())
+    assert [(row.id, row.text, row.arguments.get("duration", "")) for row in found] == [
+        (str(number), *pair) for number, pair in enumerate(cells, 1)
+    ]
+
+
+@given(TEXTS, TEXTS)
+@example("  two\n    indented", "a\r\nb")
+@example("]]>&<é>", '"quoted" <arg>')
+def test_text_and_arguments_reach_the_prompt_as_they_are(text: str, argument: str) -> None:
+    row = Row(1, 1, picks=("tokyo",), arguments={"duration": argument}, text=text)
+    imports, given_arguments, new = spelled(row)
+    lines = {value: value.replace("\r\n", "\n").replace("\r", "\n") for value in (text, argument)}
+    assert imports == ("plan", "plan/tokyo")
+    assert given_arguments == {"plan/duration": lines[argument]}
+    words = lines[text].strip(SPACE)
+    assert new == (f" {words}" if words else "")
+
+
+@pytest.mark.parametrize(
+    ("row", "imports", "arguments"),
+    [
+        ({"picks": ("plan/rome",)}, ("plan", "plan/rome"), {}),
+        ({"picks": ("rome-again", "tokyo")}, ("rome-again", "plan", "plan/tokyo"), {}),
+        ({"picks": ("plan", "tokyo")}, ("plan", "plan/tokyo"), {}),
+        ({"arguments": {"hotel": "Roma"}}, ("plan", "plan/rome"), {"plan/rome/hotel": "Roma"}),
+        (
+            {"arguments": {"rome-again/rome": {"id": "7"}, "plan": {"duration": ""}}},
+            ("rome-again", "rome-again/rome", "plan"),
+            {"rome-again/rome/id": "7", "plan/duration": ""},
+        ),
+        ({}, (), {}),
+    ],
+)
+def test_picks_and_arguments_by_any_end_of_their_paths(
+    row: dict[str, Any], imports: tuple[str, ...], arguments: dict[str, str]
+) -> None:
+    assert spelled(Row(1, 1, **row))[:2] == (imports, arguments)
+
+
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ({"picks": ("rome",)}, "'rome' could be several modules. Write 'plan/rome' or 'rome-again/rome'."),
+        ({"picks": ("lan/tokyo",)}, "no module 'lan/tokyo'. Did you mean 'plan/tokyo'?"),
+        ({"picks": ("xyz",)}, "no module 'xyz'. Use one that it has."),
+        ({"arguments": {"xyz": "x"}}, "no parameter 'xyz'. Use one that it has, or '_xyz' for a note."),
+        ({"arguments": {"tokyo": {"a": "x"}}}, "'plan/tokyo' has no parameter 'a'. Use one that it has."),
+        ({"prompt": "prompts/one.pml"}, "The prompt is no document"),
+        ({"fault": "It is broken."}, "It is broken."),
+    ],
+)
+def test_what_a_schema_does_not_have_is_refused_in_words(row: dict[str, Any], words: str) -> None:
+    with pytest.raises(ExchangeError) as refused:
+        prompt_text(Row(1, 1, **row), schema())
+    assert words in str(refused.value)
+
+
+def test_a_whole_prompt_stays_as_it_is() -> None:
+    text = '<prompt>\n <plan/>\n</prompt><!-- "as written" -->'
+    assert prompt_text(rows(json.dumps({"prompt": text}).encode())[0], schema()) == text
+
+
+def test_a_digest_follows_what_is_asked_and_not_how_it_is_called() -> None:
+    one, other, third = rows(b'id,picks,text\n1,"a, b",So?\n2,a b,So?\n3,b a,So?\n')
+    assert one.digest == other.digest != third.digest
+
+
+def test_lines_of_a_file_within_bounds() -> None:
+    lines = Lines(
+        io.BytesIO(b"\xef\xbb\xbfone\r\n" + b"x" * 40 + b"\ntwo\n" + b"y" * 40), "the file", limit=9
+    )
+    assert next(lines) == "one\r\n"
+    for number in (2, 4):
+        with pytest.raises(TextFileError, match=f"in line {number}"):
+            next(lines)
+        assert lines.number == number
+        if number == 2:
+            assert next(lines) == "two\n"
+    with pytest.raises(StopIteration):
+        next(lines)
+
+
+def test_a_line_of_just_the_bound_is_read() -> None:
+    assert list(Lines(io.BytesIO(b"x" * 9 + b"\r\n" + b"y" * 9), "the file", limit=9)) == [
+        "x" * 9 + "\r\n",
+        "y" * 9,
+    ]
+
+
+def test_a_disk_that_fails_is_no_fault_of_a_row() -> None:
+    class Failing(io.BytesIO):
+        def readline(self, size: int | None = -1) -> bytes:
+            if self.tell():
+                raise OSError(5, "Input/output error")
+            return super().readline(size)
+
+    found = read_rows(Failing(b"id,text\n1,a\n2,b\n"), "the file")
+    with pytest.raises(NoFileError, match="the file cannot be read: Input/output error"):
+        list(found)
