@@ -58,12 +58,15 @@ class Engine:
         memory: the most bytes of segments held in memory, or on the GPU where the model runs there.
     """
 
-    def __init__(self, model: Model, store: Store, memory: int = MEMORY_BUDGET) -> None:
+    def __init__(
+        self, model: Model, store: Store, memory: int = MEMORY_BUDGET, *, deterministic: bool = False
+    ) -> None:
         self.model, self.store = model, store
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
         self.computing = Computing()  # one step at a time: two would spoil each other's clock
-        self.answerer: Answerer = OneByOne(self.segment_cache, self.computing)
+        loop = OneByOne if deterministic else BatchLoop
+        self.answerer: Answerer = loop(self.segment_cache, self.computing)
         self.spec = ModelSpec(
             model.name,
             model.tokenizer,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import replace
 
 from engine.cache.fetched import Fetched, Request
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, Side
 from engine.inference.params import RunSettings
-from engine.inference.prefill import prefill, whole
+from engine.inference.prefill import Prefill, prefill, whole
 from engine.inference.sequence import Sequence
 from engine.prompt.tokenized import Planned, TokenizedPrompt
 from engine.stopwatch import Stopwatch
@@ -31,66 +31,106 @@ def answering(
     Yields:
         Events of the side, Finished at last.
     """
-    clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
-    clock.restart()
-    if planned.scope is None:
-        sequence = Sequence(cache.model, whole(planned.plan), settings, clock)
-        answer = yield from _respond(sequence, "uncached")
-        yield Finished("uncached", answer)
-        return answer
-    return (yield from _from_segments(cache, prompt, planned, settings, clock))
-
-
-def _from_segments(
-    cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned, settings: RunSettings, clock: Stopwatch
-) -> Generator[Event, None, Answer]:
-    """The cached side: what is missing is encoded, what is read is held to the end of the answer."""
-    slices, turns = planned.slices, settings.store_conversation
-    request = Request(prompt.schema.tree.name, settings.scope, store_turns=turns, sync=settings.sync)
-    fetched = yield from cache.segments(wanted(slices), request, clock)
+    work = Answering(cache, prompt, planned, settings, clock)
     try:
-        with fetched:
-            placements = fetched.place(slices)
-            new = prefill(cache.model, planned.plan, slices, placements, settings.repair)
-            clock.lap("load" if settings.repair == "none" else "repair")
-            new = replace(new, encoded=fetched.encoded_of(new.placements))
-            sequence = Sequence(cache.model, new, settings, clock)
-            answer = yield from _respond(sequence, "cached", fetched, cache.store.write_now)
-            cache.store_held(wanted(slices), fetched)
+        sequence = Sequence(cache.model, (yield from work.prepare()), settings, clock)
+        step = sequence.step()
+        yield work.first_token(sequence)
+        while True:
+            if step.text or step.token is None:
+                yield Delta(work.side, step.text)
+            if step.ending is not None:
+                break
+            step = sequence.step()
+        answer = work.answer(sequence, step.ending)
     finally:
         # An answer that nobody reads on may be collected while any lock is held: none is taken here.
-        cache.note(fetched.served)
-    cache.count_answers()
-    _look_ahead(cache, prompt, planned)
-    yield Finished("cached", answer)
+        work.close()
+    work.look_ahead()
+    yield Finished(work.side, answer)
     return answer
 
 
-def _respond(
-    sequence: Sequence,
-    side: Side,
-    fetched: Fetched | None = None,
-    begun: Callable[[], None] | None = None,
-) -> Generator[Event, None, Answer]:
-    """Steps a sequence to its end, as events but the last. Closing the generator stops it.
+class Answering:
+    """One side of a prompt, from its plan to its answer: what it reads is held until this is closed.
 
     Args:
-        sequence: the answer.
-        side: the side that it is of.
-        fetched: the segments that it reads.
-        begun: called when its first token is known.
+        cache: the segments of the model.
+        prompt: the prompt to answer.
+        planned: its plan for this side.
+        settings: how to run it.
+        clock: the stopwatch of the first token's timeline.
+
+    Attributes:
+        side: "uncached" where every token is computed afresh.
     """
-    clock = sequence.clock
-    step = sequence.step()
-    if begun is not None:
-        begun()
-    yield FirstToken(side, clock.total, dict(clock.parts), sequence.counts)
-    while True:
-        if step.text or step.token is None:
-            yield Delta(side, step.text)
-        if step.ending is not None:
-            return _answer(sequence, step.ending, fetched)
-        step = sequence.step()
+
+    def __init__(
+        self,
+        cache: SegmentCache,
+        prompt: TokenizedPrompt,
+        planned: Planned,
+        settings: RunSettings,
+        clock: Stopwatch,
+    ) -> None:
+        self._cache, self._prompt, self._planned = cache, prompt, planned
+        self._settings, self._clock = settings, clock
+        self._fetched: Fetched | None = None
+        self.side: Side = "uncached" if planned.scope is None else "cached"
+
+    def prepare(self) -> Generator[Event, None, Prefill]:
+        """Finds or encodes the segments that are read; what is missing is encoded.
+
+        Yields:
+            Working, before each pass.
+
+        Returns:
+            What is computed before the first token, and what is read.
+        """
+        planned, clock = self._planned, self._clock
+        clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
+        clock.restart()
+        if planned.scope is None:
+            return whole(planned.plan)
+        slices, settings = planned.slices, self._settings
+        request = Request(
+            self._prompt.schema.tree.name,
+            settings.scope,
+            store_turns=settings.store_conversation,
+            sync=settings.sync,
+        )
+        self._fetched = fetched = yield from self._cache.segments(wanted(slices), request, clock)
+        placements = fetched.place(slices)
+        new = prefill(self._cache.model, planned.plan, slices, placements, settings.repair)
+        clock.lap("load" if settings.repair == "none" else "repair")
+        return replace(new, encoded=fetched.encoded_of(new.placements))
+
+    def first_token(self, sequence: Sequence) -> FirstToken:
+        """Says that it is there. What waited to be written is written from now on."""
+        if self._fetched is not None:
+            self._cache.store.write_now()
+        return FirstToken(self.side, self._clock.total, dict(self._clock.parts), sequence.counts)
+
+    def answer(self, sequence: Sequence, ending: Ending) -> Answer:
+        """Returns the answer of a sequence that has ended; what it read and is not stored is stored."""
+        fetched = self._fetched
+        answer = _answer(sequence, ending, fetched)
+        if fetched is not None:
+            self._cache.store_held(wanted(self._planned.slices), fetched)
+        return answer
+
+    def close(self) -> None:
+        """Lets go of what was read, and has it counted; a second time does nothing. Takes no lock."""
+        fetched, self._fetched = self._fetched, None
+        if fetched is not None:
+            fetched.release()
+            self._cache.note(fetched.served)
+
+    def look_ahead(self) -> None:
+        """Writes down what was read, and has files read ahead that the next prompt may want."""
+        if self._planned.scope is not None:
+            self._cache.count_answers()
+            _look_ahead(self._cache, self._prompt, self._planned)
 
 
 def _answer(sequence: Sequence, ending: Ending, fetched: Fetched | None) -> Answer:

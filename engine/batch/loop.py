@@ -1,0 +1,231 @@
+"""Answers many prompts at once: one thread runs steps, and a step is one pass over rows of all of them.
+
+A step takes in who came and lets go who left, prepares one more prompt where there is room, and makes a pass: a
+row of each answer under way, and as much of the prompts to be read as a pass has room for. So whoever came
+last waits for no whole answer of another, and no answer waits for the whole of a long prompt.
+
+What several prompts lack is encoded once: they are prepared one after the other, and the second one finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+
+from engine.batch import scheduler
+from engine.batch.passes import Passes
+from engine.batch.run import Run
+from engine.batch.submission import Submission
+from engine.batch.ticket import Reply, Ticket, cancelled
+from engine.batch.tree import PrefixTree
+from engine.cache.segment_cache import SegmentCache
+from engine.errors import ClosedError
+from engine.events import Barred
+from engine.inference.computing import Computing
+from engine.model.batched_kv_cache import Member
+from engine.model.kv_cache import Rows
+
+_LAST_SECONDS = 10.0  # that closing waits for a thread which nothing is computed for any more
+_LOOK_SECONDS = 0.02  # between two looks at what another program is at
+
+
+class BatchLoop:
+    """An `Answerer` of many prompts at once, each step in turn with the engine's other answers.
+
+    Args:
+        cache: segments of one model, and the model.
+        computing: decides whose step is computed; when it is closed, everything here ends.
+        most: prompts that are under way at once; 1 where the model takes no more.
+
+    Attributes:
+        appetite: how many prompts keep it busy.
+        alone: why it answers one prompt after the other, in words; empty where it does not.
+    """
+
+    def __init__(self, cache: SegmentCache, computing: Computing, most: int = scheduler.MOST) -> None:
+        self._cache, self._computing = cache, computing
+        self._passes, self._tree = Passes(cache.model), PrefixTree(cache)
+        self.alone = self._passes.alone
+        self._most = 1 if self.alone else most
+        self.appetite = 2 * self._most
+        self._rows = scheduler.rows_of(cache.model.network.device.type)
+        self._lock = threading.Lock()
+        self._came: deque[Run] = deque()
+        self._dropped: deque[Reply] = deque()  # appended to without a lock
+        self._thread: threading.Thread | None = None
+        # Of the thread alone:
+        self._waiting: list[Run] = []
+        self._preparing: Run | None = None
+        self._under_way: list[Run] = []
+
+    def submit(self, submission: Submission) -> Ticket:
+        """Takes a prompt in and returns at once.
+
+        Raises:
+            ClosedError: the engine was closed.
+        """
+        self._computing.require_open()
+        reply = Reply(submission.side, self._dropped.append)
+        run = Run(submission, reply, self._cache, self._tree)
+        with self._lock:
+            self._came.append(run)
+            if self._thread is None:
+                # The engine's turn is never given to it once the program ends, so it need not be waited for.
+                self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
+                try:
+                    self._thread.start()
+                except BaseException:
+                    self._thread = None
+                    self._came.pop()
+                    raise
+        return Ticket(reply)
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is a prompt that has not ended."""
+        return bool(self._came) or bool(self._everyone())
+
+    def close(self) -> None:
+        """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""
+        with self._lock:
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_LAST_SECONDS)
+
+    # What the thread does
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                self._waiting.extend(self._came)
+                self._came.clear()
+            self._let_go()
+            if not self._everyone():
+                with self._lock:
+                    if self._came:
+                        continue
+                    self._thread = None
+                    return
+            barred = False
+            try:
+                with self._computing.step():
+                    self._computing.require_open()
+                    barred = self._step()
+            except ClosedError as error:
+                self._end_all(error)
+            if barred and not self._under_way:
+                time.sleep(_LOOK_SECONDS)
+
+    def _let_go(self) -> None:
+        """Ends what nobody wants any more."""
+        self._dropped.clear()
+        for one in [run for run in self._everyone() if run.reply.cancelled]:
+            self._leave(one)
+            one.end(cancelled())
+
+    def _everyone(self) -> list[Run]:
+        preparing = [self._preparing] if self._preparing is not None else []
+        return [*self._under_way, *preparing, *self._waiting]
+
+    def _leave(self, run: Run) -> None:
+        """Takes one out, wherever it is."""
+        if run is self._preparing:
+            self._preparing = None
+        for runs in (self._waiting, self._under_way):
+            with contextlib.suppress(ValueError):
+                runs.remove(run)
+        if run.sequence is not None and run.sequence.kv is not None:
+            self._passes.leave(run.sequence.kv)
+
+    def _end_all(self, error: Exception) -> None:
+        for one in self._everyone():
+            self._leave(one)
+            one.end(error)
+
+    def _step(self) -> bool:
+        """Prepares, and makes a pass; returns whether what is next is another program's to compute."""
+        barred = self._prepare()
+        if self._under_way:
+            self._pass()
+        return barred
+
+    def _prepare(self) -> bool:
+        """Admits and prepares prompts, until one of them has computed something or no more are to be admitted."""
+        while self._preparing is not None or self._admit():
+            run = self._preparing
+            assert run is not None
+            try:
+                event = run.prepare()
+            except Exception as error:  # noqa: BLE001 - it is told to whom it concerns
+                self._leave(run)
+                run.end(error)
+                continue
+            if event is None:
+                self._preparing = None
+                self._under_way.append(run)
+                continue
+            return isinstance(event, Barred)
+        return False
+
+    def _admit(self) -> bool:
+        """Has the next of the waiting prepared, where there is one and there is room for it."""
+        if not self._waiting or len(self._under_way) >= self._most:
+            return False
+        tier = self._cache.memory_tier
+        place = scheduler.choose(self._waiting, lambda need: all(key in tier for key in need.segments))
+        run = self._waiting[place]
+        if not scheduler.room(tier.budget, [one.need for one in self._under_way], run.need):
+            return False
+        for one in self._waiting[:place]:
+            one.passed += 1
+        del self._waiting[place]
+        self._preparing = run
+        return True
+
+    def _pass(self) -> None:
+        """One pass over rows of those under way."""
+        alone = len(self._under_way) == 1
+        for run in self._under_way:
+            run.begin_pass(alone=alone)
+        decoding = [run for run in self._under_way if run.decodes]
+        reading = [run for run in self._under_way if not run.decodes]
+        rows = {id(run): run.wants() for run in decoding}
+        taken = sum(len(one.real.token_ids) for one in rows.values())
+        wanted = [len(run.wants().token_ids) for run in reading]
+        for run, count in zip(reading, scheduler.shares(self._rows, taken, wanted), strict=True):
+            if count:
+                whole = run.wants()
+                rows[id(run)] = whole if count == len(whole.token_ids) else whole.cut(count)[0]
+        members = [run for run in self._under_way if id(run) in rows and rows[id(run)].token_ids]
+        self._compute(members, rows)
+
+    def _compute(self, members: list[Run], rows: dict[int, Rows]) -> None:
+        """Makes the pass; where that fails, each by itself, so that only who is at fault ends."""
+        started = time.perf_counter()
+        others = [run.placements for run in self._under_way if run not in members]
+        made = []
+        for run in members:
+            assert run.sequence is not None
+            assert run.sequence.kv is not None
+            made.append(Member(run.sequence.kv, rows[id(run)]))
+        try:
+            logits = self._passes.run(made, others)
+        except Exception as error:  # noqa: BLE001 - it is told to whom it concerns
+            if len(members) == 1:
+                self._leave(members[0])
+                members[0].end(error)
+                return
+            for run in members:
+                self._compute([run], rows)
+            return
+        for run, scores in zip(members, logits, strict=True):
+            try:
+                ended = run.take(len(rows[id(run)].token_ids), scores, started)
+            except Exception as error:  # noqa: BLE001 - the others go on
+                self._leave(run)
+                run.end(error)
+                continue
+            if ended:
+                self._leave(run)

@@ -1,0 +1,186 @@
+"""One submitted prompt on its way: it waits, is prepared, prefilled in chunks, decodes, and ends."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence as Items
+from functools import cached_property
+
+from torch import Tensor
+
+from engine.batch.scheduler import Need
+from engine.batch.submission import Submission
+from engine.batch.ticket import Outcome, Reply
+from engine.batch.tree import Computed, Lease, PrefixTree
+from engine.cache.segment_cache import SegmentCache, wanted
+from engine.events import Barred, Delta, Finished, Working
+from engine.inference.answering import Answering
+from engine.inference.prefill import Prefill
+from engine.inference.sequence import Sequence, Step
+from engine.model.kv_cache import Rows
+from engine.prompt.trail import Trail
+from engine.segment import Placement
+from engine.stopwatch import Stopwatch
+
+
+class Run:
+    """A submission, and how far it is.
+
+    Args:
+        submission: the prompt.
+        reply: is told what happens.
+        cache: segments of the model.
+        tree: what prompts before it have computed.
+
+    Attributes:
+        passed: how often others that came later were admitted before it.
+        sequence: its answer; None while what it reads is not all there.
+    """
+
+    def __init__(
+        self, submission: Submission, reply: Reply, cache: SegmentCache, tree: PrefixTree
+    ) -> None:
+        self.submission, self.reply = submission, reply
+        self.passed = 0
+        self.sequence: Sequence | None = None
+        self._cache, self._tree = cache, tree
+        self._arrived = time.perf_counter()
+        self._clock = Stopwatch()
+        self._clock.parts["parse"] = submission.parse_ms
+        self._work = Answering(cache, submission.prompt, submission.planned, submission.settings, self._clock)
+        self._preparing = self._work.prepare()
+        self._lease: Lease | None = None
+        self._rows: Rows | None = None  # that are wanted next, and were not all computed
+        self._told_first = False
+
+    @cached_property
+    def need(self) -> Need:
+        """The memory that it takes: what it reads, and all that may become its own."""
+        planned, size = self.submission.planned, self._cache.model.bytes_per_token
+        recipes = wanted(planned.slices) if planned.scope is not None else []
+        segments = {one.key: one.tokens * size for one in recipes}
+        read = sum(one.tokens for one in planned.slices if one is not None) if recipes else 0
+        own = len(planned.plan.token_ids) - read + self.submission.settings.max_new_tokens
+        return Need(segments, own * size)
+
+    @property
+    def placements(self) -> Items[Placement]:
+        """What it reads where it lies; nothing while that is not known."""
+        return () if self.sequence is None else self.sequence.prefill.placements
+
+    def prepare(self) -> Working | None:
+        """Does the next piece of what comes before its prefill; None when there is nothing more of it."""
+        try:
+            event = next(self._preparing)
+        except StopIteration as end:
+            self._begin(end.value)
+            return None
+        assert isinstance(event, Working)
+        if not isinstance(event, Barred):
+            self.reply.say(event)
+        return event
+
+    def _begin(self, prefill: Prefill) -> None:
+        if self._in_tree:
+            self._lease = self._tree.acquire(self._trail(()))
+            prefill = self._lease.without(prefill)
+        self.sequence = Sequence(self._cache.model, prefill, self.submission.settings, self._clock)
+        self._clock.lap("load")
+
+    @property
+    def _in_tree(self) -> bool:
+        """Whether what it computes is in sight of segments as they are, and may be read from the tree."""
+        return self._work.side == "cached" and self.submission.settings.repair == "none"
+
+    def _trail(self, answer: Items[int]) -> Trail:
+        planned = self.submission.planned
+        return Trail.of_plan(planned.plan, planned.slices, answer)
+
+    # Rows of passes
+
+    def begin_pass(self, *, alone: bool) -> None:
+        """Decides what it wants of the next pass.
+
+        Args:
+            alone: nobody else has rows in it, so that rows of guesses cost next to nothing.
+        """
+        assert self.sequence is not None
+        self._clock.restart()
+        if self._rows is None:
+            self._rows = self.sequence.wanted(fold=False, guess=alone)
+
+    def wants(self) -> Rows:
+        """What it wants of the pass that is begun, whole."""
+        assert self._rows is not None
+        return self._rows
+
+    @property
+    def decodes(self) -> bool:
+        """Whether that is the next token of an answer, and no part of a prompt."""
+        return self.wants().rowwise is not None
+
+    def take(self, count: int, logits: Tensor, started: float) -> bool:
+        """Takes what a pass has computed; returns whether the answer has ended.
+
+        Args:
+            count: how many of the wanted rows were in it.
+            logits: [keep, vocabulary] of those.
+            started: when the pass was begun, by `time.perf_counter`.
+
+        Raises:
+            ModelError: they are no numbers.
+        """
+        assert self.sequence is not None
+        assert self._rows is not None
+        rows, sequence = self._rows, self.sequence
+        if rows.rowwise is None:
+            self._clock.lap("prefill")
+        if count < len(rows.token_ids):
+            self._rows = rows.cut(count)[1]
+            return False
+        self._rows = None
+        sequence.take(logits)
+        while sequence.ahead:
+            step = sequence.given(started)
+            started = time.perf_counter()
+            self._tell(step)
+            if step.ending is not None:
+                self._finish(step)
+                return True
+        return False
+
+    def _tell(self, step: Step) -> None:
+        assert self.sequence is not None
+        if not self._told_first:
+            self._told_first = True
+            self._clock.waited += (time.perf_counter() - self._arrived) * 1000 - self._clock.total
+            self.reply.say(self._work.first_token(self.sequence))
+        if step.text or step.token is None:
+            self.reply.say(Delta(self._work.side, step.text))
+
+    def _finish(self, step: Step) -> None:
+        sequence = self.sequence
+        assert sequence is not None
+        assert step.ending is not None
+        answer = self._work.answer(sequence, step.ending)
+        if self._in_tree:
+            trail = self._trail(sequence.token_ids[: sequence.answered])
+            self._tree.insert(trail, Computed(*sequence.computed()))
+            if self.submission.settings.store_conversation:  # else new text is never written to the disk
+                self._tree.write(self.submission.prompt.schema.tree.name, self.submission.settings.scope)
+        self.close()
+        self._work.look_ahead()
+        self.reply.say(Finished(self._work.side, answer))
+        self.reply.end(answer)
+
+    def end(self, outcome: Outcome) -> None:
+        """Ends it before its time."""
+        self.close()
+        self.reply.end(outcome)
+
+    def close(self) -> None:
+        """Lets go of all that it holds; a second time does nothing."""
+        self._preparing.close()
+        self._work.close()
+        if self._lease is not None:
+            self._lease.release()

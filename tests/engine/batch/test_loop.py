@@ -1,0 +1,305 @@
+"""Many prompts at once: each has the answer that it has alone, in its turn, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import gc
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.batch import loop as loops
+from engine.batch import scheduler
+from engine.batch.loop import BatchLoop
+from engine.cache.store import Store
+from engine.engine import Engine
+from engine.errors import CancelledError, ClosedError, ModelError
+from engine.events import Answer, Delta, Finished, FirstToken
+from engine.inference.sequence import Sequence
+from engine.model.network import Network
+from engine.prepared import PreparedPrompt
+from tests.engine.cases import model_of
+from tests.engine.tiny import FIXED, PLAIN, SEGMENTS
+
+LIMIT = 1e-4
+WAIT = 60
+SCHEMA = (
+    '<schema name="s">Read this. <module name="a">alpha and its many friends, of whom there are some more than '
+    'a few, walk along the river every day.</module><module name="b">beta sleeps under the tree, and dreams of '
+    'all the things that nobody has told yet to anybody at all.</module></schema>'
+)
+PROMPTS = (
+    "<prompt><a/><b/>go on</prompt>",
+    "<prompt><b/>what does it dream of?</prompt>",
+    "<prompt><a/>who walks?</prompt>",
+    "<prompt><b/><a/>and now in another order, please: who was told?</prompt>",
+    "<prompt>nothing of all this</prompt>",
+)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with engine_in(tmp_path) as engine:
+        yield engine
+
+
+def engine_in(folder: Path, family: str = "llama-gqa") -> Engine:
+    engine = Engine(model_of(family, chat=False), Store.open(folder))
+    assert isinstance(engine.answerer, BatchLoop)
+    return engine
+
+
+def prompts_of(engine: Engine) -> list[PreparedPrompt]:
+    schema = engine.schema(SCHEMA)
+    return [schema.prompt(text) for text in PROMPTS]
+
+
+def alone(engine: Engine, prompts: list[PreparedPrompt], **settings: Any) -> list[Answer]:
+    return [one.answer(**settings) for one in prompts]
+
+
+def passes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """How many rows each member brought, by pass."""
+    found: list[list[int]] = []
+    forward = Network.forward_batch
+
+    def counted(network: Network, members: Any, *given: Any) -> list[Tensor]:
+        found.append([len(one.rows.real.token_ids) for one in members])
+        return forward(network, members, *given)
+
+    monkeypatch.setattr(Network, "forward_batch", counted)
+    return found
+
+
+@pytest.mark.parametrize("family", [*SEGMENTS, *FIXED, *PLAIN])
+def test_every_answer_is_the_one_that_it_is_alone(family: str, tmp_path: Path) -> None:
+    with engine_in(tmp_path, family) as engine:
+        prompts = prompts_of(engine)
+        wanted = alone(engine, prompts, max_new_tokens=6, speculate="off")
+        tickets = [engine.submit(one, max_new_tokens=6) for one in prompts]
+        found = [ticket.result(WAIT) for ticket in tickets]
+    for one, other in zip(found, wanted, strict=True):
+        assert one.token_ids == other.token_ids
+        assert one.first_logits is not None
+        assert other.first_logits is not None
+        assert float((one.first_logits - other.first_logits).abs().max()) <= LIMIT
+        assert one.text == other.text
+        assert one.tokens["prompt"] == other.tokens["prompt"]
+
+
+def test_they_go_through_together_and_a_long_prompt_in_chunks(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.answerer, "_rows", 8)
+    made = passes(monkeypatch)
+    prompts = prompts_of(engine)
+    wanted = alone(engine, prompts, max_new_tokens=12, speculate="off")
+    with engine.computing.step():  # so that all are there when the first pass begins
+        tickets = [engine.submit(one, max_new_tokens=12) for one in prompts]
+    found = [ticket.result(WAIT) for ticket in tickets]
+    assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
+    assert max(map(sum, made)) <= 8 + len(prompts), "rows of answers, and a prompt's within the budget"
+    assert max(map(len, made)) == len(prompts)
+    rows = sum(map(sum, made))
+    assert len(made) < rows / 2, "they share passes"
+
+
+def test_each_says_what_a_prompt_alone_says(engine: Engine) -> None:
+    (prompt, *_) = prompts_of(engine)
+    events = list(engine.submit(prompt, max_new_tokens=5).events())
+    kinds = [type(event) for event in events]
+    assert kinds.count(FirstToken) == 1
+    assert kinds[-1] is Finished
+    answer = events[-1].answer
+    assert "".join(event.text for event in events if isinstance(event, Delta)) == answer.text
+    assert answer.timeline_ms.keys() >= {"parse", "plan", "load", "prefill", "sample"}
+    assert answer.ttft_ms == pytest.approx(sum(answer.timeline_ms.values()))
+    assert answer.waited_ms >= 0
+    assert len(answer.segments) == 3
+
+
+def test_what_many_lack_is_encoded_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
+    encode = Network.encode
+
+    def counted(network: Network, texts: Any) -> None:
+        encoded.extend(text.segment.tokens for text in texts)
+        encode(network, texts)
+
+    monkeypatch.setattr(Network, "encode", counted)
+    schema = engine.schema(SCHEMA)
+    tickets = [engine.submit(schema.prompt(f"<prompt><a/>{n}</prompt>"), max_new_tokens=2) for n in range(16)]
+    for ticket in tickets:
+        ticket.result(WAIT)
+    assert len(encoded) == 2, "the anonymous text and the module"
+
+
+def test_a_newcomer_answers_before_those_that_are_longer(engine: Engine) -> None:
+    first, second, *_ = prompts_of(engine)
+    long = engine.submit(first, max_new_tokens=400)
+    next(event for event in long.events() if isinstance(event, FirstToken))
+    assert engine.submit(second, max_new_tokens=2).result(WAIT).tokens["generated"] == 2
+    assert not long.done
+    long.cancel()
+
+
+def test_who_cancels_is_out_within_a_step_and_the_others_go_on(engine: Engine) -> None:
+    prompts = prompts_of(engine)
+    wanted = alone(engine, prompts[:2], max_new_tokens=30, speculate="off")
+    tickets = [engine.submit(one, max_new_tokens=30) for one in prompts[:2]]
+    gone = engine.submit(prompts[2], max_new_tokens=400)
+    next(event for event in gone.events() if isinstance(event, FirstToken))
+    gone.cancel()
+    with pytest.raises(CancelledError):
+        gone.result(WAIT)
+    assert [ticket.result(WAIT).token_ids for ticket in tickets] == [one.token_ids for one in wanted]
+
+
+@pytest.mark.parametrize("place", ["take", "wanted"])
+def test_a_fault_of_one_ends_that_one_only(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    prompts = prompts_of(engine)
+    wanted = alone(engine, prompts, max_new_tokens=8, speculate="off")
+    bad = wanted[2].tokens["prompt"]
+    kept = getattr(Sequence, place)
+
+    def failing(sequence: Sequence, *given: Any, **named: Any) -> Any:
+        if len(sequence.prefill.prompt) == bad and len(sequence.token_ids) == 3:
+            raise ModelError("what it computes is no number")
+        return kept(sequence, *given, **named)
+
+    monkeypatch.setattr(Sequence, place, failing)
+    tickets = [engine.submit(one, max_new_tokens=8) for one in prompts]
+    for number, ticket in enumerate(tickets):
+        if number == 2:
+            with pytest.raises(ModelError):
+                ticket.result(WAIT)
+        else:
+            assert ticket.result(WAIT).token_ids == wanted[number].token_ids
+
+
+def test_a_pass_that_fails_is_made_one_by_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompts = prompts_of(engine)
+    wanted = alone(engine, prompts, max_new_tokens=8, speculate="off")
+    run = Network.forward_batch
+
+    def failing(network: Network, members: Any, *given: Any) -> Any:
+        if len(members) > 1:
+            raise MemoryError("none left")
+        return run(network, members, *given)
+
+    monkeypatch.setattr(Network, "forward_batch", failing)
+    tickets = [engine.submit(one, max_new_tokens=8) for one in prompts]
+    assert [ticket.result(WAIT).token_ids for ticket in tickets] == [one.token_ids for one in wanted]
+
+
+def test_closing_ends_all_in_words(tmp_path: Path) -> None:
+    engine = engine_in(tmp_path)
+    tickets = [engine.submit(one, max_new_tokens=4000) for one in prompts_of(engine)]
+    next(event for event in tickets[0].events() if isinstance(event, FirstToken))
+    engine.close()
+    for ticket in tickets:
+        with pytest.raises(ClosedError):
+            ticket.result(WAIT)
+
+
+def test_joins_and_cancels_leave_nothing_behind(engine: Engine) -> None:
+    """Five hundred of them: no thread, no tail, no held segment, no reader of a node."""
+    prompts, draw = prompts_of(engine), random.Random(5)
+    alone(engine, prompts, max_new_tokens=1)
+    before = threading.active_count()
+    tickets = []
+    for _ in range(500):
+        tickets.append(engine.submit(draw.choice(prompts), max_new_tokens=draw.randint(1, 4)))
+        if draw.random() < 0.6:
+            tickets.pop(draw.randrange(len(tickets))).cancel()
+    for ticket in tickets:
+        ticket.result(WAIT)
+    del tickets
+    gc.collect()
+    settled(lambda: threading.active_count() <= before)
+    loop = engine.answerer
+    assert isinstance(loop, BatchLoop)
+    assert not loop.busy
+    assert engine.memory_tier.held == 0, "nobody reads a segment any more"
+
+
+def settled(done: Callable[[], bool]) -> None:
+    until = time.monotonic() + WAIT
+    while not done():
+        assert time.monotonic() < until, "it does not settle"
+        time.sleep(0.01)
+
+
+def test_a_conversations_next_turn_finds_the_last_one(engine: Engine) -> None:
+    schema = engine.schema('<schema name="talk"><module name="m">Some rules.</module></schema>')
+    first = "Tell me all that you know about the river, the tree, and the people who walk along it. " * 3
+    said = engine.submit(schema.prompt(f"<prompt><m/>{first}</prompt>"), max_new_tokens=4).result(WAIT)
+    again = engine.submit(
+        schema.prompt(f"<prompt><m/>{first} And what else is there?</prompt>"), max_new_tokens=4
+    ).result(WAIT)
+    assert said.tokens["computed"] > 128
+    assert again.tokens["computed"] < 64 + 30
+    wanted = schema.prompt(f"<prompt><m/>{first} And what else is there?</prompt>").answer(
+        max_new_tokens=4, speculate="off"
+    )
+    assert again.token_ids == wanted.token_ids
+
+
+class Wished:
+    """A prompt that waits, for the scheduler."""
+
+    def __init__(self, need: scheduler.Need, passed: int = 0) -> None:
+        self.need, self.passed = need, passed
+
+
+def test_one_whose_segments_are_there_may_pass_a_few_times() -> None:
+    far, near = scheduler.Need({"far": 5}), scheduler.Need({"near": 5})
+    resident = lambda need: "near" in need.segments  # noqa: E731
+    assert scheduler.choose([Wished(far), Wished(far), Wished(near)], resident) == 2
+    assert scheduler.choose([Wished(far, scheduler.PASSED), Wished(near)], resident) == 0
+    many = [Wished(far) for _ in range(scheduler.LOOKED_AT)]
+    assert scheduler.choose([*many, Wished(near)], resident) == 0
+
+
+def test_what_is_read_by_several_is_counted_once() -> None:
+    one = scheduler.Need({"a": 60}, own=10)
+    assert scheduler.room(100, [one], scheduler.Need({"a": 60}, own=30))
+    assert not scheduler.room(100, [one], scheduler.Need({"b": 60}, own=10))
+    assert scheduler.room(1, [], one), "one prompt by itself is always taken"
+
+
+@pytest.mark.parametrize(
+    ("budget", "decoding", "prefills", "found"),
+    [(8, 3, [10, 4], [5, 0]), (8, 3, [2, 9], [2, 3]), (4, 9, [5], [1]), (8, 0, [], [])],
+)
+def test_rows_are_shared_out_in_the_order_of_arrival(
+    budget: int, decoding: int, prefills: list[int], found: list[int]
+) -> None:
+    assert scheduler.shares(budget, decoding, prefills) == found
+
+
+def test_a_model_that_takes_no_several_prompts_says_why(tmp_path: Path) -> None:
+    with engine_in(tmp_path, "gptj") as engine:
+        loop = engine.answerer
+        assert isinstance(loop, BatchLoop)
+        assert loop.alone
+        assert loop.appetite == 2
+
+
+def test_with_determinism_prompts_are_computed_one_by_one(tmp_path: Path) -> None:
+    model = model_of("llama-gqa", chat=False)
+    with Engine(model, Store.open(tmp_path), deterministic=True) as engine:
+        prompts = prompts_of(engine)
+        wanted = alone(engine, prompts, max_new_tokens=5)
+        found = [engine.submit(one, max_new_tokens=5) for one in prompts]
+        for ticket, answer in zip(found, wanted, strict=True):
+            assert torch.equal(ticket.result(WAIT).first_logits, answer.first_logits)
+    assert loops.BatchLoop is not type(engine.answerer)
