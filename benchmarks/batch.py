@@ -5,8 +5,8 @@ All prompts read the same modules and end with a text of their own; the modules 
 - `one_by_one`: each has its whole answer before the next begins.
 - `batch`: all at once, the modules in the order of the schema.
 - `batch_reordered`: the same with the modules in another order in every prompt, so that no two begin alike.
-- `batch_plain`: the same text stands as plain text at the beginning of every prompt, and is found at run time.
-- `newcomer_alone`, `newcomer`: from handing a prompt in to its first token, by itself, and while others decode.
+- `batch_plain`: the same text stands as plain text at the beginning of every prompt, found at run time.
+- `newcomer_alone`, `newcomer`: from handing a prompt in to its first token, by itself and while others decode.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from benchmarks.answers import text_of
 from benchmarks.machine import machine
 from benchmarks.turns import Way, ratio, timed
+from engine.batch.ticket import Ticket
 from engine.cache.store import Store
 from engine.choices import Quantize, Weights
 from engine.engine import Engine
@@ -34,6 +36,7 @@ from engine.model.model import Model
 from engine.prepared import PreparedPrompt
 
 DECODERS = 16  # answers under way when a newcomer comes
+ARRIVALS = 32  # prompts of one trial of a rate
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class Crowd:
         self.size = size
         draw = random.Random(seed)
         sizes = [
-            size.shared * (i + 1) // size.modules - size.shared * i // size.modules for i in range(size.modules)
+            size.shared * (i + 1) // size.modules - size.shared * i // size.modules
+            for i in range(size.modules)
         ]
         texts = [text_of(model, tokens, draw) for tokens in sizes]
         own = [text_of(model, size.own, draw) for _ in range(size.prompts + 1)]
@@ -189,11 +193,51 @@ class Crowd:
             thread.join()
         found = {"first_token": (ended - started) * 1000}
         if times:
-            before = [b - a for a, b in zip(times[0], times[0][1:], strict=False) if b <= started]
-            during = [b - a for a, b in zip(times[0], times[0][1:], strict=False) if b > started and a < ended]
-            found["step"] = statistics.median(before) * 1000
+            steps = list(pairwise(times[0]))
+            found["step"] = statistics.median(b - a for a, b in steps if b <= started) * 1000
+            during = (b - a for a, b in steps if b > started and a < ended)
             found["gap"] = max(during, default=0.0) * 1000
         return found
+
+    def arriving(self, name: str, rate: float, count: int, seed: int) -> float:
+        """Milliseconds per token of answers to prompts that arrive by themselves, waiting included; the mean.
+
+        Args:
+            name: the kind of prompts.
+            rate: how many arrive a second, in the mean; the times between two are drawn (a Poisson process).
+            count: how many arrive.
+            seed: of those times.
+        """
+        engine = self.single if name == "one_by_one" else self.batch
+        draw, tickets, ended = random.Random(seed), list[Ticket](), dict[int, float]()
+        due = time.perf_counter()
+        came = list[float]()
+        for number in range(count):
+            time.sleep(max(0.0, due - time.perf_counter()))
+            came.append(due)
+            prompt = self.prompts[name][number % self.size.prompts]
+            tickets.append(engine.submit(prompt, max_new_tokens=self.size.new, speculate="off"))
+            tickets[-1].when_done(lambda number=number: ended.__setitem__(number, time.perf_counter()))
+            due += draw.expovariate(rate)
+        for ticket in tickets:
+            self._require_whole(name, [ticket.result()])
+        waits = (ended[number] - at for number, at in enumerate(came))
+        return statistics.mean(waits) * 1000 / self.size.new
+
+    def keeps_up(self, name: str, seed: int, say: Callable[[str], None]) -> dict[str, float]:
+        """The highest rate of arrivals at which a token takes at most twice as long as without company.
+
+        Returns:
+            `rate`, in prompts a second, to a tenth; `alone`, milliseconds per token of prompts that meet none.
+        """
+        started = time.perf_counter()
+        alone = statistics.mean(self.arriving(name, 1e9, 1, seed) for _ in range(3))
+        rate = found = 3 * 0.5 / (time.perf_counter() - started)
+        while True:
+            say(f"{name}: {rate:.3g} prompts a second")
+            if self.arriving(name, rate, ARRIVALS, seed) > 2 * alone:
+                return {"rate": found, "alone": alone}
+            found, rate = rate, rate * 1.1
 
 
 def _imports(order: Sequence[int]) -> str:
@@ -210,6 +254,7 @@ def run(
     quantize: Quantize = "none",
     repeats: int = 5,
     seed: int = 0,
+    arrivals: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Measures every way.
@@ -223,11 +268,13 @@ def run(
         quantize: how they are rounded: "none", "int8" or "int4".
         repeats: samples of each way, each after a run of the same way to warm up.
         seed: the seed of the texts, and of the orders in which the ways take turns.
+        arrivals: whether to look for the rates of arrivals that the kinds keep up with; takes long.
         progress: called with a line of text now and then.
 
     Returns:
         `results` (name, params, samples_ms, median_ms, and of whole batches tokens_per_s), `ratios` (name →
-        one by one ÷ it; of the newcomer, among others ÷ alone), `alone` (why prompts cannot go together, in
+        one by one ÷ it; of the newcomer, among others ÷ alone), `decoders` (what the others wait), `among` (how
+        many these are), `arrivals` (by name, as `Crowd.keeps_up`), `alone` (why prompts cannot go together, in
         words), `machine`.
 
     Raises:
@@ -242,6 +289,7 @@ def run(
         try:
             samples = timed(crowd.ways(), repeats, seed, say)
             found = [_came(crowd, among, repeats, say) for among in (0, DECODERS)]
+            rates = {name: crowd.keeps_up(name, seed, say) for name in crowd.prompts} if arrivals else {}
         finally:
             crowd.close()
     tokens = size.prompts * size.new
@@ -267,7 +315,9 @@ def run(
             **{f"one_by_one/{name}": ratio(samples, "one_by_one", name) for name in samples},
             "newcomer/alone": ratio(among, "newcomer", "alone"),
         },
-        "decoders": {name: found[1][name] for name in ("step", "gap")},
+        "decoders": {"step": statistics.median(found[1]["step"]), "gap": max(found[1]["gap"])},
+        "among": DECODERS,
+        "arrivals": rates,
         "alone": loaded.alone,
         "machine": machine(loaded),
     }

@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from engine.batch.loop import BatchLoop
 from engine.batch.one_by_one import OneByOne
 from engine.batch.series import BothAnswers, answered
 from engine.batch.submission import Answerer
@@ -56,6 +57,8 @@ class Engine:
         model: the model that answers.
         store: the store that keeps segments.
         memory: the most bytes of segments held in memory, or on the GPU where the model runs there.
+        deterministic: whether what is submitted is computed one prompt after the other, to the last bit as by
+            itself; else together, where rounding may differ.
     """
 
     def __init__(
@@ -65,8 +68,8 @@ class Engine:
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
         self.computing = Computing()  # one step at a time: two would spoil each other's clock
-        loop = OneByOne if deterministic else BatchLoop
-        self.answerer: Answerer = loop(self.segment_cache, self.computing)
+        answerer = OneByOne if deterministic else BatchLoop
+        self.answerer: Answerer = answerer(self.segment_cache, self.computing)
         self.spec = ModelSpec(
             model.name,
             model.tokenizer,
@@ -92,6 +95,7 @@ class Engine:
         verify: Verify = "first",
         memory: int = MEMORY_BUDGET,
         date: datetime.date | None = None,
+        deterministic: bool = False,
         progress: Progress | None = None,
     ) -> Engine:
         """Opens the store and loads a model.
@@ -106,6 +110,8 @@ class Engine:
             verify: when a stored file's digest is checked: "always", "first" (in this process) or "never".
             memory: the most bytes of segments held in memory, or on the GPU.
             date: the date that a chat template may write; None for the day of each prompt.
+            deterministic: whether submitted prompts are computed one after the other, to the last bit as by
+                themselves.
             progress: called with (bytes done, bytes in all, what) while the files of a model that was not
                 seen before are digested.
 
@@ -129,7 +135,7 @@ class Engine:
                 progress=progress,
             )
             loaded.chat.date = date
-            return cls(loaded, store, memory)
+            return cls(loaded, store, memory, deterministic=deterministic)
         except BaseException:
             store.close()
             raise

@@ -1,8 +1,9 @@
 """Answers many prompts at once: one thread runs steps, and a step is one pass over rows of all of them.
 
-A step takes in who came and lets go who left, prepares one more prompt where there is room, and makes a pass: a
-row of each answer under way, and as much of the prompts to be read as a pass has room for. So whoever came
-last waits for no whole answer of another, and no answer waits for the whole of a long prompt.
+A step takes in who came and lets go who left, prepares one more prompt where there is room, and makes a pass:
+a row of each answer under way, and as much of the prompts to be read as a pass has room for. So whoever came last
+waits for no whole answer of another, and no answer waits for the whole of a long prompt. A prompt that has no
+company is computed as without a loop, to the last bit: its prefill in one piece, its guesses in the same pass.
 
 What several prompts lack is encoded once: they are prepared one after the other, and the second one finds it.
 """
@@ -10,6 +11,7 @@ What several prompts lack is encoded once: they are prepared one after the other
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 import time
 from collections import deque
@@ -27,6 +29,9 @@ from engine.inference.computing import Computing
 from engine.model.batched_kv_cache import Member
 from engine.model.kv_cache import Rows
 
+log = logging.getLogger(__name__)
+
+_IDLE_SECONDS = 1.0  # that the thread waits for a prompt: a new one would set up torch's threads again
 _LAST_SECONDS = 10.0  # that closing waits for a thread which nothing is computed for any more
 _LOOK_SECONDS = 0.02  # between two looks at what another program is at
 
@@ -51,7 +56,8 @@ class BatchLoop:
         self._most = 1 if self.alone else most
         self.appetite = 2 * self._most
         self._rows = scheduler.rows_of(cache.model.network.device.type)
-        self._lock = threading.Lock()
+        self._changed = threading.Condition()
+        self._closed = False
         self._came: deque[Run] = deque()
         self._dropped: deque[Reply] = deque()  # appended to without a lock
         self._thread: threading.Thread | None = None
@@ -69,8 +75,9 @@ class BatchLoop:
         self._computing.require_open()
         reply = Reply(submission.side, self._dropped.append)
         run = Run(submission, reply, self._cache, self._tree)
-        with self._lock:
+        with self._changed:
             self._came.append(run)
+            self._changed.notify_all()
             if self._thread is None:
                 # The engine's turn is never given to it once the program ends, so it need not be waited for.
                 self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
@@ -89,7 +96,9 @@ class BatchLoop:
 
     def close(self) -> None:
         """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""
-        with self._lock:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(_LAST_SECONDS)
@@ -98,22 +107,27 @@ class BatchLoop:
 
     def _work(self) -> None:
         while True:
-            with self._lock:
+            with self._changed:
+                if not self._everyone():
+                    self._changed.wait_for(lambda: self._came or self._closed, _IDLE_SECONDS)
+                    if not self._came:
+                        self._thread = None
+                        return
                 self._waiting.extend(self._came)
                 self._came.clear()
             self._let_go()
             if not self._everyone():
-                with self._lock:
-                    if self._came:
-                        continue
-                    self._thread = None
-                    return
+                continue
             barred = False
             try:
                 with self._computing.step():
                     self._computing.require_open()
                     barred = self._step()
             except ClosedError as error:
+                self._end_all(error)
+            except Exception as error:
+                # Nobody is to wait for ever because of a fault that is none of theirs.
+                log.exception("a step of many prompts failed")
                 self._end_all(error)
             if barred and not self._under_way:
                 time.sleep(_LOOK_SECONDS)
@@ -152,13 +166,13 @@ class BatchLoop:
         return barred
 
     def _prepare(self) -> bool:
-        """Admits and prepares prompts, until one of them has computed something or no more are to be admitted."""
+        """Admits and prepares prompts, until one of them has computed something or there are no more to admit."""
         while self._preparing is not None or self._admit():
             run = self._preparing
             assert run is not None
             try:
                 event = run.prepare()
-            except Exception as error:  # noqa: BLE001 - it is told to whom it concerns
+            except Exception as error:
                 self._leave(run)
                 run.end(error)
                 continue
@@ -186,7 +200,7 @@ class BatchLoop:
 
     def _pass(self) -> None:
         """One pass over rows of those under way."""
-        alone = len(self._under_way) == 1
+        alone = len(self._under_way) == 1 and not (self._waiting or self._came or self._preparing)
         for run in self._under_way:
             run.begin_pass(alone=alone)
         decoding = [run for run in self._under_way if run.decodes]
@@ -194,12 +208,14 @@ class BatchLoop:
         rows = {id(run): run.wants() for run in decoding}
         taken = sum(len(one.real.token_ids) for one in rows.values())
         wanted = [len(run.wants().token_ids) for run in reading]
-        for run, count in zip(reading, scheduler.shares(self._rows, taken, wanted), strict=True):
+        budget = sum(wanted) if alone else self._rows
+        for run, count in zip(reading, scheduler.shares(budget, taken, wanted), strict=True):
             if count:
                 whole = run.wants()
                 rows[id(run)] = whole if count == len(whole.token_ids) else whole.cut(count)[0]
         members = [run for run in self._under_way if id(run) in rows and rows[id(run)].token_ids]
-        self._compute(members, rows)
+        if members:
+            self._compute(members, rows)
 
     def _compute(self, members: list[Run], rows: dict[int, Rows]) -> None:
         """Makes the pass; where that fails, each by itself, so that only who is at fault ends."""
@@ -212,7 +228,7 @@ class BatchLoop:
             made.append(Member(run.sequence.kv, rows[id(run)]))
         try:
             logits = self._passes.run(made, others)
-        except Exception as error:  # noqa: BLE001 - it is told to whom it concerns
+        except Exception as error:
             if len(members) == 1:
                 self._leave(members[0])
                 members[0].end(error)
@@ -223,7 +239,7 @@ class BatchLoop:
         for run, scores in zip(members, logits, strict=True):
             try:
                 ended = run.take(len(rows[id(run)].token_ids), scores, started)
-            except Exception as error:  # noqa: BLE001 - the others go on
+            except Exception as error:
                 self._leave(run)
                 run.end(error)
                 continue

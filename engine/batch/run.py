@@ -153,7 +153,8 @@ class Run:
         assert self.sequence is not None
         if not self._told_first:
             self._told_first = True
-            self._clock.waited += (time.perf_counter() - self._arrived) * 1000 - self._clock.total
+            since = (time.perf_counter() - self._arrived) * 1000
+            self._clock.waited += max(0.0, since - self._clock.total)
             self.reply.say(self._work.first_token(self.sequence))
         if step.text or step.token is None:
             self.reply.say(Delta(self._work.side, step.text))

@@ -99,6 +99,12 @@ class MemoryTier:
         """Bytes that are taken now."""
         return self._bytes
 
+    @property
+    def held(self) -> int:
+        """How many segments are read by someone and are found."""
+        with self.locked():
+            return len(self._held)
+
     def keys(self) -> set[str]:
         """The names of what is found now."""
         with self.locked():

@@ -181,12 +181,13 @@ class Sequence:
             self._spent_ms = 0.0
         return step
 
-    def wanted(self, *, fold: bool = True) -> Rows:
+    def wanted(self, *, fold: bool = True, guess: bool = True) -> Rows:
         """Says what the next pass over `kv` is to compute; `take` takes its logits.
 
         Args:
             fold: whether to make one run of the segments before the second token, which others then read by
                 themselves.
+            guess: whether rows of guesses cost little: not where the pass has rows of others.
         """
         prefill = self.prefill
         if self.kv is None:
@@ -198,7 +199,7 @@ class Sequence:
                 self.kv.fold()
             self._start = self.kv.length
         computed = self.kv.length - self._start
-        self._draft = [] if self._repeats else self._guesses()
+        self._draft = self._guesses() if guess and not self._repeats else []
         latest = self._chosen[computed]
         idle = 0 if self._draft else self.model.rows.idle
         rows = [latest, *self._draft, *[latest] * idle]

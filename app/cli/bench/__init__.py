@@ -7,6 +7,7 @@ import click
 from app.cli.commands import Commands
 
 _COMMANDS = {
+    "batch": "app.cli.bench.batch:batch",
     "decode": "app.cli.bench.times:decode",
     "first": "app.cli.bench.times:first",
     "guesses": "app.cli.bench.times:guesses",

@@ -182,7 +182,7 @@ class AuthorPage(Page):
                 yield frame, gr.skip() if figure is None else figure
 
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        shell.run(run, None, [shell, chart], concurrency_limit=1, **quiet)
+        shell.run(run, None, [shell, chart], concurrency_limit=None, **quiet)
         blocks.load(self.chart, None, chart, **quiet)
 
     # Documents
