@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import torch
 
 from engine.batch.nodes import Extent
-from engine.cache.fetched import Unsaved
 from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Lookup, Origin
 from engine.errors import StoreError
@@ -53,12 +52,12 @@ class DiskChunks:
         cache: the segments of a model, and their store.
 
     Attributes:
-        unsaved: what could not be written, until somebody tells it.
+        unsaved: what could not be written, until an answer tells it.
     """
 
     def __init__(self, cache: SegmentCache) -> None:
         self.model, self.store, self._cache = cache.model, cache.store, cache
-        self.unsaved = Unsaved()
+        self.unsaved = cache.untold
 
     @torch.inference_mode()
     def read(self, edges: Sequence[Edge], names: Sequence[str]) -> list[Piece]:

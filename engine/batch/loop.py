@@ -1,9 +1,10 @@
 """Answers many prompts at once: one thread runs steps, and a step is one pass over rows of all of them.
 
-A step takes in who came and lets go who left, prepares one more prompt where there is room, and makes a pass:
-a row of each answer under way, and as much of the prompts to be read as a pass has room for. So whoever came last
-waits for no whole answer of another, and no answer waits for the whole of a long prompt. A prompt that has no
-company is computed as without a loop, to the last bit: its prefill in one piece, its guesses in the same pass.
+A step takes in who came and lets go who left, prepares one more prompt where there is room, and makes a
+pass: a row of each answer under way, and as much of the prompts to be read as a pass has room for. So whoever
+came last waits for no whole answer of another, and no answer waits for the whole of a long prompt. A prompt
+that has no company is computed as without a loop, to the last bit: its prefill in one piece, its guesses in
+the same pass.
 
 What several prompts lack is encoded once: they are prepared one after the other, and the second one finds it.
 """
@@ -15,18 +16,20 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Sequence
+
+from torch import Tensor
 
 from engine.batch import scheduler
 from engine.batch.passes import Passes
 from engine.batch.run import Run
 from engine.batch.submission import Submission
-from engine.batch.ticket import Reply, Ticket, cancelled
+from engine.batch.ticket import Outcome, Reply, Ticket, cancelled
 from engine.batch.tree import PrefixTree
 from engine.cache.segment_cache import SegmentCache
 from engine.errors import ClosedError
-from engine.events import Barred
-from engine.inference.computing import Computing
-from engine.model.batched_kv_cache import Member
+from engine.events import Barred, Working
+from engine.inference.computing import LONGEST_SECONDS, WAITING, Computing
 from engine.model.kv_cache import Rows
 
 log = logging.getLogger(__name__)
@@ -106,57 +109,79 @@ class BatchLoop:
     # What the thread does
 
     def _work(self) -> None:
-        while True:
-            with self._changed:
-                if not self._everyone():
-                    self._changed.wait_for(lambda: self._came or self._closed, _IDLE_SECONDS)
-                    if not self._came:
-                        self._thread = None
-                        return
-                self._waiting.extend(self._came)
-                self._came.clear()
-            self._let_go()
-            if not self._everyone():
-                continue
-            barred = False
+        patience = self._computing.patience
+        while self._took_in():
+            barred, came = False, True
             try:
-                with self._computing.step():
-                    self._computing.require_open()
-                    barred = self._step()
+                self._let_go()
+                if self._everyone():
+                    with self._computing.step(patience) as came:
+                        if came:
+                            self._computing.require_open()
+                            barred = self._step()
             except ClosedError as error:
                 self._end_all(error)
             except Exception as error:
                 # Nobody is to wait for ever because of a fault that is none of theirs.
                 log.exception("a step of many prompts failed")
                 self._end_all(error)
+            if came:
+                patience = self._computing.patience
+            else:
+                patience = min(2 * patience, LONGEST_SECONDS)
+                self._say_waiting()
             if barred and not self._under_way:
                 time.sleep(_LOOK_SECONDS)
+
+    def _took_in(self) -> bool:
+        """Takes in who came; says whether there is anybody. Where nobody comes for a while, it is over."""
+        with self._changed:
+            if not self._everyone():
+                self._changed.wait_for(lambda: self._came or self._closed, _IDLE_SECONDS)
+                if not self._came:
+                    self._thread = None
+                    return False
+            self._waiting.extend(self._came)
+            self._came.clear()
+            return True
+
+    def _say_waiting(self) -> None:
+        for run in self._everyone():
+            run.reply.say(Working(run.reply.side, WAITING, 0, 1))
 
     def _let_go(self) -> None:
         """Ends what nobody wants any more."""
         self._dropped.clear()
-        for one in [run for run in self._everyone() if run.reply.cancelled]:
-            self._leave(one)
-            one.end(cancelled())
+        for run in self._everyone():
+            if run.reply.cancelled:
+                self._end(run, cancelled())
 
     def _everyone(self) -> list[Run]:
-        preparing = [self._preparing] if self._preparing is not None else []
-        return [*self._under_way, *preparing, *self._waiting]
+        # In the order in which they go on, so that `busy` on another thread misses none that does meanwhile.
+        waiting, preparing, under_way = [*self._waiting], self._preparing, [*self._under_way]
+        return [*under_way, *([preparing] if preparing is not None else []), *waiting]
+
+    def _end(self, run: Run, outcome: Outcome) -> None:
+        """Ends one before its time, wherever it is; it is told in any case."""
+        try:
+            run.end(outcome)
+        except Exception:
+            log.exception("what an answer held was not let go of")
+        self._leave(run)
 
     def _leave(self, run: Run) -> None:
-        """Takes one out, wherever it is."""
+        """Takes out one that has ended."""
         if run is self._preparing:
             self._preparing = None
         for runs in (self._waiting, self._under_way):
             with contextlib.suppress(ValueError):
                 runs.remove(run)
         if run.sequence is not None and run.sequence.kv is not None:
-            self._passes.leave(run.sequence.kv)
+            self._passes.forget(run.sequence.kv)
 
     def _end_all(self, error: Exception) -> None:
-        for one in self._everyone():
-            self._leave(one)
-            one.end(error)
+        for run in self._everyone():
+            self._end(run, error)
 
     def _step(self) -> bool:
         """Prepares, and makes a pass; returns whether what is next is another program's to compute."""
@@ -166,27 +191,32 @@ class BatchLoop:
         return barred
 
     def _prepare(self) -> bool:
-        """Admits and prepares prompts, until one of them has computed something or there are no more to admit."""
+        """Admits and prepares prompts: until one has computed something, or there are enough to read."""
         while self._preparing is not None or self._admit():
             run = self._preparing
             assert run is not None
             try:
                 event = run.prepare()
             except Exception as error:
-                self._leave(run)
-                run.end(error)
+                self._end(run, error)
                 continue
             if event is None:
-                self._preparing = None
                 self._under_way.append(run)
+                self._preparing = None
                 continue
-            return isinstance(event, Barred)
+            if isinstance(event, Barred):  # others may pass it meanwhile
+                self._waiting.insert(0, run)
+                self._preparing = None
+                return True
+            return False
         return False
 
     def _admit(self) -> bool:
         """Has the next of the waiting prepared, where there is one and there is room for it."""
         if not self._waiting or len(self._under_way) >= self._most:
             return False
+        if sum(run.unread for run in self._under_way) >= self._rows:
+            return False  # it would only have those wait that decode
         tier = self._cache.memory_tier
         place = scheduler.choose(self._waiting, lambda need: all(key in tier for key in need.segments))
         run = self._waiting[place]
@@ -194,54 +224,57 @@ class BatchLoop:
             return False
         for one in self._waiting[:place]:
             one.passed += 1
-        del self._waiting[place]
         self._preparing = run
+        del self._waiting[place]
         return True
 
     def _pass(self) -> None:
         """One pass over rows of those under way."""
-        alone = len(self._under_way) == 1 and not (self._waiting or self._came or self._preparing)
-        for run in self._under_way:
-            run.begin_pass(alone=alone)
+        started = time.perf_counter()
+        newcomers = self._most > 1 and bool(self._waiting or self._came or self._preparing)
+        alone = len(self._under_way) == 1 and not newcomers
+        for run in [*self._under_way]:
+            try:
+                run.begin_pass(alone=alone)
+            except Exception as error:
+                self._end(run, error)
         decoding = [run for run in self._under_way if run.decodes]
         reading = [run for run in self._under_way if not run.decodes]
-        rows = {id(run): run.wants() for run in decoding}
+        rows = {run: run.wants() for run in decoding}
         taken = sum(len(one.real.token_ids) for one in rows.values())
         wanted = [len(run.wants().token_ids) for run in reading]
         budget = sum(wanted) if alone else self._rows
         for run, count in zip(reading, scheduler.shares(budget, taken, wanted), strict=True):
             if count:
                 whole = run.wants()
-                rows[id(run)] = whole if count == len(whole.token_ids) else whole.cut(count)[0]
-        members = [run for run in self._under_way if id(run) in rows and rows[id(run)].token_ids]
-        if members:
-            self._compute(members, rows)
+                rows[run] = whole if count == len(whole.token_ids) else whole.cut(count)[0]
+        if rows:
+            self._compute(rows, started)
 
-    def _compute(self, members: list[Run], rows: dict[int, Rows]) -> None:
+    def _compute(self, rows: dict[Run, Rows], started: float) -> None:
         """Makes the pass; where that fails, each by itself, so that only who is at fault ends."""
-        started = time.perf_counter()
-        others = [run.placements for run in self._under_way if run not in members]
-        made = []
-        for run in members:
-            assert run.sequence is not None
-            assert run.sequence.kv is not None
-            made.append(Member(run.sequence.kv, rows[id(run)]))
+        runs = list(rows)
+        others = [run.placements for run in self._under_way if run not in rows]
         try:
-            logits = self._passes.run(made, others)
+            logits = self._passes.run([run.member(own) for run, own in rows.items()], others)
         except Exception as error:
-            if len(members) == 1:
-                self._leave(members[0])
-                members[0].end(error)
+            if len(runs) == 1:
+                self._end(runs[0], error)
                 return
-            for run in members:
-                self._compute([run], rows)
+            log.info("a pass of %d prompts failed, and is made one by one: %s", len(runs), error)
+        else:
+            self._take(rows, logits, started)
             return
-        for run, scores in zip(members, logits, strict=True):
+        for run in runs:
+            self._compute({run: rows[run]}, time.perf_counter())
+
+    def _take(self, rows: dict[Run, Rows], logits: Sequence[Tensor], started: float) -> None:
+        """Has each take what the pass has computed of it."""
+        for (run, own), scores in zip(rows.items(), logits, strict=True):
             try:
-                ended = run.take(len(rows[id(run)].token_ids), scores, started)
+                ended = run.take(len(own.token_ids), scores, started)
             except Exception as error:
-                self._leave(run)
-                run.end(error)
+                self._end(run, error)
                 continue
             if ended:
                 self._leave(run)

@@ -26,6 +26,7 @@ class OneByOne:
     """
 
     appetite = 1
+    alone = "each is to be computed to the last bit as by itself"
 
     def __init__(self, cache: SegmentCache, computing: Computing) -> None:
         self._cache, self._computing = cache, computing

@@ -103,12 +103,14 @@ class Passes:
         return 0 if buffer is None else buffer.nbytes
 
     def leave(self, kv: KVCache) -> None:
-        """Lets a prompt go: it may go on without this, and nothing that it reads is held.
-
-        One that has ended need not be told of: its memory is free with its KV cache.
-        """
+        """Lets a prompt go: it may go on without this, and nothing that it reads is held."""
         if self._batch is not None:
             self._batch.leave(kv)
+
+    def forget(self, kv: KVCache) -> None:
+        """Lets a prompt go that has ended, and its tail: nothing that it reads is held. Computes nothing."""
+        if self._batch is not None:
+            self._batch.forget(kv)
 
 
 def _stepped(sequence: Answering, logits: Tensor | None, since: float) -> Step | Failed:

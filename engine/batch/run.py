@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence as Items
 from functools import cached_property
@@ -13,14 +14,19 @@ from engine.batch.submission import Submission
 from engine.batch.ticket import Outcome, Reply
 from engine.batch.tree import Computed, Lease, PrefixTree
 from engine.cache.segment_cache import SegmentCache, wanted
+from engine.errors import PromptCacheError
 from engine.events import Barred, Delta, Finished, Working
 from engine.inference.answering import Answering
+from engine.inference.computing import PATIENCE_SECONDS
 from engine.inference.prefill import Prefill
 from engine.inference.sequence import Sequence, Step
+from engine.model.batched_kv_cache import Member
 from engine.model.kv_cache import Rows
 from engine.prompt.trail import Trail
 from engine.segment import Placement
 from engine.stopwatch import Stopwatch
+
+log = logging.getLogger(__name__)
 
 
 class Run:
@@ -51,17 +57,26 @@ class Run:
         self._preparing = self._work.prepare()
         self._lease: Lease | None = None
         self._rows: Rows | None = None  # that are wanted next, and were not all computed
-        self._told_first = False
+        self._taken: float | None = None  # when it took its latest token; None before the first
+        self._silent_until = 0.0  # while another program is at what it needs
 
     @cached_property
     def need(self) -> Need:
         """The memory that it takes: what it reads, and all that may become its own."""
-        planned, size = self.submission.planned, self._cache.model.bytes_per_token
-        recipes = wanted(planned.slices) if planned.scope is not None else []
-        segments = {one.key: one.tokens * size for one in recipes}
-        read = sum(one.tokens for one in planned.slices if one is not None) if recipes else 0
-        own = len(planned.plan.token_ids) - read + self.submission.settings.max_new_tokens
+        planned, model = self.submission.planned, self._cache.model
+        size, plan = model.bytes_per_token, planned.plan
+        segments = {one.key: one.tokens * size for one in wanted(planned.slices)}
+        read = sum(one.hi - one.lo for one in planned.slices if one is not None)
+        room = max(1, model.context_length - plan.end)
+        own = len(plan.token_ids) - read + min(self.submission.settings.max_new_tokens, room)
         return Need(segments, own * size)
+
+    @property
+    def unread(self) -> int:
+        """Tokens of its prompt that are yet to be computed, once it is prepared."""
+        if self.sequence is None or self.sequence.token_ids:
+            return 0
+        return len((self._rows or self.sequence.prefill).token_ids)
 
     @property
     def placements(self) -> Items[Placement]:
@@ -76,16 +91,20 @@ class Run:
             self._begin(end.value)
             return None
         assert isinstance(event, Working)
-        if not isinstance(event, Barred):
-            self.reply.say(event)
+        if isinstance(event, Barred):  # looked at again and again, and told now and then
+            if time.monotonic() < self._silent_until:
+                return event
+            self._silent_until = time.monotonic() + PATIENCE_SECONDS
+        self.reply.say(event)
         return event
 
     def _begin(self, prefill: Prefill) -> None:
         if self._in_tree:
             self._lease = self._tree.acquire(self._trail(()))
             prefill = self._lease.without(prefill)
+            self._clock.lap("load")
         self.sequence = Sequence(self._cache.model, prefill, self.submission.settings, self._clock)
-        self._clock.lap("load")
+        self._clock.lap("prefill")
 
     @property
     def _in_tree(self) -> bool:
@@ -106,6 +125,8 @@ class Run:
         """
         assert self.sequence is not None
         self._clock.restart()
+        if self._taken is not None:
+            self._clock.waited += (time.perf_counter() - self._taken) * 1000
         if self._rows is None:
             self._rows = self.sequence.wanted(fold=False, guess=alone)
 
@@ -113,6 +134,12 @@ class Run:
         """What it wants of the pass that is begun, whole."""
         assert self._rows is not None
         return self._rows
+
+    def member(self, rows: Rows) -> Member:
+        """It with some of those rows."""
+        assert self.sequence is not None
+        assert self.sequence.kv is not None
+        return Member(self.sequence.kv, rows)
 
     @property
     def decodes(self) -> bool:
@@ -140,21 +167,24 @@ class Run:
             return False
         self._rows = None
         sequence.take(logits)
-        while sequence.ahead:
+        while True:
             step = sequence.given(started)
             started = time.perf_counter()
             self._tell(step)
             if step.ending is not None:
                 self._finish(step)
                 return True
-        return False
+            if not sequence.ahead:
+                self._taken = time.perf_counter()
+                return False
 
     def _tell(self, step: Step) -> None:
         assert self.sequence is not None
-        if not self._told_first:
-            self._told_first = True
+        if len(self.sequence.token_ids) == 1 and step.token is not None:
+            parts = self._clock.parts
+            took = self._clock.total - parts["parse"] - parts["plan"]  # those were before it arrived
             since = (time.perf_counter() - self._arrived) * 1000
-            self._clock.waited += max(0.0, since - self._clock.total)
+            self._clock.waited += max(0.0, since - took)
             self.reply.say(self._work.first_token(self.sequence))
         if step.text or step.token is None:
             self.reply.say(Delta(self._work.side, step.text))
@@ -165,23 +195,39 @@ class Run:
         assert step.ending is not None
         answer = self._work.answer(sequence, step.ending)
         if self._in_tree:
-            trail = self._trail(sequence.token_ids[: sequence.answered])
-            self._tree.insert(trail, Computed(*sequence.computed()))
-            if self.submission.settings.store_conversation:  # else new text is never written to the disk
-                self._tree.write(self.submission.prompt.schema.tree.name, self.submission.settings.scope)
+            try:
+                self._remember(sequence)
+            except Exception:  # the answer is complete all the same
+                log.exception("what an answer has computed was not kept")
         self.close()
         self._work.look_ahead()
         self.reply.say(Finished(self._work.side, answer))
         self.reply.end(answer)
 
+    def _remember(self, sequence: Sequence) -> None:
+        """Has the tree take in what it has computed."""
+        trail = self._trail(sequence.token_ids[: sequence.answered])
+        self._tree.insert(trail, Computed(*sequence.computed()))
+        settings = self.submission.settings
+        if settings.store_conversation:  # else new text is never written, and that of others never is
+            self._tree.write(self.submission.prompt.schema.tree.name, settings.scope, along=trail)
+
     def end(self, outcome: Outcome) -> None:
         """Ends it before its time."""
-        self.close()
-        self.reply.end(outcome)
+        if isinstance(outcome, Exception):
+            if not isinstance(outcome, PromptCacheError):
+                log.error("an answer has failed", exc_info=outcome)
+            outcome.with_traceback(None)  # whose frames hold the keys and values of all who were in the pass
+        try:
+            self.close()
+        finally:
+            self.reply.end(outcome)
 
     def close(self) -> None:
         """Lets go of all that it holds; a second time does nothing."""
-        self._preparing.close()
-        self._work.close()
-        if self._lease is not None:
-            self._lease.release()
+        try:
+            self._preparing.close()
+        finally:
+            self._work.close()
+            if self._lease is not None:
+                self._lease.release()

@@ -1,8 +1,8 @@
 """Who is admitted next, and how many rows each has in a pass: policy, and nothing that computes.
 
 First come, first served, but for one exception: a prompt whose segments are in memory already may pass a few
-others, and nobody is passed more than a few times. The memory of a whole answer is set aside when it is admitted,
-so that none that has begun is ever set back for want of it.
+others, and nobody is passed more than a few times. The memory of a whole answer is set aside when it is
+admitted, so that none that has begun is ever set back for want of it.
 """
 
 from __future__ import annotations

@@ -54,9 +54,11 @@ class Answerer(Protocol):
 
     Attributes:
         appetite: how many prompts it takes to keep it busy; more are welcome and wait.
+        alone: why it answers one prompt after the other, in words; empty where it does not.
     """
 
     appetite: int
+    alone: str
 
     def submit(self, submission: Submission) -> Ticket:
         """Takes a prompt in, from any thread, and returns at once.

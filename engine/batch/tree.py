@@ -212,13 +212,14 @@ class PrefixTree:
                 self._marked[node] = None
             return node.edges[-1].end if node.edges else 0
 
-    def write(self, schema: str, scope: str, *, often: bool = True) -> int:
+    def write(self, schema: str, scope: str, *, often: bool = True, along: Trail | None = None) -> int:
         """Has written, behind answers, what was marked, and what was read often.
 
         Args:
             schema: name of the schema that it was read for, which the list of the store shows.
             scope: what the segments between saw, which that list shows too.
             often: whether what was read often is written without a mark: it is what people wrote in prompts.
+            along: of what was read often only what stands on this trail, and no other prompt's; None for all.
 
         Returns:
             How many chunks are to be written.
@@ -228,7 +229,7 @@ class PrefixTree:
         with self.tier.locked():
             asked, self._marked = self._marked, {}
             if often:
-                asked, self._often = asked | self._often, {}
+                asked |= dict.fromkeys(self._taken_often(along))
             # What stands before is looked for first, and a node that was marked may have been split since.
             due = {
                 one: None
@@ -248,6 +249,16 @@ class PrefixTree:
             with self.tier.locked():
                 for node in due:
                     self._give_back(node, used=False)
+
+    def _taken_often(self, along: Trail | None) -> list[Node]:
+        """What was read often and is no more to be asked for; while the tier is locked."""
+        found = [*self._often]
+        if along is not None:
+            node, _ = self.root.follow(along.edges)  # which may have split what was read often
+            found = [one for one in node.upward() if one.reads >= READ_OFTEN and not one.kept]
+        for one in found:
+            self._often.pop(one, None)
+        return found
 
     # What the tier asks of its lodger, while it is locked
 

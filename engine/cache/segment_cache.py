@@ -34,6 +34,9 @@ class SegmentCache:
         model: the model that encodes missing segments.
         store: the segments on disk.
         memory_tier: the segments in memory.
+
+    Attributes:
+        untold: what could not be stored after its answer had ended, until another answer tells it.
     """
 
     def __init__(self, model: Model, store: Store, memory_tier: MemoryTier) -> None:
@@ -42,7 +45,7 @@ class SegmentCache:
         dtype = model.dtype if self.scheme == "plain" else f"{model.dtype} {self.scheme}"
         self.identity = Identity(model.fingerprint, dtype, model.relocatable)
         self._form = model.form
-        self._unsaved = Unsaved()
+        self.untold = Unsaved()
         self._cleared: str | None = None
         self._forget_cleared()
         self._answered: deque[Sequence[Lookup]] = deque()  # that are not counted yet
@@ -59,7 +62,7 @@ class SegmentCache:
     def unsaved(self) -> str | None:
         """Waits until all is written; says what could not be stored and no answer has told yet, in words."""
         self.store.finish_writing()
-        return self._unsaved.take("this or an earlier answer")
+        return self.untold.take("this or an earlier answer")
 
     def tiers(self, recipes: Iterable[Recipe]) -> Callable[[Recipe], Tier]:
         """Returns a function that says where the segment of each of these recipes is now."""
@@ -90,7 +93,7 @@ class SegmentCache:
         cleared = self._forget_cleared()
         recipes = list({recipe.key: recipe for recipe in recipes}.values())
         keys = tuple(recipe.key for recipe in recipes)
-        fetched = Fetched(request, keys, self.store.using(keys), self._unsaved, cleared)
+        fetched = Fetched(request, keys, self.store.using(keys), self.untold, cleared)
         try:
             missing = self._load(recipes, fetched)
             clock.lap("load")

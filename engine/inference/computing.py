@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 WAITING = "waiting for another answer's step to end"
 PATIENCE_SECONDS = 1.0  # of waiting, until it is said; then twice as long each time
-_LONGEST_SECONDS = 30.0
+LONGEST_SECONDS = 30.0
 _LOOK_SECONDS = 0.02  # between two looks at what another program is at
 _LAST_SECONDS = 60.0  # that the end of the program waits for a step
 _END: Final = object()  # has the turn for good
@@ -84,13 +84,21 @@ class Computing:
             raise ClosedError("The engine is closed, so nothing is computed. Open one: Engine.open(…).")
 
     @contextlib.contextmanager
-    def step(self) -> Iterator[None]:
-        """Holds the turn for one step that is no generator's, after those who asked before."""
-        self._begin(None)
+    def step(self, patience: float | None = None) -> Iterator[bool]:
+        """Holds the turn for one step that is no generator's, after those who asked before.
+
+        Args:
+            patience: the most seconds to wait for it; None for as long as it takes.
+
+        Yields:
+            Whether it came; where it did not, nothing is to be computed.
+        """
+        came = self._begin(patience)
         try:
-            yield
+            yield came
         finally:
-            self._end()
+            if came:
+                self._end()
 
     def steps(
         self, work: Generator[E, None, R], side: Side, clock: Stopwatch | None = None
@@ -120,7 +128,7 @@ class Computing:
                     log.info("%s, %.0f s so far", WAITING, patience)
                     # The place in the line is given up: who reads this may never come back.
                     yield Working(side, WAITING, done, total)
-                    patience = min(2 * patience, _LONGEST_SECONDS)
+                    patience = min(2 * patience, LONGEST_SECONDS)
                 try:
                     self.require_open()
                     event = next(work)

@@ -172,7 +172,7 @@ class Sequence:
             self.accepted += guessed
             if first:
                 self.clock.lap("sample")
-                self.first_logits = self.logits
+                self.first_logits = self.logits.clone()  # an answer that is kept keeps no others' logits
             step = self._give(token)
         if not first:
             self._spent_ms += (time.perf_counter() - since) * 1000

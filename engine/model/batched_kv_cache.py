@@ -78,8 +78,8 @@ class BatchedKVCache:
         self.members: tuple[Member, ...] = ()
         self.slots = TailSlots()
         self._settled = weakref.WeakSet[OwnKVCache]()  # of which nothing more is folded
-        self._readers = Readers(())
-        self._turned = _Turned(self._readers, torch.device("cpu"))
+        self._nothing = Readers(()), _Turned(Readers(()), torch.device("cpu"))
+        self._readers, self._turned = self._nothing
         self._decoding: list[OwnKVCache] = []
         self._at: list[int] = []  # positions of the decoding rows
         self._places: list[int] = []  # their slots; fewer than rows where some have none
@@ -158,7 +158,8 @@ class BatchedKVCache:
     def kept(self) -> Tensor:
         """Int64, which rows of the pass are wanted logits of."""
         ends = zip(self.members, self._borders[1:], strict=True)
-        return torch.tensor([row for one, end in ends for row in range(end - one.rows.keep, end)])
+        rows = [row for one, end in ends for row in range(end - one.rows.keep, end)]
+        return torch.tensor(rows, dtype=torch.int64)
 
     def commit(self) -> None:
         """Counts the rows of the pass that has just run."""
@@ -173,9 +174,17 @@ class BatchedKVCache:
         """Lets a prompt go, whose KV cache then shares memory with no other; what it read is let go of."""
         if kv.own is not None:
             self.slots.release(kv.own)
+        self._read_nothing()
+
+    def forget(self, kv: KVCache) -> None:
+        """Lets a prompt go that has ended, its tail, and what it read. Computes nothing."""
+        if kv.own is not None:
+            self.slots.forget(kv.own)
+        self._read_nothing()
+
+    def _read_nothing(self) -> None:
         self.end()
-        self._readers = Readers(())
-        self._turned = _Turned(self._readers, torch.device("cpu"))
+        self._readers, self._turned = self._nothing
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
         """Attention of all members, each over what it may see.

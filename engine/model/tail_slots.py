@@ -46,7 +46,7 @@ class TailSlots:
             self._make_room(len(self) + len(new), new[0])
         for kv in new:
             slot = self._slot(len(self))
-            kv.move(slot)
+            _move_in(kv, slot)
             self._lodged.append((weakref.ref(kv), slot))
 
     @torch.inference_mode()
@@ -55,6 +55,12 @@ class TailSlots:
         if id(kv) in self.places():
             kv.move_out()
             self.tidy()
+
+    def forget(self, kv: OwnKVCache) -> None:
+        """Lets go of a tail that is needed no more. Computes nothing: its slot is filled by the next pass."""
+        kv.memory = None
+        if not any((one := known()) is not None and one.memory is slot for known, slot in self._lodged):
+            self._lodged, self.buffer = [], None
 
     @torch.inference_mode()
     def tidy(self) -> None:
@@ -71,7 +77,7 @@ class TailSlots:
             last, its_own = self._lodged.pop()
             moved = last()
             if place < len(self._lodged) and moved is not None and moved.memory is its_own:
-                moved.move(slot)
+                _move_in(moved, slot)
                 self._lodged[place] = (last, slot)
         if not self._lodged:
             self.buffer = None
@@ -88,10 +94,15 @@ class TailSlots:
         assert kv.memory is not None
         _, layers, kv_heads, _, size = kv.memory.shape
         slots = max(_FEWEST, 1 << (count - 1).bit_length())
-        # What is hidden is weighted by nothing, and must be a number.
         self.buffer = kv.memory.new_zeros((2, layers, slots, kv_heads, COLUMNS, size))
         for place, (known, _) in enumerate(self._lodged):
             lodger, slot = known(), self._slot(place)
             if lodger is not None:
                 lodger.move(slot)
             self._lodged[place] = (known, slot)
+
+
+def _move_in(kv: OwnKVCache, slot: Tensor) -> None:
+    """Moves a tail to a slot in which another may have been."""
+    kv.move(slot)
+    slot[:, :, :, kv.filled :] = 0  # what is hidden is weighted by nothing, and must be a number

@@ -25,14 +25,14 @@ from engine.inference.sequence import Sequence
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
 from tests.engine.cases import model_of
-from tests.engine.tiny import FIXED, PLAIN, SEGMENTS
+from tests.engine.tiny import DENSE, FIXED, SEGMENTS
 
 LIMIT = 1e-4
 WAIT = 60
 SCHEMA = (
-    '<schema name="s">Read this. <module name="a">alpha and its many friends, of whom there are some more than '
-    'a few, walk along the river every day.</module><module name="b">beta sleeps under the tree, and dreams of '
-    'all the things that nobody has told yet to anybody at all.</module></schema>'
+    '<schema name="s">Read this. <module name="a">alpha and its many friends, of whom there are some more '
+    'than a few, walk along the river every day.</module><module name="b">beta sleeps under the tree, and '
+    "dreams of all the things that nobody has told yet to anybody at all.</module></schema>"
 )
 PROMPTS = (
     "<prompt><a/><b/>go on</prompt>",
@@ -77,7 +77,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
     return found
 
 
-@pytest.mark.parametrize("family", [*SEGMENTS, *FIXED, *PLAIN])
+@pytest.mark.parametrize("family", [*SEGMENTS, *FIXED, *DENSE])
 def test_every_answer_is_the_one_that_it_is_alone(family: str, tmp_path: Path) -> None:
     with engine_in(tmp_path, family) as engine:
         prompts = prompts_of(engine)
@@ -99,9 +99,9 @@ def test_they_go_through_together_and_a_long_prompt_in_chunks(
     monkeypatch.setattr(engine.answerer, "_rows", 8)
     made = passes(monkeypatch)
     prompts = prompts_of(engine)
-    wanted = alone(engine, prompts, max_new_tokens=12, speculate="off")
+    wanted = alone(engine, prompts, max_new_tokens=60, speculate="off")
     with engine.computing.step():  # so that all are there when the first pass begins
-        tickets = [engine.submit(one, max_new_tokens=12) for one in prompts]
+        tickets = [engine.submit(one, max_new_tokens=60) for one in prompts]
     found = [ticket.result(WAIT) for ticket in tickets]
     assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
     assert max(map(sum, made)) <= 8 + len(prompts), "rows of answers, and a prompt's within the budget"
@@ -303,3 +303,4 @@ def test_with_determinism_prompts_are_computed_one_by_one(tmp_path: Path) -> Non
         for ticket, answer in zip(found, wanted, strict=True):
             assert torch.equal(ticket.result(WAIT).first_logits, answer.first_logits)
     assert loops.BatchLoop is not type(engine.answerer)
+    assert "to the last bit" in engine.answerer.alone

@@ -21,9 +21,9 @@ __all__ = ["lasting"]  # a fixture
 TEXTS = ("So?", "And then?", "Why not?")
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    with Engine(tiny_model(), Store.open(tmp_path / "store")) as opened:
+@pytest.fixture(params=[False, True], ids=["together", "one by one"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    with Engine(tiny_model(), Store.open(tmp_path / "store"), deterministic=request.param) as opened:
         yield opened
 
 

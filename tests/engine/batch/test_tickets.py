@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import threading
 import time
@@ -13,12 +12,15 @@ from typing import Any
 
 import pytest
 
-from engine import Engine, Finished, FirstToken, PromptError, RunSettings, SettingsError
-from engine.batch import submission
+from torch import Tensor
+
+from engine import Engine, Finished, FirstToken, PromptError, SettingsError
 from engine.batch.ticket import Ticket
 from engine.cache.store import Store
 from engine.errors import CancelledError, ClosedError
-from engine.events import Delta, Event
+from engine.events import Event
+from engine.inference.answering import Answering
+from engine.inference.sequence import Sequence, Step
 from engine.prepared import PreparedPrompt
 from tests.engine.tiny import tiny_model
 
@@ -29,9 +31,9 @@ PROMPT = '<prompt schema="s"><a/><b/><user>So?</user></prompt>'
 LONG = 1_000  # tokens of an answer that goes on until it is stopped
 
 
-@pytest.fixture
-def engine(tmp_path: Path) -> Iterator[Engine]:
-    with Engine(tiny_model(), Store.open(tmp_path / "store")) as opened:
+@pytest.fixture(params=[False, True], ids=["together", "one by one"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    with Engine(tiny_model(), Store.open(tmp_path / "store"), deterministic=request.param) as opened:
         yield opened
 
 
@@ -43,19 +45,26 @@ def prompt(engine: Engine) -> PreparedPrompt:
 @pytest.fixture(autouse=True)
 def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Answers of so many tokens come to no end behind their first one, whatever the model says."""
-    answering = submission.answering
+    take, given = Sequence.take, Sequence.given
 
-    def endless(cache: Any, prompt: Any, planned: Any, settings: RunSettings, clock: Any) -> Any:
-        with contextlib.closing(answering(cache, prompt, planned, settings, clock)) as steps:
-            if settings.max_new_tokens != LONG:
-                return (yield from steps)
-            for event in steps:
-                yield event
-                while isinstance(event, FirstToken):
-                    time.sleep(0.001)
-                    yield Delta(event.side, "")
+    def taken(sequence: Sequence, logits: Tensor) -> None:
+        if not lasts(sequence):
+            take(sequence, logits)
+            return
+        assert sequence.kv is not None
+        sequence.kv.truncate(sequence._start)
 
-    monkeypatch.setattr(submission, "answering", endless)
+    def nothing(sequence: Sequence, since: float) -> Step:
+        if not lasts(sequence):
+            return given(sequence, since)
+        time.sleep(0.001)
+        return Step(None, "", None)
+
+    def lasts(sequence: Sequence) -> bool:
+        return sequence.params.max_new_tokens == LONG and bool(sequence.token_ids)
+
+    monkeypatch.setattr(Sequence, "take", taken)
+    monkeypatch.setattr(Sequence, "given", nothing)
 
 
 def until(true: Callable[[], bool]) -> None:
@@ -159,16 +168,16 @@ def test_a_dropped_ticket_cancels_its_prompt(engine: Engine, prompt: PreparedPro
 def test_a_fault_of_one_ends_that_one_only(
     engine: Engine, prompt: PreparedPrompt, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answering = submission.answering
-    calls: list[Any] = []
+    prepare = Answering.prepare
+    calls: list[Answering] = []
 
-    def failing(*given: Any) -> Any:
-        calls.append(given)
+    def failing(work: Answering) -> Any:
+        calls.append(work)
         if len(calls) == 1:
             raise MemoryError("no room")
-        return answering(*given)
+        return (yield from prepare(work))
 
-    monkeypatch.setattr(submission, "answering", failing)
+    monkeypatch.setattr(Answering, "prepare", failing)
     first, second = engine.submit(prompt, max_new_tokens=2), engine.submit(prompt, max_new_tokens=2)
     with pytest.raises(MemoryError, match="no room"):
         first.result(60)
@@ -190,8 +199,9 @@ def test_a_faulty_listener_keeps_nobody_waiting(
     assert told == [1]
 
 
-def test_closing_the_engine_ends_all_in_words(tmp_path: Path) -> None:
-    engine = Engine(tiny_model(), Store.open(tmp_path / "store"))
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_closing_the_engine_ends_all_in_words(tmp_path: Path, deterministic: bool) -> None:
+    engine = Engine(tiny_model(), Store.open(tmp_path / "store"), deterministic=deterministic)
     prompt = engine.schema(SCHEMA).prompt(PROMPT)
     tickets = [endless(engine, prompt) for _ in range(3)]
     begun(tickets[0])

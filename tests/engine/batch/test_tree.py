@@ -297,6 +297,20 @@ def test_what_was_read_twice_is_written_and_what_was_read_once_is_not() -> None:
     assert tree.write("s", "anchored") == 0, "it is there"
 
 
+def test_of_what_was_read_often_only_one_trail_may_be_asked_for() -> None:
+    files = Files()
+    tree = new_tree(files=files)
+    for word in ("aab", "aac"):
+        insert(tree, word)
+    for word in ("aab", "aac") * 2:
+        assert found(tree, word) == 3 * CHUNK
+    assert tree.write("s", "anchored", along=letters("ab")) == 1
+    assert tree.write("s", "anchored", along=letters("aab")) == 2
+    assert set(files.held) == set(names_of(letters("aab").edges))
+    assert tree.write("s", "anchored", along=letters("aac")) == 1
+    assert tree.write("s", "anchored") == 0
+
+
 def test_what_is_marked_is_written_with_all_before_it_and_found_by_another_process() -> None:
     files = Files()
     tree = new_tree(files=files)

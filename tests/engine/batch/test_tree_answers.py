@@ -38,7 +38,8 @@ SETTINGS = RunSettings(max_new_tokens=70, temperature=0.0, speculate="off", hold
 
 @pytest.fixture(params=FAMILIES)
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    opened = Engine(model_of(request.param), Store.open(tmp_path))
+    """One without a tree of its own, of which there can be one at a time."""
+    opened = Engine(model_of(request.param), Store.open(tmp_path), deterministic=True)
     yield opened
     opened.close()
 
@@ -172,7 +173,7 @@ def test_a_conversation_in_pml_finds_its_last_turn(tmp_path: Path) -> None:
     """The text of an answer is tokenized again, and comes out as the tokens that it was."""
     schema = """<schema name="s"><system>You plan trips.</system></schema>"""
     asked = f"<user>{LONG} What should I see in Rome?</user>"
-    with Engine.open("demo", device="cpu", dtype="fp32", cache_dir=tmp_path) as engine:
+    with Engine.open("demo", device="cpu", dtype="fp32", cache_dir=tmp_path, deterministic=True) as engine:
         tree = PrefixTree(engine.segment_cache)
         first = run(engine, tree, f"<prompt>{asked}</prompt>", schema=schema)
         answer = escaped_text(first.sequence.text)
@@ -187,7 +188,7 @@ def test_a_conversation_in_pml_finds_its_last_turn(tmp_path: Path) -> None:
 def test_what_is_taken_in_of_an_answer_with_guesses_is_what_it_says(tmp_path: Path, speculate: Any) -> None:
     """A guess that was wrong has been in the tail too."""
     settings = RunSettings(max_new_tokens=150, temperature=0.0, speculate=speculate)
-    with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path), deterministic=True) as engine:
         tree, model = PrefixTree(engine.segment_cache), engine.model
         tokens = drawn(3, 40) * 3
         made = answered(model, Prefill((), tokens, range(120), tokens, 120), settings)
@@ -203,7 +204,7 @@ def test_what_is_taken_in_of_an_answer_with_guesses_is_what_it_says(tmp_path: Pa
 
 @pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "opt", "bloom"])
 def test_what_was_read_twice_is_there_after_a_restart(tmp_path: Path, family: str) -> None:
-    with Engine(model_of(family), Store.open(tmp_path)) as engine:
+    with Engine(model_of(family), Store.open(tmp_path), deterministic=True) as engine:
         tree = PrefixTree(engine.segment_cache)
         first = run(engine, tree)
         assert tree.write("s", "anchored") == 0
@@ -213,7 +214,7 @@ def test_what_was_read_twice_is_there_after_a_restart(tmp_path: Path, family: st
         assert written >= (first.computed - CHUNK) // CHUNK
         engine.store.finish_writing()
         assert tree.disk.unsaved.take() is None
-    with Engine(model_of(family), Store.open(tmp_path)) as engine:
+    with Engine(model_of(family), Store.open(tmp_path), deterministic=True) as engine:
         tree = PrefixTree(engine.segment_cache)
         found = run(engine, tree)
         found.same_as(first)
@@ -225,7 +226,7 @@ def test_what_was_read_twice_is_there_after_a_restart(tmp_path: Path, family: st
 def test_another_models_chunks_are_not_found(tmp_path: Path) -> None:
     tokens = drawn(4, 200)
     for seed in (0, 1):
-        with Engine(tiny_model("llama-gqa", seed=seed), Store.open(tmp_path)) as engine:
+        with Engine(tiny_model("llama-gqa", seed=seed), Store.open(tmp_path), deterministic=True) as engine:
             tree = PrefixTree(engine.segment_cache)
             assert run_tokens(engine.model, tree, tokens).computed == 200
             tree.mark(Trail.of_runs([Chunk(0, tuple(tokens))]))
@@ -234,7 +235,7 @@ def test_another_models_chunks_are_not_found(tmp_path: Path) -> None:
 
 def test_a_damaged_chunk_is_computed_again(tmp_path: Path) -> None:
     tokens = drawn(5, 200)
-    with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path), deterministic=True) as engine:
         tree = PrefixTree(engine.segment_cache)
         first = run_tokens(engine.model, tree, tokens)
         tree.mark(Trail.of_runs([Chunk(0, tuple(tokens))]))
@@ -245,7 +246,7 @@ def test_a_damaged_chunk_is_computed_again(tmp_path: Path) -> None:
     content = bytearray(file.read_bytes())
     content[-5] ^= 1
     file.write_bytes(content)
-    with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path), deterministic=True) as engine:
         tree = PrefixTree(engine.segment_cache)
         found = run_tokens(engine.model, tree, tokens)
         found.same_as(first)

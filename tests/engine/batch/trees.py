@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.batch.nodes import Node
 from engine.batch.tree import Computed, Lease, PrefixTree
+from engine.cache.fetched import Unsaved
 from engine.cache.memory import MemoryTier
 from engine.cache.store import Origin
 from engine.prompt.recipe import Identity
@@ -67,7 +68,9 @@ def tree_over(tier: MemoryTier, files: Files) -> PrefixTree:
         network=network,
         rotaries=(None,),
     )
-    cache: Any = SimpleNamespace(model=model, memory_tier=tier, store=files, note=lambda served: None)
+    cache: Any = SimpleNamespace(
+        model=model, memory_tier=tier, store=files, note=lambda served: None, untold=Unsaved()
+    )
     return PrefixTree(cache)
 
 
