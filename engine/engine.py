@@ -266,7 +266,7 @@ class Engine:
         Args:
             prompts: prompts of this engine; an error in the place of one is given back in its turn.
             settings: the settings of each run.
-            mode: one side, or "both".
+            mode: one side, or "both"; their times can be compared only where the engine is `deterministic`.
             as_they_end: give back what has ended first; else in the order of the prompts.
             changes: single settings by name.
 

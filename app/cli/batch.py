@@ -132,7 +132,8 @@ def answer_batch(batch: Batch, options: ModelOptions) -> tuple[int, str]:
     """
     _require_output(batch)
     digests, total = _looked_over(batch)
-    with options.open() as engine:
+    # Times of two sides are compared, so no row may be computed beside another.
+    with options.open(deterministic=batch.mode == "both") as engine:
         results = None
         run = _run_digest(batch, engine, options)
         tally = Tally(total)
@@ -169,7 +170,9 @@ def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tal
         tally.told(progress)
         waiting: dict[int, Row] = {}
         given = _given(rows, prepared, results, waiting, tally)
-        answers = engine.answer_all(given, batch.settings, mode=batch.mode, as_they_end=batch.as_they_end)
+        # Into a file as they end, so that an interruption loses none; it is put into order at the end.
+        at_once = batch.as_they_end or results is not None
+        answers = engine.answer_all(given, batch.settings, mode=batch.mode, as_they_end=at_once)
         with contextlib.closing(answers):
             for number, outcome in answers:
                 row = waiting.pop(number)

@@ -58,8 +58,11 @@ class ModelOptions:
         """The model's name, the bundled one by default."""
         return self.model or BUNDLED
 
-    def open(self) -> Engine:
+    def open(self, *, deterministic: bool = False) -> Engine:
         """Loads the model and opens the store.
+
+        Args:
+            deterministic: whether prompts of a batch are computed one after the other.
 
         Raises:
             ModelError: the model cannot be loaded.
@@ -70,7 +73,8 @@ class ModelOptions:
             from engine import Engine
 
             with reading_bar() as progress:
-                return Engine.open(self.name, progress=progress, **self.for_engine())
+                given = self.for_engine()
+                return Engine.open(self.name, progress=progress, deterministic=deterministic, **given)
 
     def load(self) -> Model:
         """Loads the model alone; no store is opened.

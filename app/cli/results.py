@@ -117,12 +117,11 @@ class Results:
                 written += os.write(self._descriptor, data[written:])
         except OSError as error:
             raise self._in_words(error) from None
-        if self.kept.whole:  # else there is nothing to put into order at the end
-            self._places[row.line] = self._end, len(data)
+        self._places[row.line] = self._end, len(data)
         self._end += len(data)
 
     def finish(self, *, in_order: bool) -> None:
-        """Puts the lines of several runs into the order of the rows, and drops failures that were mended.
+        """Puts lines into the order of the rows, and drops failures that were mended.
 
         Args:
             in_order: keep the order of the rows; else that in which they ended.
@@ -130,8 +129,6 @@ class Results:
         Raises:
             FileWriteError: it cannot be written; what is there stays.
         """
-        if not self.kept.whole:
-            return
         self.close()
         by_line = [self._places[line] for line in sorted(self._places)]
         places = by_line if in_order else sorted(by_line)

@@ -216,7 +216,7 @@ class Run:
         """Ends it before its time."""
         if isinstance(outcome, Exception):
             if not isinstance(outcome, PromptCacheError):
-                log.error("an answer has failed", exc_info=outcome)
+                log.info("an answer has failed", exc_info=outcome)
             outcome.with_traceback(None)  # whose frames hold the keys and values of all who were in the pass
         try:
             self.close()

@@ -19,6 +19,9 @@ import pytest
 
 from app.cli.batch import Tally
 from app.cli.results import Results
+from engine import Engine
+from engine.batch.loop import BatchLoop
+from engine.batch.one_by_one import OneByOne
 
 pytestmark = pytest.mark.usefixtures("place")
 
@@ -353,6 +356,38 @@ def test_an_interrupted_batch_keeps_what_is_done(
     assert "1 row answered, 1 answered before" in batch(CSV, "--output", "out.jsonl").err
 
 
+@pytest.mark.parametrize(("mode", "wanted"), [("cached", BatchLoop), ("both", OneByOne)])
+def test_sides_that_are_compared_are_computed_one_by_one(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, mode: str, wanted: type
+) -> None:
+    answer_all, found = Engine.answer_all, list[type]()
+
+    def noted(engine: Engine, *given: Any, **named: Any) -> Any:
+        found.append(type(engine.answerer))
+        return answer_all(engine, *given, **named)
+
+    monkeypatch.setattr(Engine, "answer_all", noted)
+    assert batch(CSV, "--mode", mode).status == 0
+    assert found == [wanted]
+
+
+@pytest.mark.parametrize("option", [(), ("--as-they-end",)])
+def test_a_file_gets_lines_as_rows_end_and_has_them_in_order_at_the_end(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    answer_all = Engine.answer_all
+    asked: list[bool] = []
+
+    def backwards(engine: Engine, *given: Any, as_they_end: bool, **named: Any) -> Any:
+        asked.append(as_they_end)
+        yield from reversed([*answer_all(engine, *given, as_they_end=as_they_end, **named)])
+
+    monkeypatch.setattr(Engine, "answer_all", backwards)
+    result = batch(CSV, "--output", "out.jsonl", *option)
+    assert asked == [True], "what has ended is not lost with an interruption"
+    assert ids(result.lines) == (["b", "a"] if option else ["a", "b"])
+
+
 def test_many_rows_are_not_held(tmp_path: Path) -> None:
     """A hundred thousand rows are read in little more memory than one."""
     import tracemalloc
@@ -379,7 +414,7 @@ from engine.inference.sampler import Sampler
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
 choose = Sampler.choose
-Sampler.choose = lambda self, logits: (time.sleep(0.05), choose(self, logits))[-1]
+Sampler.choose = lambda self, logits: (time.sleep(0.15), choose(self, logits))[-1]
 main(sys.argv[1:])
 """
 
