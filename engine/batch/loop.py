@@ -68,6 +68,7 @@ class BatchLoop:
         self._waiting: list[Run] = []
         self._preparing: Run | None = None
         self._under_way: list[Run] = []
+        self._full = False  # nobody who waits can be admitted before somebody ends
 
     def submit(self, submission: Submission) -> Ticket:
         """Takes a prompt in and returns at once.
@@ -213,7 +214,8 @@ class BatchLoop:
 
     def _admit(self) -> bool:
         """Has the next of the waiting prepared, where there is one and there is room for it."""
-        if not self._waiting or len(self._under_way) >= self._most:
+        self._full = len(self._under_way) >= self._most
+        if not self._waiting or self._full:
             return False
         if sum(run.unread for run in self._under_way) >= self._rows:
             return False  # it would only have those wait that decode
@@ -221,6 +223,7 @@ class BatchLoop:
         place = scheduler.choose(self._waiting, lambda need: all(key in tier for key in need.segments))
         run = self._waiting[place]
         if not scheduler.room(tier.budget, [one.need for one in self._under_way], run.need):
+            self._full = True
             return False
         for one in self._waiting[:place]:
             one.passed += 1
@@ -231,8 +234,8 @@ class BatchLoop:
     def _pass(self) -> None:
         """One pass over rows of those under way."""
         started = time.perf_counter()
-        newcomers = self._most > 1 and bool(self._waiting or self._came or self._preparing)
-        alone = len(self._under_way) == 1 and not newcomers
+        coming = self._came or self._preparing or (self._waiting and not self._full)
+        alone = len(self._under_way) == 1 and (self._most == 1 or not coming)
         for run in [*self._under_way]:
             try:
                 run.begin_pass(alone=alone)

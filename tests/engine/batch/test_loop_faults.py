@@ -256,6 +256,17 @@ def test_a_model_that_takes_one_prompt_at_a_time_reads_each_in_one_piece(
             assert torch.equal(answer.first_logits, other.first_logits)
 
 
+def test_who_waits_for_memory_keeps_nobody_from_guessing(tmp_path: Path) -> None:
+    with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path), memory=0) as engine:
+        prompts = prompts_of(engine)[:2]
+        wanted = alone(engine, prompts, max_new_tokens=60, speculate="on")
+        with engine.computing.step():
+            tickets = [engine.submit(one, max_new_tokens=60, speculate="on") for one in prompts]
+        found = [ticket.result(WAIT) for ticket in tickets]
+    assert [(one.token_ids, one.passes) for one in found] == [(one.token_ids, one.passes) for one in wanted]
+    assert sum(one.tokens["accepted"] for one in found) > 0
+
+
 def test_others_pass_who_waits_for_another_program(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     schema = engine.schema(
         '<schema name="s"><module name="a">alpha alpha</module><module name="b">beta beta</module></schema>'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -187,11 +188,12 @@ def test_a_fault_of_one_ends_that_one_only(
     assert "failed" in repr(first)
 
 
+@pytest.mark.parametrize("fault", [lambda: 1 / 0, sys.exit])
 def test_a_faulty_listener_keeps_nobody_waiting(
-    engine: Engine, prompt: PreparedPrompt, caplog: pytest.LogCaptureFixture
+    engine: Engine, prompt: PreparedPrompt, caplog: pytest.LogCaptureFixture, fault: Callable[[], Any]
 ) -> None:
     first = engine.submit(prompt, max_new_tokens=2)
-    first.when_done(lambda: 1 / 0)
+    first.when_done(fault)
     assert engine.submit(prompt, max_new_tokens=2).result(60).text
     assert "what was to be told" in caplog.text
     told: list[int] = []
