@@ -43,9 +43,7 @@ class Run:
         sequence: its answer; None while what it reads is not all there.
     """
 
-    def __init__(
-        self, submission: Submission, reply: Reply, cache: SegmentCache, tree: PrefixTree
-    ) -> None:
+    def __init__(self, submission: Submission, reply: Reply, cache: SegmentCache, tree: PrefixTree) -> None:
         self.submission, self.reply = submission, reply
         self.passed = 0
         self.sequence: Sequence | None = None

@@ -55,9 +55,10 @@ def engine_in(folder: Path, family: str = "llama-gqa") -> Engine:
     return engine
 
 
-def prompts_of(engine: Engine) -> list[PreparedPrompt]:
+def prompts_of(engine: Engine, *, placed: bool = False) -> list[PreparedPrompt]:
+    """Prompts over one schema; only those that can stand in its places, or also in another order."""
     schema = engine.schema(SCHEMA)
-    return [schema.prompt(text) for text in PROMPTS]
+    return [schema.prompt(text) for text in PROMPTS if not (placed and "<b/><a/>" in text)]
 
 
 def alone(engine: Engine, prompts: list[PreparedPrompt], **settings: Any) -> list[Answer]:
@@ -80,7 +81,7 @@ def passes(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
 @pytest.mark.parametrize("family", [*SEGMENTS, *FIXED, *DENSE])
 def test_every_answer_is_the_one_that_it_is_alone(family: str, tmp_path: Path) -> None:
     with engine_in(tmp_path, family) as engine:
-        prompts = prompts_of(engine)
+        prompts = prompts_of(engine, placed=family in FIXED)
         wanted = alone(engine, prompts, max_new_tokens=6, speculate="off")
         tickets = [engine.submit(one, max_new_tokens=6) for one in prompts]
         found = [ticket.result(WAIT) for ticket in tickets]

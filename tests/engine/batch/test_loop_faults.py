@@ -245,7 +245,7 @@ def test_a_model_that_takes_one_prompt_at_a_time_reads_each_in_one_piece(
     """Its cache is laid out for all positions of the first pass, among which there may be gaps."""
     with engine_in(tmp_path, family) as engine:
         monkeypatch.setattr(engine.answerer, "_rows", 4)
-        prompts = prompts_of(engine)
+        prompts = prompts_of(engine, placed=True)
         asked = {"mode": "uncached", "placement": "schema", "max_new_tokens": 4}
         wanted = [one.answer(**asked) for one in prompts]  # type: ignore[arg-type]
         with engine.computing.step():
