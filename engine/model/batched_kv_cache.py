@@ -18,10 +18,11 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from engine.model.attention import AttentionParams, Scratch
+from engine.model.attention import AttentionParams
 from engine.model.kv_cache import KVCache, OwnKVCache, Rows, UnfitError, check_states
 from engine.model.readers import Readers, Sight
 from engine.model.rope import Rotaries, Rotary
+from engine.model.scratch import Scratch
 from engine.model.segment_kv_cache import FOLD_ABOVE
 from engine.model.shared_attention import Found, Index, index_of, merged, picked, read, read_own
 from engine.model.tail_slots import COLUMNS, TailSlots

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.model.attention import AttentionParams, Scratch
+from engine.model.attention import AttentionParams
 from engine.model.fused_attention import MOST_ROWS
 from engine.model.masks import Hidden
+from engine.model.scratch import Scratch
 from engine.model.widening import widens
 
 Index = slice | Tensor

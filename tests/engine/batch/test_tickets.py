@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from torch import Tensor
 
 from engine import Engine, Finished, FirstToken, PromptError, SettingsError
