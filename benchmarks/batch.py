@@ -6,7 +6,7 @@ All prompts read the same modules and end with a text of their own; the modules 
 - `batch`: all at once, the modules in the order of the schema.
 - `batch_reordered`: the same with the modules in another order in every prompt, so that no two begin alike.
 - `batch_plain`: the same text stands as plain text at the beginning of every prompt, found at run time.
-- `newcomer_alone`, `newcomer`: from handing a prompt in to its first token, by itself and while others decode.
+- `newcomer_alone`, `newcomer`: from handing a prompt in to its first token, by itself and among others.
 """
 
 from __future__ import annotations
@@ -80,9 +80,7 @@ class Crowd:
         PromptCacheError: an answer would not fit the model's context window.
     """
 
-    def __init__(
-        self, model: Model, folder: Path, size: Size, seed: int, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, model: Model, folder: Path, size: Size, seed: int, say: Callable[[str], None]) -> None:
         longest = size.shared + size.own + size.new + size.modules
         if longest >= model.context_length:
             raise PromptCacheError(
@@ -217,7 +215,7 @@ class Crowd:
             came.append(due)
             prompt = self.prompts[name][number % self.size.prompts]
             tickets.append(engine.submit(prompt, max_new_tokens=self.size.new, speculate="off"))
-            tickets[-1].when_done(lambda number=number: ended.__setitem__(number, time.perf_counter()))
+            tickets[-1].when_done(lambda number=number: ended.__setitem__(number, time.perf_counter()))  # type: ignore[misc]
             due += draw.expovariate(rate)
         for ticket in tickets:
             self._require_whole(name, [ticket.result()])
@@ -228,7 +226,7 @@ class Crowd:
         """The highest rate of arrivals at which a token takes at most twice as long as without company.
 
         Returns:
-            `rate`, in prompts a second, to a tenth; `alone`, milliseconds per token of prompts that meet none.
+            `rate`, in prompts a second, to a tenth; `alone`, milliseconds per token of those that meet none.
         """
         started = time.perf_counter()
         alone = statistics.mean(self.arriving(name, 1e9, 1, seed) for _ in range(3))
@@ -273,9 +271,9 @@ def run(
 
     Returns:
         `results` (name, params, samples_ms, median_ms, and of whole batches tokens_per_s), `ratios` (name →
-        one by one ÷ it; of the newcomer, among others ÷ alone), `decoders` (what the others wait), `among` (how
-        many these are), `arrivals` (by name, as `Crowd.keeps_up`), `alone` (why prompts cannot go together, in
-        words), `machine`.
+        one by one ÷ it; of the newcomer, among others ÷ alone), `decoders` (what the others wait), `among`
+        (how many these are), `arrivals` (by name, as `Crowd.keeps_up`), `alone` (why prompts cannot go
+        together, in words), `machine`.
 
     Raises:
         PromptCacheError: numbers that cannot be run, or a model that cannot be loaded.

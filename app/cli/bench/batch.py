@@ -16,7 +16,9 @@ from engine.stopwatch import milliseconds
 
 @click.command()
 @click.option("--prompts", type=Whole(1), default=8, show_default=True, help="Answered at once.")
-@click.option("--shared", type=Whole(1), default=2048, show_default=True, help="Tokens that all of them read.")
+@click.option(
+    "--shared", type=Whole(1), default=2048, show_default=True, help="Tokens that all of them read."
+)
 @click.option("--modules", type=Whole(1), default=8, show_default=True, help="Modules they are split over.")
 @click.option("--own", type=Whole(1), default=64, show_default=True, help="Tokens of each prompt's own text.")
 @click.option("--new", type=Whole(2), default=64, show_default=True, help="Tokens of each answer.")
