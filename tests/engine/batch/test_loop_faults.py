@@ -198,10 +198,8 @@ def test_an_error_that_is_kept_holds_no_keys_and_values(
         with pytest.raises(RuntimeError, match="not this one") as raised:
             ticket.result(WAIT)
         errors.append(raised.value)
-    settled(lambda: not loop_of(engine).busy)
-    gc.collect()
     assert len(made) == len(errors) == 3
-    assert [one() for one in made] == [None] * 3
+    settled(lambda: gc.collect() >= 0 and not any(one() for one in made))
 
 
 def test_what_cannot_be_kept_spoils_no_answer(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

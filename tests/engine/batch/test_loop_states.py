@@ -6,6 +6,7 @@ import gc
 import tempfile
 import time
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -39,7 +40,10 @@ LENGTHS = (1, 2, 9, 40)
 @cache
 def alone(family: str) -> dict[tuple[int, int], tuple[int, ...]]:
     """The tokens of every answer by itself, by prompt and length."""
-    with tempfile.TemporaryDirectory() as folder, Engine(model_of(family), Store.open(folder)) as engine:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Engine(model_of(family), Store.open(Path(folder))) as engine,
+    ):
         schema = engine.schema(SCHEMA)
         return {
             (number, length): schema.prompt(text).answer(max_new_tokens=length, speculate="off").token_ids
@@ -55,7 +59,7 @@ class Crowds(RuleBasedStateMachine):
     def begin(self, family: str, memory: int) -> None:
         self.family = family
         self.folder = tempfile.TemporaryDirectory()
-        self.engine = Engine(model_of(family), Store.open(self.folder.name), memory)
+        self.engine = Engine(model_of(family), Store.open(Path(self.folder.name)), memory)
         self.schema = self.engine.schema(SCHEMA)
         self.tickets: list[tuple[Ticket, tuple[int, int]]] = []
 
