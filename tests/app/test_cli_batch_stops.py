@@ -1,0 +1,231 @@
+"""`pml run --batch` that is interrupted, killed or run twice: what is there then, and how it goes on."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from app.cli.batch import Tally
+from app.cli.results import Results
+from engine import Engine
+from engine.batch.loop import BatchLoop
+from engine.batch.one_by_one import OneByOne
+from tests.app.test_cli_batch import CSV, ROOT, Batch, batch, ids
+
+__all__ = ["batch"]  # a fixture
+
+pytestmark = pytest.mark.usefixtures("place")
+
+
+def test_an_interrupted_batch_keeps_what_is_done(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, run_pml: Callable[..., SimpleNamespace]
+) -> None:
+    write = Results.write
+
+    def interrupted(results: Results, row: Any, outcome: Any) -> None:
+        write(results, row, outcome)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Results, "write", interrupted)
+        stopped = batch(CSV, "--output", "out.jsonl")
+    assert stopped.status == 130
+    assert "1 of 2 rows are in out.jsonl. The same command goes on from there." in stopped.err
+    assert len(Path("out.jsonl").read_text("utf-8").splitlines()) == 1
+    assert "1 row answered, 1 answered before" in batch(CSV, "--output", "out.jsonl").err
+
+
+@pytest.mark.parametrize(("mode", "wanted"), [("cached", BatchLoop), ("both", OneByOne)])
+def test_sides_that_are_compared_are_computed_one_by_one(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, mode: str, wanted: type
+) -> None:
+    answer_all, found = Engine.answer_all, list[type]()
+
+    def noted(engine: Engine, *given: Any, **named: Any) -> Any:
+        found.append(type(engine.answerer))
+        return answer_all(engine, *given, **named)
+
+    monkeypatch.setattr(Engine, "answer_all", noted)
+    assert batch(CSV, "--mode", mode).status == 0
+    assert found == [wanted]
+
+
+@pytest.mark.parametrize("option", [(), ("--as-they-end",)])
+def test_a_file_gets_lines_as_rows_end_and_has_them_in_order_at_the_end(
+    batch: Batch, monkeypatch: pytest.MonkeyPatch, option: tuple[str, ...]
+) -> None:
+    answer_all = Engine.answer_all
+    asked: list[bool] = []
+
+    def backwards(engine: Engine, *given: Any, as_they_end: bool, **named: Any) -> Any:
+        asked.append(as_they_end)
+        yield from reversed([*answer_all(engine, *given, as_they_end=as_they_end, **named)])
+
+    monkeypatch.setattr(Engine, "answer_all", backwards)
+    result = batch(CSV, "--output", "out.jsonl", *option)
+    assert asked == [True], "what has ended is not lost with an interruption"
+    assert ids(result.lines) == (["b", "a"] if option else ["a", "b"])
+
+
+def test_many_rows_are_not_held(tmp_path: Path) -> None:
+    """A hundred thousand rows are read in little more memory than one."""
+    import tracemalloc
+
+    from engine.exchange.rows import read_rows
+
+    path = tmp_path / "many.csv"
+    with path.open("w", encoding="utf-8") as file:
+        file.write("id,text\n")
+        file.writelines(f"{number},{'word ' * 20}\n" for number in range(100_000))
+    tracemalloc.start()
+    try:
+        with path.open("rb") as file:
+            assert sum(not row.fault for row in read_rows(file, "many")) == 100_000
+        assert tracemalloc.get_traced_memory()[1] < 2 << 20
+    finally:
+        tracemalloc.stop()
+
+
+ANSWERS_SLOWLY = """
+import signal, sys, time
+from app.cli import main
+from engine.inference.sampler import Sampler
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # who starts the tests in the background ignores it
+choose = Sampler.choose
+Sampler.choose = lambda self, logits: (time.sleep(0.15), choose(self, logits))[-1]
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_process_that_is_stopped_is_gone_on_with(how: signal.Signals, batch: Batch) -> None:
+    rows = "text\n" + "".join(f"Question {number}?\n" for number in range(12))
+    Path("rows.csv").write_text(rows, encoding="utf-8")
+    words = (
+        "run",
+        "--batch",
+        "rows.csv",
+        "--schema",
+        "trip.pml",
+        "--max-new-tokens",
+        "2",
+        "--mode",
+        "cached",
+    )
+    output = Path("out.jsonl")
+    with subprocess.Popen(
+        [sys.executable, "-c", ANSWERS_SLOWLY, *words, "--output", "out.jsonl"],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        while (not output.is_file() or b"\n" not in output.read_bytes()) and process.poll() is None:
+            time.sleep(0.01)
+        process.send_signal(how)
+        assert process.stderr is not None
+        told = process.stderr.read()
+        status = process.wait(60)
+    assert status == (130 if how is signal.SIGINT else -how), told
+    assert ("The same command goes on from there." in told) == (how is signal.SIGINT)
+    assert output.read_bytes().count(b"\n") < 12
+    again = batch(rows, "--output", "out.jsonl")
+    assert again.status == 0, again.err
+    assert ids(again.lines) == list(range(2, 14))
+    assert "answered before" in again.err
+
+
+def test_who_reads_no_further_ends_a_batch(place: Path) -> None:
+    Path("rows.csv").write_text("text\n" + "So?\n" * 1000, encoding="utf-8")
+    words = (
+        "run",
+        "--batch",
+        "rows.csv",
+        "--schema",
+        "trip.pml",
+        "--max-new-tokens",
+        "2",
+        "--mode",
+        "cached",
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", ANSWERS_SLOWLY, *words],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["id"] == 2
+        process.stdout.close()
+        assert process.stderr is not None
+        process.stderr.read()
+        assert process.wait(60) == 141
+
+
+def test_two_runs_do_not_write_to_one_output(batch: Batch) -> None:
+    pytest.importorskip("fcntl")
+    assert batch(CSV, "--output", "out.jsonl").status == 0
+    key = json.loads(Path("out.jsonl").read_text("utf-8").splitlines()[0])["key"]
+    other = Results(Path("out.jsonl"), key.partition("-")[0])
+    other.open(force=False)
+    refused = batch(CSV, "--output", "out.jsonl")
+    other.close()
+    assert refused.status == 1
+    assert "Another run writes to out.jsonl" in refused.err
+    assert batch(CSV, "--output", "out.jsonl").status == 0
+
+
+def test_a_full_disk_is_told_and_what_is_written_stays(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, calls = os.write, []
+
+    def full(descriptor: int, data: bytes) -> int:
+        calls.append(data)
+        if len(calls) == 2:
+            return write(descriptor, data[:20])
+        if len(calls) == 3:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(descriptor, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("app.cli.results.os.write", full)
+        stopped = batch(CSV, "--output", "out.jsonl")
+    assert stopped.status == 1
+    assert "out.jsonl cannot be written: No space left on device." in stopped.err
+    again = batch(CSV, "--output", "out.jsonl")
+    assert again.status == 0
+    assert ids(again.lines) == ["a", "b"]
+    assert "1 row answered, 1 answered before" in again.err
+
+
+def test_a_studio_of_the_environment_is_left_alone(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PML_SERVER", "http://127.0.0.1:7860")
+    assert batch(CSV).status == 0
+
+
+def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("app.cli.batch.time", SimpleNamespace(monotonic=lambda: now))
+    tally, told = Tally(total=100, kept=40), []
+    tally.told(lambda *how: told.append(how))
+    now += 30
+    tally.answered, tally.failed = 9, 1
+    tally.told(lambda *how: told.append(how))
+    assert told == [(40, 100, "answering"), (50, 100, "1 failed, 20.0 rows/min, 2 min 30 s left")]
+    assert tally.summary("") == "9 rows answered, 1 failed, 40 answered before; 30 s, 20.0 rows/min."
+    now += 36_000
+    unknown = Tally(total=None, answered=1, started=now - 7_200)
+    unknown.told(lambda *how: told.append(how))
+    assert told[-1] == (1, 2, "0.5 rows/h")
+    assert unknown.summary(", in x") == "1 row answered, in x; 2 h 0 min, 0.5 rows/h."
