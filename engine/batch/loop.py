@@ -50,11 +50,12 @@ class BatchLoop:
     Attributes:
         appetite: how many prompts keep it busy.
         alone: why it answers one prompt after the other, in words; empty where it does not.
+        tree: what prompts have computed.
     """
 
     def __init__(self, cache: SegmentCache, computing: Computing, most: int = scheduler.MOST) -> None:
         self._cache, self._computing = cache, computing
-        self._passes, self._tree = Passes(cache.model), PrefixTree(cache)
+        self._passes, self.tree = Passes(cache.model), PrefixTree(cache)
         self.alone = self._passes.alone
         self._most = 1 if self.alone else most
         self.appetite = 2 * self._most
@@ -78,7 +79,7 @@ class BatchLoop:
         """
         self._computing.require_open()
         reply = Reply(submission.side, self._dropped.append)
-        run = Run(submission, reply, self._cache, self._tree)
+        run = Run(submission, reply, self._cache, self.tree)
         with self._changed:
             self._came.append(run)
             self._changed.notify_all()

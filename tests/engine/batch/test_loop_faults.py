@@ -57,7 +57,7 @@ def needed(engine: Engine, prompt: PreparedPrompt, settings: RunSettings) -> Nee
     (submission,) = prompt.submissions(settings)
     assert isinstance(submission, Submission)
     loop = loop_of(engine)
-    return Run(submission, Reply("cached", lambda _: None), engine.segment_cache, loop._tree).need
+    return Run(submission, Reply("cached", lambda _: None), engine.segment_cache, loop.tree).need
 
 
 def test_no_more_memory_is_set_aside_than_the_context_has_room_for(engine: Engine) -> None:
@@ -232,7 +232,7 @@ def test_text_of_a_prompt_that_is_not_for_the_disk_is_not_written_for_another(en
 
 
 def test_what_the_tree_could_not_store_is_told(engine: Engine) -> None:
-    tree = loop_of(engine)._tree
+    tree = loop_of(engine).tree
     assert tree.disk.unsaved is engine.segment_cache.untold
 
 
@@ -272,10 +272,11 @@ def test_others_pass_who_waits_for_another_program(engine: Engine, monkeypatch: 
     barred, other = schema.prompt("<prompt><a/>go</prompt>"), schema.prompt("<prompt><b/>go on</prompt>")
     other.answer(max_new_tokens=1)
     there, prepare = threading.Event(), Answering.prepare
+    begun: list[Answering] = []
 
     def prepared(work: Answering) -> Any:
-        missing = [one for one in work._planned.slices if one and one.recipe.path == "a"]
-        while missing and not there.is_set():
+        begun.append(work)
+        while begun[0] is work and not there.is_set():
             yield Barred("cached", "another program encodes a", 0, 1)
         return (yield from prepare(work))
 
@@ -362,7 +363,7 @@ def test_a_prompt_that_comes_while_the_engine_is_closed_is_told(tmp_path: Path) 
     (submission,) = prompt.submissions(max_new_tokens=1)
     with engine.computing.step():
         ticket = engine.answerer.submit(submission)
-        engine.computing._closed = True
+        engine.computing.close()
     with pytest.raises(ClosedError):
         ticket.result(WAIT)
     engine.close()

@@ -52,7 +52,7 @@ def lasting(monkeypatch: pytest.MonkeyPatch) -> None:
             take(sequence, logits)
             return
         assert sequence.kv is not None
-        sequence.kv.truncate(sequence._start)
+        sequence.kv.truncate(len(sequence.prefill.token_ids))
 
     def nothing(sequence: Sequence, since: float) -> Step:
         if not lasts(sequence):
