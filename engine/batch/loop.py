@@ -16,12 +16,12 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from engine.batch import scheduler
-from engine.batch.passes import Passes
+from engine.batch.passes import Pass, Passes, held_bytes
 from engine.batch.run import Run
 from engine.batch.submission import Submission
 from engine.batch.ticket import Outcome, Reply, Ticket, cancelled
@@ -51,6 +51,7 @@ class BatchLoop:
         appetite: how many prompts keep it busy.
         alone: why it answers one prompt after the other, in words; empty where it does not.
         tree: what prompts have computed.
+        watcher: is told of each pass, on the thread that makes it, so it must be quick; None for nobody.
     """
 
     def __init__(self, cache: SegmentCache, computing: Computing, most: int = scheduler.MOST) -> None:
@@ -59,6 +60,7 @@ class BatchLoop:
         self.alone = self._passes.alone
         self._most = 1 if self.alone else most
         self.appetite = 2 * self._most
+        self.watcher: Callable[[Pass], None] | None = None
         self._rows = scheduler.rows_of(cache.model.network.device.type)
         self._changed = threading.Condition()
         self._closed = False
@@ -274,6 +276,8 @@ class BatchLoop:
 
     def _take(self, rows: dict[Run, Rows], logits: Sequence[Tensor], started: float) -> None:
         """Has each take what the pass has computed of it."""
+        if self.watcher is not None:
+            self.watcher(self._made([own.real for own in rows.values()]))
         for (run, own), scores in zip(rows.items(), logits, strict=True):
             try:
                 ended = run.take(len(own.token_ids), scores, started)
@@ -282,3 +286,16 @@ class BatchLoop:
                 continue
             if ended:
                 self._leave(run)
+
+    def _made(self, rows: list[Rows]) -> Pass:
+        """What is told of the pass that these rows went through."""
+        caches = [run.sequence.kv for run in self._under_way if run.sequence is not None]
+        return Pass(
+            sum(one.rowwise is not None for one in rows),
+            sum(len(one.token_ids) for one in rows),
+            held_bytes(
+                (one for run in self._under_way for one in run.placements),
+                (kv for kv in caches if kv is not None),
+            ),
+            time.perf_counter(),
+        )

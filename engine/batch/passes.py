@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -26,6 +26,23 @@ class Failed:
     """
 
     error: Exception
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A pass that was made.
+
+    Attributes:
+        answers: how many answers under way had a row in it.
+        rows: how many rows there were, those of prompts that are still being read among them.
+        nbytes: bytes of the keys and values of everyone under way, as `held_bytes` counts them.
+        ended: when it was over, by `time.perf_counter`.
+    """
+
+    answers: int
+    rows: int
+    nbytes: int
+    ended: float
 
 
 class Passes:
@@ -111,6 +128,24 @@ class Passes:
         """Lets a prompt go that has ended, and its tail: nothing that it reads is held. Computes nothing."""
         if self._batch is not None:
             self._batch.forget(kv)
+
+
+def held_bytes(placements: Iterable[Placement], caches: Iterable[KVCache]) -> int:
+    """Counts the bytes of keys and values, each tensor once.
+
+    Args:
+        placements: what is read where it lies; of each the whole segment counts.
+        caches: of their tails the memory counts that was taken for them. Models with attention code of their
+            own tell of none.
+    """
+    segments = {id(one.segment): one.segment.nbytes for one in placements}
+    tails: dict[int, int] = {}
+    for kv in caches:
+        memory = None if kv.own is None else kv.own.memory
+        if memory is not None:
+            storage = memory.untyped_storage()
+            tails[storage.data_ptr()] = storage.nbytes()
+    return sum(segments.values()) + sum(tails.values())
 
 
 def _stepped(sequence: Answering, logits: Tensor | None, since: float) -> Step | Failed:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from torch import Tensor
 from engine.batch import loop as loops
 from engine.batch import scheduler
 from engine.batch.loop import BatchLoop
+from engine.batch.passes import Pass, held_bytes
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import CancelledError, ClosedError, ModelError
@@ -24,7 +26,8 @@ from engine.events import Answer, Delta, Finished, FirstToken
 from engine.inference.sequence import Sequence
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
-from tests.engine.cases import model_of
+from engine.segment import Placement, Segment
+from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import DENSE, FIXED, SEGMENTS
 
 LIMIT = 1e-4
@@ -109,6 +112,37 @@ def test_they_go_through_together_and_a_long_prompt_in_chunks(
     assert max(map(len, made)) == len(prompts)
     rows = sum(map(sum, made))
     assert len(made) < rows / 2, "they share passes"
+
+
+def test_who_watches_is_told_of_every_pass_and_of_what_is_held(engine: Engine) -> None:
+    loop, made = engine.answerer, list[Pass]()
+    assert isinstance(loop, BatchLoop)
+    loop.watcher = made.append
+    first, *_, second, _ = prompts_of(engine)
+    with engine.computing.step():
+        tickets = [engine.submit(one, max_new_tokens=6, speculate="off") for one in (first, second)]
+    answers = [ticket.result(WAIT) for ticket in tickets]
+    after = [answer.tokens["generated"] - 1 for answer in answers]
+    assert sum(one.answers for one in made) == sum(after)
+    assert sum(one.rows for one in made) == sum(after) + sum(one.tokens["computed"] for one in answers)
+    assert max(one.answers for one in made) == 2
+    assert [one.ended for one in made] == sorted(one.ended for one in made)
+    read = sum(one.nbytes for one in held_in_memory(engine).values())
+    slots = 4 * 256 * engine.model.bytes_per_token
+    assert read < max(one.nbytes for one in made) <= read + 2 * slots, "segments that both read count once"
+    loop.watcher, told = None, len(made)
+    engine.submit(first, max_new_tokens=2).result(WAIT)
+    assert len(made) == told
+
+
+def test_what_several_read_is_counted_once() -> None:
+    segment = Segment("s", (1, 2, 3), torch.zeros(2, 1, 3, 4), torch.zeros(2, 1, 3, 4))
+    placed = [Placement(segment, 0, 3, 0), Placement(segment, 1, 3, 7)]
+    slots = torch.zeros(2, 2, 4, 1, 8, 4)
+    caches: Any = [SimpleNamespace(own=SimpleNamespace(memory=slots[:, :, place])) for place in range(2)]
+    caches += [SimpleNamespace(own=SimpleNamespace(memory=None)), SimpleNamespace(own=None)]
+    assert held_bytes(placed, caches) == segment.nbytes + slots.nbytes
+    assert held_bytes((), ()) == 0
 
 
 def test_each_says_what_a_prompt_alone_says(engine: Engine) -> None:
