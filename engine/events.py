@@ -125,10 +125,17 @@ class FirstToken:
 
 @dataclass(frozen=True)
 class Delta:
-    """More text of an answer; "" after a pass that computed a token of it again."""
+    """More text of an answer; "" after a pass that computed a token of it again.
+
+    Attributes:
+        side: the side that answers.
+        text: what is new.
+        waited_ms: how long its steps have waited so far for those of other answers, in milliseconds.
+    """
 
     side: Side
     text: str
+    waited_ms: float = field(default=0.0, compare=False)
 
 
 @dataclass(frozen=True)

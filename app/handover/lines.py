@@ -56,7 +56,7 @@ def of_event(event: Event) -> Line:
         case FirstToken():
             return {"event": "first token", **asdict(event)}
         case Delta():
-            return {"event": "delta", **asdict(event)}
+            return {"event": "delta", "side": event.side, "text": event.text}
 
 
 def of_fault(error: Exception) -> Line:

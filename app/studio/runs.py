@@ -286,7 +286,7 @@ class _Clock:
     pieces: dict[str, int] = field(default_factory=dict)
 
     def rate(self, side: str, at: float) -> float | None:
-        """Pieces per second after the first one."""
+        """Pieces per second after the first one; `at` in seconds that leave out waiting for others."""
         first = self.first.setdefault(side, at)
         self.pieces[side] = self.pieces.get(side, 0) + 1
         later = self.pieces[side] - 1
@@ -311,7 +311,8 @@ def _apply(run: Run, event: object, at: float, clock: _Clock) -> None:
             side.state, side.working = "streaming", ""  # it may have waited for another answer
             side.text += event.text
             if event.text:
-                side.tokens_per_second = clock.rate(event.side, at) or side.tokens_per_second
+                own = at - event.waited_ms / 1000
+                side.tokens_per_second = clock.rate(event.side, own) or side.tokens_per_second
         case Finished():
             answer = event.answer.to_json()
             side = run.sides[event.side]

@@ -5,6 +5,7 @@ import { count, h, milliseconds, nats, plural, times } from "./dom.js"
 const STATES = {
   waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", failed: "failed",
 }
+const WAITS = "waits for another run"
 
 const GUESSES = "Tokens that were guessed from the words of prompt and answer, and how many of them the model chose: those took no pass of their own."
 
@@ -38,7 +39,8 @@ class Pane {
    */
   show(side, longest, difference, stage) {
     this.node.dataset.state = side?.state ?? "empty"
-    this.#state.textContent = side ? STATES[side.state] : ""
+    // Work after the first words is waiting for a step of another run.
+    this.#state.textContent = side ? (side.state === "working" && side.text ? WAITS : STATES[side.state]) : ""
     this.#ttft.textContent = milliseconds(side?.ttft_ms)
     this.#showFacts(side)
     this.#showTimeline(side, longest)

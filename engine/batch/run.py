@@ -185,7 +185,7 @@ class Run:
             self._clock.waited += max(0.0, since - took)
             self.reply.say(self._work.first_token(self.sequence))
         if step.text or step.token is None:
-            self.reply.say(Delta(self._work.side, step.text))
+            self.reply.say(Delta(self._work.side, step.text, self._clock.waited))
 
     def _finish(self, step: Step) -> None:
         sequence = self.sequence

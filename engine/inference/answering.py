@@ -38,7 +38,7 @@ def answering(
         yield work.first_token(sequence)
         while True:
             if step.text or step.token is None:
-                yield Delta(work.side, step.text)
+                yield Delta(work.side, step.text, clock.waited)
             if step.ending is not None:
                 break
             step = sequence.step()

@@ -1,21 +1,24 @@
-"""Runs as the page sees them, with an engine that only plays events."""
+"""Runs as the page sees them, with an engine that only plays events and with one that computes."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from app.studio.chart import ttft_chart
-from app.studio.jobs import Jobs
+from app.studio.jobs import Job, Jobs
 from app.studio.opening import Opening
-from app.studio.runs import NOT_STORED, RunRequest, Runs, word_difference
+from app.studio.runs import NOT_STORED, Run, RunRequest, Runs, _apply, _Clock, word_difference
 from app.studio.settings import PageSettings
 from engine import Answer, Compared, Comparison, Delta, Engine, Finished, FirstToken, RunSettings, Working
 from engine.errors import PromptCacheError
+from engine.inference.computing import WAITING
+from engine.model.model import Model
 
 PROMPT = '<prompt schema="s"><m/>Go on.</prompt>'
 TTFT = {"cached": [30.0, 10.0, 12.0], "uncached": [200.0, 240.0, 220.0]}
@@ -88,7 +91,11 @@ def request(engine: PlayedEngine, repeats: int = 1, key: str = "k") -> RunReques
 
 
 def runs_of(engine: PlayedEngine, jobs: Jobs | None = None) -> Runs:
-    return Runs(Opening(cast(Engine, engine)), jobs or Jobs())
+    return runs_over(cast(Engine, engine), jobs)
+
+
+def runs_over(engine: Engine, jobs: Jobs | None = None) -> Runs:
+    return Runs(Opening(engine), jobs or Jobs())
 
 
 def last(runs: Runs, wanted: RunRequest) -> Any:
@@ -199,6 +206,73 @@ def test_any_other_fault_is_logged_and_said(caplog: pytest.LogCaptureFixture) ->
     assert run["state"] == "failed"
     assert "boom" in run["message"]
     assert "A run failed" in caplog.text
+
+
+def test_the_rate_of_a_run_that_shares_the_machine_is_of_its_own_steps() -> None:
+    run, clock = Run("s", PageSettings(), ("cached", "uncached")), _Clock()
+    for number in range(5):  # every tenth of a second a token, and each time as long for another run
+        waited = 100.0 * number
+        _apply(run, Delta("cached", "word ", waited), 7.0 + 0.2 * number, clock)
+    assert run.sides["cached"].tokens_per_second == pytest.approx(10)
+
+
+WORDS = '<schema name="s"><module name="m">alpha beta gamma</module></schema>'
+
+
+@pytest.fixture
+def engine(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    monkeypatch.setattr(Model, "end_tokens", frozenset())
+    with Engine.open(tiny_model, device="cpu", cache_dir=tmp_path / "cache") as engine:
+        yield engine
+
+
+def asked(engine: Engine, key: str, tokens: int) -> RunRequest:
+    settings = PageSettings(max_new_tokens=tokens, temperature=2.0)
+    return RunRequest(key, engine.schema(WORDS), PROMPT, settings)
+
+
+def test_a_run_says_that_it_waits_for_a_step_of_another(engine: Engine) -> None:
+    engine.computing.patience = 0.01
+    with engine.computing.step():
+        states = runs_over(engine).start(asked(engine, "k", 4)).states()
+        while not any(side["working"] == WAITING for side in next(states)["result"]["sides"].values()):
+            pass
+    *_, end = states
+    assert end["result"]["state"] == "done"
+    assert not any(side["working"] for side in end["result"]["sides"].values())
+
+
+def test_two_runs_share_the_machine_and_each_has_its_own_answer(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As two tabs do: a short run is over while a long one that was begun before goes on."""
+    ended: list[str] = []
+    work = Runs._work
+
+    def noted(runs: Runs, job: Job, run: Run, wanted: RunRequest) -> Run:
+        found = work(runs, job, run, wanted)
+        ended.append(wanted.key)
+        return found
+
+    monkeypatch.setattr(Runs, "_work", noted)
+    runs = runs_over(engine)
+    requests = [asked(engine, "long", 100), asked(engine, "short", 3)]
+    with engine.computing.step():
+        jobs = [runs.start(one) for one in requests]
+    found = []
+    for job, wanted in zip(jobs, requests, strict=True):
+        *_, state = job.states()
+        found.append(state["result"])
+        assert found[-1]["state"] == "done"
+        prompt = wanted.schema.prompt(PROMPT)
+        for side in ("cached", "uncached"):
+            answer = prompt.answer(wanted.settings, mode=side)
+            assert found[-1]["sides"][side]["text"] == answer.text
+            assert found[-1]["sides"][side]["tokens"]["generated"] == wanted.settings.max_new_tokens
+    assert ended == ["short", "long"]
+    assert {run["number"] for run in found} == {1, 2}
+    assert [run.number for run in runs.history] == [1, 2]
+    assert found[0]["order"] != found[1]["order"], "neither side is always first"
 
 
 @pytest.mark.parametrize(

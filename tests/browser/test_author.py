@@ -179,6 +179,33 @@ def test_a_page_that_is_loaded_follows_a_run_that_it_did_not_begin(author: Page,
     other.close()
 
 
+def test_runs_in_two_tabs_share_the_machine(author: Page, watched: Watched) -> None:
+    """A short one that begins later is over first, and the long one answers what it answers alone."""
+
+    def answers() -> list[str]:
+        return [pane(author, name).locator(".answer").inner_text() for name in ("Cached", "Uncached")]
+
+    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 600, temperature: 5})")
+    author.locator("#run").click()
+    expect(author.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
+    alone = answers()
+    other = author.context.new_page()
+    other.goto(watched.url)
+    other.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    other.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2, temperature: 0})")
+    author.locator("#run").click()
+    author.wait_for_selector(".pane[data-state=streaming]", timeout=60_000)
+    other.locator("#run").click()
+    expect(other.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
+    assert "Done" not in author.locator(".run-status").inner_text()
+    assert all(other.locator(".pane .answer").all_inner_texts())
+    expect(author.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
+    assert answers() == alone
+    numbers = [page.locator("#history .runs button strong").first.inner_text() for page in (author, other)]
+    assert numbers[0] != numbers[1]
+    other.close()
+
+
 def test_a_run_with_errors_is_refused_with_the_first_of_them(author: Page) -> None:
     rewrite(author, "prompt", '<prompt schema="travel"><toyko/></prompt>')
     author.keyboard.press("Control+Enter")

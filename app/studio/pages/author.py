@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from engine import PreparedSchema
 
 _WORK = TypeAdapter(Work)
+RUNS_AT_ONCE = 8  # tabs; each that is followed keeps one of the threads that answer the page
 
 
 class Basis(TypedDict):
@@ -182,7 +183,7 @@ class AuthorPage(Page):
                 yield frame, gr.skip() if figure is None else figure
 
         quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        shell.run(run, None, [shell, chart], concurrency_limit=None, **quiet)
+        shell.run(run, None, [shell, chart], concurrency_limit=RUNS_AT_ONCE, **quiet)
         blocks.load(self.chart, None, chart, **quiet)
 
     # Documents
@@ -341,7 +342,7 @@ class AuthorPage(Page):
         def measure(job: Job) -> Fidelity:
             return prompt.fidelity(wanted.settings, job.progress)
 
-        return self._jobs.start(Job(wanted.key, measure, "fidelity", "waiting for a run to end")).state()
+        return self._jobs.start(Job(wanted.key, measure, "fidelity", "waiting for its turn")).state()
 
     def _wanted(self, request: Work) -> RunRequest:
         base = self._base(request)
