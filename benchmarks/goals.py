@@ -98,6 +98,8 @@ _UNCACHED = "time to first token, uncached ÷ cached"
 _FLOOR = "cached ÷ the new tokens with nothing before them"
 _PAPER = "the paper's method ÷ ours"
 _GUESSED, _LLAMA = "a token of answers that quote, with guesses ÷ llama.cpp's", "llama.cpp:decode"
+_COPIES, _UNAWARE = "attention over private copies ÷ ours", "attention that knows of no sharing ÷ ours"
+_HELD, _ONE_BY_ONE = "keys and values, private ÷ ours", "one after the other ÷ all at once"
 _LATER, _COLD = "from files, page cache warm ÷ from memory", "from files, page cache dropped ÷ from memory"
 GOALS = (
     _at_least("T1", _UNCACHED, _LARGE, "uncached", "cached", 110),
@@ -127,6 +129,16 @@ GOALS = (
     _at_most("T9", "all but the forward pass", _FP32, "all but the forward pass", "", 5, "ms"),
     _at_most("T10", "all diagnostics, 95%", "2,000 lines", "diagnostics, 95%", "", 50, "ms"),
     _at_most("T10", "key to mark, 95%", "2,000 lines", "key to mark, 95%", "", 150, "ms"),
+    _at_least("T11", _COPIES, "own heads, all shared", "private", "ours", 9),
+    _at_least("T11", _COPIES, "grouped heads, all shared", "private", "ours", 2.5),
+    _at_least("T11", _UNAWARE, "own heads, all shared", "unaware", "ours", 2.5),
+    _at_least("T11", _UNAWARE, "grouped heads, all shared", "unaware", "ours", 2.5),
+    _at_least("T11", _COPIES, "own heads, nothing shared", "private", "ours", 0.95),
+    _at_least("T11", _COPIES, "grouped heads, nothing shared", "private", "ours", 0.95),
+    _at_least("T11", "bytes of private copies ÷ ours", "own heads, all shared", _HELD, "", 20),
+    _at_least("T11", _ONE_BY_ONE, "8 prompts at once", "one_by_one", "batch", 4),
+    _at_least("T11", _ONE_BY_ONE, "32 prompts at once", "one_by_one", "batch", 8),
+    _at_most("T11", "first token of a newcomer ÷ alone", "a newcomer", "newcomer", "newcomer_alone", 2),
     _at_most("T13", "a token ÷ llama.cpp's", _LARGE, "token", "llama.cpp:decode", 1.7),
     _at_most("T13", "a token ÷ llama.cpp's", _BF16, "token", "llama.cpp:decode", 1.7),
     *(

@@ -207,14 +207,7 @@ def measure(cell: Cell, rounds: int, say: Callable[[str], None], *, reordered: b
     """
     prompts = Prompts(cell)
     ours = Ours(prompts)
-    ways = [
-        Way("ours", lambda: _milliseconds(ours.attend), ours.begin),
-        Way("unaware", lambda: _milliseconds(prompts.unaware)),
-        Way("private", lambda: _milliseconds(prompts.private)),
-    ]
-    if cell.shared and reordered:
-        other = Ours(prompts, MODULES)
-        ways.append(Way("reordered", lambda: _milliseconds(other.attend), other.begin))
+    ways = sides(ours, reordered=reordered)
     with torch.inference_mode():
         apart = float((ours.in_order().float() - prompts.private().float()).abs().max())
         samples = timed(ways, rounds, 0, say)
@@ -225,6 +218,25 @@ def measure(cell: Cell, rounds: int, say: Callable[[str], None], *, reordered: b
         "ratios": {name: ratio(samples, name, "ours") for name in samples if name != "ours"},
         "bytes": {"ours": ours.nbytes, "private": prompts.whole.nbytes},
     }
+
+
+def sides(ours: Ours, *, reordered: bool = True) -> list[Way]:
+    """The sides of a cell, to be run where nothing is differentiated.
+
+    Args:
+        ours: our side, over the keys and values that the others read too.
+        reordered: whether the shared text is read in other orders too, where there is some.
+    """
+    prompts = ours.prompts
+    ways = [
+        Way("ours", lambda: _milliseconds(ours.attend), ours.begin),
+        Way("unaware", lambda: _milliseconds(prompts.unaware)),
+        Way("private", lambda: _milliseconds(prompts.private)),
+    ]
+    if prompts.cell.shared and reordered:
+        other = Ours(prompts, MODULES)
+        ways.append(Way("reordered", lambda: _milliseconds(other.attend), other.begin))
+    return ways
 
 
 def _milliseconds(call: Callable[[], object]) -> float:

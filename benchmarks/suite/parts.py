@@ -103,6 +103,24 @@ over when all is written.""",
 its mark, which waits 90 ms for the next key.""",
     ),
     Part(
+        "T11",
+        "Many prompts at once",
+        ("crowds", "together"),
+        """First one layer's attention of a row of each of 32 prompts: `private` is one fused call over a
+copy for each prompt, `unaware` reads the shared text where it lies, but for each prompt
+by itself, `reordered` is ours with the shared text as eight modules in another order in
+every prompt. Then whole answers, from when all prompts are handed in until the last is
+whole: they read the same stored modules and end with a text of their own. `one_by_one`
+is timed on four prompts and counted up. `batch_reordered` has the modules in another
+order in every prompt, `batch_plain` has the same text as plain text, `private` reads
+modules of its own in every prompt. Memory is the most that keys and values of answers
+under way have taken in any pass. A newcomer is timed from when it is handed in to its
+first token, by itself and while 16 others decode. A step of 8 prompts is timed by how
+much each has of its own, `private` over copies of what is shared. At last prompts arrive
+by themselves, at times that are drawn: a token counts from when its prompt was due, and a
+system keeps up as long as it takes at most twice as long as by itself.""",
+    ),
+    Part(
         "T13",
         "Decoding",
         ("decoding", "steps"),
@@ -157,7 +175,6 @@ of one of the ten, mapped.""",
     ),
 )
 NOT_YET = {
-    "T11": "answering many prompts at once, and attention that they share",
     "T12": "a GPU and its measurement at 7B",
     "T15": "a server that streams to other programs",
 }

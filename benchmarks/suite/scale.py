@@ -51,6 +51,10 @@ class Scale:
         segments: how many segments a store holds.
         edited: how many modules of how many tokens a schema has that is edited.
         many_modules: modules of a prompt in which all but the forward pass is timed.
+        readers: prompts whose attention alone is timed, and tokens that each reads.
+        crowd: of prompts that are answered at once: tokens that they share, that each has of its own, and
+            of each answer.
+        arrivals: how many of them arrive by themselves, at rates by that of one answer after the other.
         parses: how often a schema is parsed.
         keys: how many keys are typed in a browser; 0 for no browser.
         starts: how often a program is started.
@@ -75,6 +79,9 @@ class Scale:
     segments: tuple[int, ...] = (10, 100, 1_000, 10_000, 100_000)
     edited: tuple[int, int] = (16, 64)
     many_modules: int = 50
+    readers: tuple[int, int] = (32, 4096)
+    crowd: tuple[int, int, int] = (2048, 64, 64)
+    arrivals: tuple[int, tuple[float, ...]] = (32, (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0))
     parses: int = 100
     keys: int = 60
     starts: int = 5
@@ -108,6 +115,9 @@ TINY = Scale(
     segments=(10, 20),
     edited=(16, 4),
     many_modules=10,
+    readers=(4, 64),
+    crowd=(64, 8, 4),
+    arrivals=(2, (1.0,)),
     parses=2,
     keys=0,
     starts=1,

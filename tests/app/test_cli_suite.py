@@ -17,10 +17,10 @@ Run = Callable[..., SimpleNamespace]
 
 
 def test_what_cannot_be_measured_is_refused_by_name(run_pml: Run, tmp_path: Path) -> None:
-    done = run_pml("bench", "suite", "--only", "T11", "--out", str(tmp_path))
+    done = run_pml("bench", "suite", "--only", "T12", "--out", str(tmp_path))
     assert done.status == 2
-    assert "T11 is not measured yet: it needs answering many prompts at once" in done.err
-    assert set(NOT_YET) == {"T11", "T12", "T15"}
+    assert "T12 is not measured yet: it needs a GPU" in done.err
+    assert set(NOT_YET) == {"T12", "T15"}
     unknown = run_pml("bench", "suite", "--only", "T99", "--out", str(tmp_path))
     assert "there is no part 'T99'; there are T1, T2" in unknown.err
 

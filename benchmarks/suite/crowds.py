@@ -1,0 +1,128 @@
+"""T11: attention over what many prompts share, answers to many prompts at once, and a newcomer among them."""
+
+from __future__ import annotations
+
+import contextlib
+import statistics
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+
+from benchmarks.arrivals import by_rate
+from benchmarks.batch import FEW
+from benchmarks.crowd import KINDS, Crowd
+from benchmarks.crowd import Size as Asked
+from benchmarks.growing import KINDS as STEPS
+from benchmarks.growing import Growing, tails_of
+from benchmarks.shared import SHAPES, Cell, Ours, Prompts, sides
+from benchmarks.suite.sampling import Group, Say, known
+from benchmarks.suite.scale import Scale, Size
+from benchmarks.turns import Way
+from engine.model.loading import load
+from engine.model.model import Model
+
+AT_ONCE = (1, 8, 32)
+PRIVATE = 8  # prompts that share nothing are answered where there are so many at once
+HELD = "keys and values, private ÷ ours"
+
+
+def together(scale: Scale, say: Say) -> list[Group]:
+    """T11: attention alone, whole answers, a newcomer, steps as answers grow, prompts that arrive."""
+    return [*_attention(scale, say), *_answers(scale, say), _arriving(scale, say)]
+
+
+def _attention(scale: Scale, say: Say) -> list[Group]:
+    """A layer's attention of a row of each of many prompts that share all of their text, or none."""
+    readers, tokens = scale.readers
+    groups = []
+    for shape in SHAPES:
+        for words, shared in (("all shared", tokens), ("nothing shared", 0)):
+            cell = Cell(shape, tokens, shared, readers)
+            group = Group(f"{shape} heads, {words}", asdict(cell))
+            say(f"{group.name}: drawing keys and values")
+            ours = Ours(Prompts(cell))
+            with torch.inference_mode():
+                group.measure(sides(ours), scale, say)
+            group.values[HELD] = ours.prompts.whole.nbytes / ours.nbytes
+            groups.append(group)
+    return groups
+
+
+def _answers(scale: Scale, say: Say) -> list[Group]:
+    model, asked = _loaded(scale.large, scale, say)
+    with _crowd(model, asked, max(AT_ONCE), say) as crowd:
+        groups = [_at_once(crowd, count, scale, say) for count in AT_ONCE]
+        newcomer = _over("a newcomer", model, asked, crowd.decoders)
+        newcomer.measure(crowd.newcomers(), scale, say)
+        steps, waits = zip(*crowd.waits, strict=True)
+    newcomer.values |= {
+        "time between two tokens of the others, ms": statistics.median(steps),
+        "the longest while it is read, ms": max(waits),
+    }
+    growing = Growing(model, asked, PRIVATE, 0)
+    return [*groups, newcomer, *(_steps(growing, tail, model, asked, scale, say) for tail in tails_of(asked))]
+
+
+def _at_once(crowd: Crowd, count: int, scale: Scale, say: Say) -> Group:
+    """Answers to so many prompts."""
+    group = _over(f"{count} prompts at once" if count > 1 else "1 prompt", crowd.model, crowd.size, count)
+    kinds = [kind for kind in KINDS if kind == "batch" or (count > 1 and kind != "private")]
+    if count == PRIVATE:
+        kinds.append("private")
+    few = min(FEW, count)
+    single = crowd.way("one_by_one", few)
+    ways = [Way("one_by_one", lambda: single.run() * count / few, single.prepare)]
+    ways += [replace(crowd.way(kind, count), name=kind) for kind in kinds]
+    group.measure(ways, scale, say)
+    for name, samples in group.samples.items():
+        seconds = statistics.median(known(samples)) / 1000
+        group.values[f"tokens per second, {name}"] = count * crowd.size.new / seconds
+    for kind in kinds:
+        group.values[f"MiB of keys and values, {kind}"] = crowd.peaks[f"{kind} {count}"] / (1 << 20)
+    return group
+
+
+def _steps(growing: Growing, tail: int, model: Model, asked: Asked, scale: Scale, say: Say) -> Group:
+    """A step of prompts that have so many tokens of their own behind what they share."""
+    group = _over(f"{PRIVATE} prompts with {tail} tokens of their own", model, asked, PRIVATE)
+    ways = [replace(growing.way(kind, tail), name=kind) for kind in STEPS]
+    group.measure(ways, scale, say, rounds=scale.few)
+    return group
+
+
+def _arriving(scale: Scale, say: Say) -> Group:
+    """The time of a token by how many prompts arrive, on a small model: each rate takes many answers."""
+    model, asked = _loaded(scale.small[-1], scale, say)
+    count, rates = scale.arrivals
+    with _crowd(model, asked, PRIVATE, say) as crowd:
+        found = by_rate(crowd, 0, say, rates=rates, count=count)
+    group = _over(f"{scale.small[-1].label}, prompts that arrive by themselves", model, asked, count)
+    group.values["a token by itself, ms"] = found["alone_ms"]
+    for kind, times in found["ms_per_token"].items():
+        for rate, ms in zip(found["per_second"], times, strict=True):
+            if ms is not None:
+                group.values[f"{kind}, a token at {rate:.2f} prompts a second, ms"] = ms
+        group.values[f"{kind}, keeps up with, prompts a second"] = found["keeps_up"][kind]
+    return group
+
+
+def _loaded(size: Size, scale: Scale, say: Say) -> tuple[Model, Asked]:
+    say(f"loading {size.model}")
+    shared, own, new = scale.crowd
+    return load(size.model, dtype=size.dtype), Asked(shared, size.modules, own, new)
+
+
+@contextlib.contextmanager
+def _crowd(model: Model, asked: Asked, most: int, say: Say) -> Iterator[Crowd]:
+    with tempfile.TemporaryDirectory(prefix="pml-suite-") as folder:
+        crowd = Crowd(model, Path(folder), asked, most, 0, say, private=PRIVATE)
+        with contextlib.closing(crowd):
+            yield crowd
+
+
+def _over(name: str, model: Model, asked: Asked, prompts: int) -> Group:
+    params = {"model": model.name, "dtype": model.dtype, "weights": model.weights, "prompts": prompts}
+    return Group(name, {**params, **vars(asked)})
