@@ -240,7 +240,7 @@ class Runs:
         )
 
     def _work(self, job: Job, run: Run, request: RunRequest) -> Run:
-        clock = _Clock()
+        clock = Clock()
         try:
             for repeat in range(1, run.settings.repeats + 1):
                 if job.stopping:
@@ -258,7 +258,7 @@ class Runs:
             self._remember(run)
         return run
 
-    def _run_once(self, job: Job, run: Run, request: RunRequest, clock: _Clock) -> None:
+    def _run_once(self, job: Job, run: Run, request: RunRequest, clock: Clock) -> None:
         order = run.order if run.repeat % 2 else run.order[::-1]
         settings = request.settings if run.repeat == 1 else replace(request.settings, max_new_tokens=1)
         stream = request.schema.prompt(request.prompt).stream(settings, mode="both", order=order)
@@ -266,7 +266,7 @@ class Runs:
             for event in stream:
                 if run.repeat == 1 or isinstance(event, FirstToken):
                     with job.changing():
-                        _apply(run, event, time.perf_counter(), clock)
+                        apply(run, event, time.perf_counter(), clock)
                         self._remember(run)
                 if job.stopping:
                     break
@@ -279,7 +279,7 @@ class Runs:
 
 
 @dataclass
-class _Clock:
+class Clock:
     """When each side's first and last text came, and how many pieces."""
 
     first: dict[str, float] = field(default_factory=dict)
@@ -293,7 +293,8 @@ class _Clock:
         return later / (at - first) if later > 2 and at > first else None
 
 
-def _apply(run: Run, event: object, at: float, clock: _Clock) -> None:
+def apply(run: Run, event: object, at: float, clock: Clock) -> None:
+    """Brings a run up to date with an event that came at this time, by `time.perf_counter`."""
     match event:
         case Working():
             side = run.sides[event.side]
