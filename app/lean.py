@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 LATE = ("torch._dynamo", "transformers", "transformers.models")
 COMPILER = "torch._dynamo"
-MARKS = ("allow_in_graph", "assume_constant_result", "disable")
+MARKS = ("allow_in_graph", "assume_constant_result", "disable", "disallow_in_graph")
 """Decorators that tell the compiler about a function; without a compiler they leave it as it is."""
 NEEDED = ("modeling_utils", "models.auto.modeling_auto", "models.auto.tokenization_auto")
 UNUSED = ("is_torch_distributed_available", "is_torch_flex_attn_available")

@@ -48,6 +48,7 @@ def models(as_json: bool, **model_choice: Any) -> None:
                 "exact_up_to": probe.exact_up_to,
                 "checks": dict(probe.checks),
                 "summary": probe.summary,
+                "apart": model.apart,
                 "context_length": model.context_length,
                 "bytes_per_token": model.bytes_per_token,
                 "device": model.device,
@@ -63,5 +64,7 @@ def models(as_json: bool, **model_choice: Any) -> None:
         f"window of {model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
     )
     say(probe.summary)
+    if model.apart:
+        say(f"What prompts share is read segment by segment on this GPU: {model.apart}.")
     for check, difference in probe.checks.items():
         say(f"  {check}: {difference:.1e}")

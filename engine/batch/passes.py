@@ -115,9 +115,8 @@ class Passes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the buffer in which short tails lie; they are moved there from memory of their own."""
-        buffer = None if self._batch is None else self._batch.slots.buffer
-        return 0 if buffer is None else buffer.nbytes
+        """Bytes of the buffer that short tails are moved to from memory of their own, and of copies."""
+        return 0 if self._batch is None else self._batch.nbytes
 
     def leave(self, kv: KVCache) -> None:
         """Lets a prompt go: it may go on without this, and nothing that it reads is held."""

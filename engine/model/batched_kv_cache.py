@@ -20,12 +20,15 @@ from torch import Tensor
 
 from engine.model.attention import AttentionParams
 from engine.model.kv_cache import KVCache, OwnKVCache, Rows, UnfitError, check_states
+from engine.model.laid_slices import LaidSlices, SliceCall
 from engine.model.readers import Readers, Sight
 from engine.model.rope import Rotaries, Rotary
 from engine.model.scratch import Scratch
 from engine.model.segment_kv_cache import FOLD_ABOVE
 from engine.model.shared_attention import Found, Index, index_of, merged, picked, read, read_own
+from engine.model.spans import Span, Spans, table_of
 from engine.model.tail_slots import COLUMNS, TailSlots
+from engine.model.varlen_attention import merged_pairs, read_spans, refusal
 from engine.segment import Placement
 
 SHORT = 64  # tokens; fewer of a segment are rather copied to a tail than read for all who read them
@@ -61,6 +64,23 @@ class _Run:
     bias: Tensor | None
 
 
+@dataclass(frozen=True)
+class _Calls:
+    """What a pass reads, call by call, on a GPU that takes sequences of different lengths in one.
+
+    Attributes:
+        slices: calls over what is shared.
+        slots: over all tails in slots; None where there are none.
+        others: over each tail in none.
+        table: which pairs are of each row.
+    """
+
+    slices: list[SliceCall]
+    slots: Spans | None
+    others: list[Spans]
+    table: Tensor
+
+
 class BatchedKVCache:
     """The KV caches of prompts that go through a network together, and where their tails lie.
 
@@ -79,14 +99,16 @@ class BatchedKVCache:
         self.members: tuple[Member, ...] = ()
         self.slots = TailSlots()
         self._settled = weakref.WeakSet[OwnKVCache]()  # of which nothing more is folded
-        self._nothing = Readers(()), _Turned(Readers(()), torch.device("cpu"))
-        self._readers, self._turned = self._nothing
+        none = Readers(())
+        self._nothing = none, _Turned(none, torch.device("cpu")), LaidSlices(none)
+        self._readers, self._turned, self._laid = self._nothing
         self._decoding: list[OwnKVCache] = []
         self._at: list[int] = []  # positions of the decoding rows
         self._places: list[int] = []  # their slots; fewer than rows where some have none
         self._borders: list[int] = [0]  # between the rows of members
         self._sights: dict[int | None, list[tuple[int, Sight]]] = {}
         self._runs: dict[int | None, list[_Run]] = {}
+        self._calls: dict[int | None, _Calls] = {}
         self._slots = self._columns = torch.empty(0, dtype=torch.int64)  # where their rows are written
 
     def begin(self, members: Sequence[Member], others: Sequence[Sequence[Placement]] = ()) -> list[int]:
@@ -115,7 +137,7 @@ class BatchedKVCache:
         self._decoding = [caches[place] for place in together]
         self._at = [one.rows.positions[0] for one in self.members[: len(together)]]
         self._places = [known[id(kv)] for kv in self._decoding if id(kv) in known]
-        self._sights, self._runs = {}, {}
+        self._sights, self._runs, self._calls = {}, {}, {}
         if self._decoding:
             self._meet()
         return order
@@ -128,6 +150,7 @@ class BatchedKVCache:
         if not self._readers.same(placements):
             self._readers = Readers(placements)
             self._turned = _Turned(self._readers, memory.device)
+            self._laid = LaidSlices(self._readers)
         lodged = self._decoding[: len(self._places)]
         self._columns = torch.tensor([kv.filled for kv in lodged], device=memory.device)
         self._slots = torch.tensor(self._places, device=memory.device)
@@ -185,7 +208,12 @@ class BatchedKVCache:
 
     def _read_nothing(self) -> None:
         self.end()
-        self._readers, self._turned = self._nothing
+        self._readers, self._turned, self._laid = self._nothing
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of what is copied: tails to their slots, what is shared for few calls."""
+        return self._laid.nbytes + (0 if self.slots.buffer is None else self.slots.buffer.nbytes)
 
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rules: AttentionParams) -> Tensor:
         """Attention of all members, each over what it may see.
@@ -226,6 +254,9 @@ class BatchedKVCache:
         kv_heads = key.shape[0]
         packed = (query * rules.scale).view(kv_heads, heads // kv_heads, rows, size).transpose(1, 2)
         packed = packed.contiguous()
+        if not refusal(packed, rules.softcap):
+            out = self._in_few_calls(layer, packed, key, value, rules)
+            return out.transpose(1, 2).reshape(heads, rows, size)
         found = self._own(layer, packed, key, value, rules)
         turned = self._turned.queries(packed, self.rotaries[layer])
         for number, sight in self._seen(rules.window, query.device):
@@ -247,25 +278,88 @@ class BatchedKVCache:
     ) -> list[Found]:
         """Adds the rows' keys and values to the tails, and attends to those."""
         found, lodged = [], len(self._places)
-        for kv in self._decoding:
-            kv.windows[layer] = rules.window
+        others = self._grown(layer, key, value, rules.window)
         if lodged:
             buffer = self.slots.buffer
             assert buffer is not None
-            for held, new in zip(buffer[:, layer], (key, value), strict=True):
-                held[self._slots, :, self._columns] = new[:, :lodged].transpose(0, 1)
             keys, values = buffer[:, layer]
             for run in self._runs_for(rules.window, packed):
                 own = (run.slots, slice(None), run.columns)
                 part = read_own(packed[:, run.rows], keys[own], values[own], run.bias, rules, self.scratch)
                 found.append(Found(*part, run.rows))
-        for row in range(lodged, len(self._decoding)):
-            kv, at = self._decoding[row], slice(row, row + 1)
-            keys, values = kv.append(layer, key[:, at], value[:, at])
-            columns, hidden = kv.seen_of_own(rules.window, packed.device)
+        for row, (keys, values) in enumerate(others, lodged):
+            at = slice(row, row + 1)
+            columns, hidden = self._decoding[row].seen_of_own(rules.window, packed.device)
             part = read(packed[:, at], keys[:, columns], values[:, columns], hidden, rules, self.scratch)
             found.append(Found(*part, at))
         return found
+
+    def _grown(
+        self, layer: int, key: Tensor, value: Tensor, window: int | None
+    ) -> list[tuple[Tensor, Tensor]]:
+        """Adds the rows' keys and values to the tails; returns all that those in no slot hold."""
+        lodged = len(self._places)
+        for kv in self._decoding:
+            kv.windows[layer] = window
+        if lodged:
+            buffer = self.slots.buffer
+            assert buffer is not None
+            for held, new in zip(buffer[:, layer], (key, value), strict=True):
+                held[self._slots, :, self._columns] = new[:, :lodged].transpose(0, 1)
+        return [
+            kv.append(layer, key[:, row : row + 1], value[:, row : row + 1])
+            for row, kv in enumerate(self._decoding[lodged:], lodged)
+        ]
+
+    def _in_few_calls(
+        self, layer: int, packed: Tensor, key: Tensor, value: Tensor, rules: AttentionParams
+    ) -> Tensor:
+        """Attention of all rows: one call over what is shared and short, one over the tails in slots."""
+        others = self._grown(layer, key, value, rules.window)
+        calls, found = self._calls_for(rules.window, packed), []
+        if calls.slices:
+            turned = self._turned.queries(packed, self.rotaries[layer])
+            found = self._laid.read(layer, turned, calls.slices)
+        if calls.slots is not None:
+            assert self.slots.buffer is not None
+            keys, values = (states.transpose(1, 2).flatten(0, 1) for states in self.slots.buffer[:, layer])
+            found.append(read_spans(packed, keys, values, calls.slots))
+        for spans, (keys, values) in zip(calls.others, others, strict=True):
+            found.append(read_spans(packed, keys.transpose(0, 1), values.transpose(0, 1), spans))
+        return merged_pairs(found, calls.table, rules, packed)
+
+    def _calls_for(self, window: int | None, packed: Tensor) -> _Calls:
+        if window not in self._calls:
+            group, device, lodged = packed.shape[2], packed.device, len(self._places)
+            slices, rows = self._laid.calls(self._at, window, group, device)
+            tails = [self._seen_of_own(row, window) for row in range(len(self._decoding))]
+            slots = None
+            if lodged:
+                assert self.slots.buffer is not None
+                columns = self.slots.buffer.shape[4]
+                places = [slot * columns for slot in self._places]
+                moved = [
+                    Span(span.queries, place + span.first, place + span.end)
+                    for place, own in zip(places, tails, strict=False)
+                    for span in own
+                ]
+                slots = Spans(moved, group, device)
+                rows += slots.queries
+            others = [Spans(own, group, device) for own in tails[lodged:]]
+            rows += [row for spans in others for row in spans.queries]
+            table = table_of(rows, len(self._decoding), device)
+            self._calls[window] = _Calls(slices, slots, others, table)
+        return self._calls[window]
+
+    def _seen_of_own(self, row: int, window: int | None) -> list[Span]:
+        """Columns of a row's tail that it sees."""
+        kv = self._decoding[row]
+        end = kv.filled + 1
+        if window is None:
+            return [Span((row,), 0, end)]
+        seen = torch.nn.functional.pad(self._at[row] - kv.positions(end) < window, (1, 1))
+        cuts = (seen[1:] != seen[:-1]).nonzero()[:, 0].tolist()
+        return [Span((row,), first, last) for first, last in zip(cuts[::2], cuts[1::2], strict=True)]
 
     def _runs_for(self, window: int | None, like: Tensor) -> list[_Run]:
         if window not in self._runs:

@@ -18,6 +18,7 @@ from engine.model.quantized_weights import quantized_scheme
 from engine.model.remembered import Memory
 from engine.model.rope import Rotaries
 from engine.model.row_rounding import RowRounding
+from engine.model.varlen_attention import refusal
 from engine.prompt.chat_template import ChatFormat
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -87,6 +88,17 @@ class Model:
     def alone(self) -> str:
         """Why rows of several prompts may not go through it in one pass, in words; empty where they may."""
         return self.probe.alone
+
+    @property
+    def apart(self) -> str:
+        """Why a GPU reads each segment that prompts share by a product of its own, in words.
+
+        Empty where it reads them in one call, where prompts share no pass, and on the processor.
+        """
+        if self.alone or self.network.device.type == "cpu":
+            return ""
+        like = torch.empty(self.form.size, dtype=self.form.dtype, device=self.network.device)
+        return refusal(like, getattr(self.config, "attn_logit_softcapping", None))
 
     @property
     def layers(self) -> int:

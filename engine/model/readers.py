@@ -14,6 +14,7 @@ from itertools import pairwise
 import torch
 
 from engine.model.masks import Hidden, Kept
+from engine.model.spans import Span
 from engine.segment import Placement, Segment
 
 
@@ -62,6 +63,43 @@ class Slice:
         """By how much the query of each reader turns back."""
         return [start - self.lo for start in self.starts]
 
+    def borders(self, at: Sequence[int], window: int | None) -> tuple[tuple[int, int], ...]:
+        """Of each reader the first token that it sees, and behind the last, counted from `lo`.
+
+        Args:
+            at: positions of all rows of the pass.
+            window: a query at p sees keys at p - window + 1 and later; None for all.
+        """
+        return tuple(
+            (
+                0 if window is None else max(0, at[row] - window + 1 - start),
+                min(self.tokens, at[row] + 1 - start),
+            )
+            for row, start in zip(self.rows, self.starts, strict=True)
+        )
+
+    def runs(self, borders: Sequence[tuple[int, int]]) -> list[Span]:
+        """Tokens that the same readers see, each all of them, counted from `lo`; readers by their number.
+
+        Args:
+            borders: what each reader sees, but for what is hidden from it.
+        """
+        gone = [frozenset(one - self.lo for one in own) for own in self.hidden]
+        cuts = {cut for border in borders for cut in border}
+        cuts |= {cut for own in gone for one in own for cut in (one, one + 1)}
+        found: list[Span] = []
+        for first, end in pairwise(sorted(cuts)):
+            readers = tuple(
+                number
+                for number, ((low, high), own) in enumerate(zip(borders, gone, strict=True))
+                if low <= first and end <= high and first not in own
+            )
+            if found and found[-1].end == first and found[-1].queries == readers:
+                found[-1] = replace(found[-1], end=end)
+            elif readers:
+                found.append(Span(readers, first, end))
+        return found
+
     def seen(self, at: Sequence[int], window: int | None, device: torch.device) -> Sight | None:
         """What its readers see of it; None where none of them sees any.
 
@@ -70,21 +108,17 @@ class Slice:
             window: a query at p sees keys at p - window + 1 and later; None for all.
             device: of the masks.
         """
-        firsts, ends = [], []
-        for row, start in zip(self.rows, self.starts, strict=True):
-            first = 0 if window is None else max(0, at[row] - window + 1 - start)
-            end = min(self.tokens, at[row] + 1 - start)
-            firsts.append(first)
-            ends.append(end)
-        sighted = [(first, end) for first, end in zip(firsts, ends, strict=True) if first < end]
+        borders = self.borders(at, window)
+        sighted = [(first, end) for first, end in borders if first < end]
         if not sighted:
             return None
         low, high = min(first for first, _ in sighted), max(end for _, end in sighted)
         hidden = Hidden()
-        if any(self.hidden) or any(border != (low, high) for border in zip(firsts, ends, strict=True)):
+        if any(self.hidden) or any(border != (low, high) for border in borders):
             places = torch.arange(low, high, device=device)
-            mask = places < torch.tensor(firsts, device=device)[:, None]
-            mask |= places >= torch.tensor(ends, device=device)[:, None]
+            firsts, ends = torch.tensor(borders, device=device).unbind(1)
+            mask = places < firsts[:, None]
+            mask |= places >= ends[:, None]
             for row, replaced in zip(mask, self.hidden, strict=True):
                 row[[one - self.lo - low for one in replaced if low <= one - self.lo < high]] = True
             if bool(mask.all()):

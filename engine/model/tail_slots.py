@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.model.kv_cache import OwnKVCache
+from engine.model.varlen_attention import refusal
 
 COLUMNS = 256  # of a slot; one call for each of longer tails costs no more than one over all of them
 _FEWEST = 4  # slots at first
@@ -94,7 +95,10 @@ class TailSlots:
         assert kv.memory is not None
         _, layers, kv_heads, _, size = kv.memory.shape
         slots = max(_FEWEST, 1 << (count - 1).bit_length())
-        self.buffer = kv.memory.new_zeros((2, layers, slots, kv_heads, COLUMNS, size))
+        if refusal(kv.memory):
+            self.buffer = kv.memory.new_zeros((2, layers, slots, kv_heads, COLUMNS, size))
+        else:  # one call over all tails takes them token by token
+            self.buffer = kv.memory.new_zeros((2, layers, slots, COLUMNS, kv_heads, size)).transpose(3, 4)
         for place, (known, _) in enumerate(self._lodged):
             lodger, slot = known(), self._slot(place)
             if lodger is not None:

@@ -292,6 +292,16 @@ def test_models_shows_what_the_probe_measured(
     text = run_pml("models").out
     assert str(tiny_model) in text
     assert "random:SHAPE" in text
+    assert "segment by segment" not in text
+
+
+def test_models_says_why_a_gpu_reads_segment_by_segment(
+    run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.model.model.Model.apart", "it takes no soft cap")
+    said = "What prompts share is read segment by segment on this GPU: it takes no soft cap.\n"
+    assert said in run_pml("models").out
+    assert json.loads(run_pml("models", "--json").out)["apart"] == "it takes no soft cap"
 
 
 def test_an_argument_over_its_length_names_both_numbers(

@@ -126,6 +126,22 @@ def test_what_was_left_out_comes_when_it_is_asked_for() -> None:
     assert found["version"].startswith("5.")
 
 
+SEQUENCES = """
+import json, sys
+from app.lean import LatePackage, starting
+with starting():
+    from engine.engine import Engine
+import torch
+from torch.nn.attention import varlen
+late = isinstance(sys.modules["torch._dynamo"], LatePackage)
+print(json.dumps({"late": late, "has": callable(varlen.varlen_attn)}))
+"""
+
+
+def test_attention_over_sequences_loads_no_compiler() -> None:
+    assert in_new_process(SEQUENCES) == {"late": True, "has": True}
+
+
 BROKEN = """
 import json, sys, torch
 from app import lean

@@ -7,6 +7,7 @@ import random
 import torch
 
 from engine.model.readers import Readers
+from engine.model.spans import Span
 from engine.segment import Placement, Segment
 
 DEVICE = torch.device("cpu")
@@ -79,6 +80,19 @@ def test_a_window_leaves_a_slice_behind_token_by_token() -> None:
     assert (sight.first, sight.end, sight.hidden.mask) == (2, 9, None)
 
 
+def test_tokens_that_the_same_readers_see_are_one_run() -> None:
+    whole = segment(10)
+    (piece,) = Readers([[Placement(whole, 0, 10, 0)], [Placement(whole, 0, 10, 5, (4, 9))]]).slices
+    assert piece.runs(piece.borders([20, 20], None)) == [
+        Span((0, 1), 0, 4),
+        Span((0,), 4, 5),
+        Span((0, 1), 5, 9),
+        Span((0,), 9, 10),
+    ]
+    assert piece.runs(piece.borders([12, 14], 6)) == [Span((1,), 5, 7), Span((0, 1), 7, 9), Span((0,), 9, 10)]
+    assert piece.runs(piece.borders([15, 19], 6)) == []
+
+
 def test_drawn_placements_are_read_token_by_token() -> None:
     draw = random.Random(3)
     for _ in range(60):
@@ -97,6 +111,7 @@ def test_drawn_placements_are_read_token_by_token() -> None:
             at.append(draw.randrange(place + 2))
         window = draw.choice([None, 7])
         assert seen(placements, at, window) == wanted(placements, at, window)
+        assert by_runs(placements, at, window) == wanted(placements, at, window)
 
 
 def token(one: Segment, local: int) -> int:
@@ -115,6 +130,18 @@ def wanted(
         if local not in one.hidden
         and local + one.shift <= at[row]
         and (window is None or at[row] - local - one.shift < window)
+    )
+
+
+def by_runs(
+    placements: list[list[Placement]], at: list[int], window: int | None
+) -> list[tuple[int, int, int]]:
+    return sorted(
+        (piece.rows[reader], token(piece.segment, piece.lo + place), place + piece.starts[reader])
+        for piece in Readers(placements).slices
+        for run in piece.runs(piece.borders(at, window))
+        for reader in run.queries
+        for place in range(run.first, run.end)
     )
 
 
