@@ -13,6 +13,7 @@ import importlib.metadata
 import logging
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +27,13 @@ from engine.errors import PromptCacheError
 NAME = "llama.cpp"
 KINDS = ("full", "prefix", "state_file", "decode", "answer")
 _INSTALL = "pip install llama-cpp-python gguf (it is built from source, which takes ten minutes)"
-_ATTENTION = {False: "without flash attention", True: "with flash attention"}
+ATTENTION = {False: "without flash attention", True: "with flash attention"}
 
 
 def peer() -> Peer:
     """Returns this peer, which is here where the extra `peers` is installed."""
-    absent = _absent()
-    return Peer(NAME, "" if absent else _version(), absent, opened)
+    absent = missing()
+    return Peer(NAME, "" if absent else version(), absent, opened)
 
 
 @contextlib.contextmanager
@@ -46,30 +47,86 @@ def opened(shape: Shape, *, cache_format: str = "F16") -> Iterator[Opened]:
     Raises:
         PromptCacheError: it is absent, or the shape is not a plain llama.
     """
-    if absent := _absent():
+    if absent := missing():
         raise PromptCacheError(absent)
     import llama_cpp
 
-    logging.getLogger("llama-cpp-python").setLevel(logging.CRITICAL + 1)  # what fails is raised
-    with tempfile.TemporaryDirectory(prefix="pml-bench-") as folder, contextlib.ExitStack() as stack:
-        vocabulary = _written(Path(folder) / "model.gguf", shape)
-        llama_cpp.llama_backend_init()
-        params = llama_cpp.llama_model_default_params()
-        params.n_gpu_layers = 0
-        model = llama_cpp.llama_model_load_from_file(str(Path(folder) / "model.gguf").encode(), params)
-        if not model:
-            raise PromptCacheError("llama.cpp cannot load the weights that were written for it.")
-        stack.callback(llama_cpp.llama_model_free, model)
-        tokens = drawn_tokens(vocabulary, shape.cached + shape.new, shape.seed)
+    with Weights.loaded(shape) as weights:
+        tokens = drawn_tokens(weights.vocabulary, shape.cached + shape.new, shape.seed)
         sides = []
-        for flash in _ATTENTION:
-            context = llama_cpp.llama_init_from_model(model, _context_params(shape, flash, cache_format))
-            if not context:
-                raise PromptCacheError("llama.cpp cannot make a context for these tokens; lower --cached.")
-            stack.callback(llama_cpp.llama_free, context)
-            state = Path(folder) / f"state-{flash:d}"
-            sides.append(Context(shape, context, tokens, vocabulary, state))
+        for flash in ATTENTION:
+            params = llama_cpp.llama_context_default_params()
+            params.n_ctx = shape.longest
+            params.n_batch = shape.cached + shape.new
+            context = weights.context(params, shape.threads, flash, cache_format)
+            state = weights.folder / f"state-{flash:d}"
+            sides.append(Context(shape, context, tokens, weights.vocabulary, state))
         yield FasterOfTwo(*sides)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights of ours, loaded by llama.cpp.
+
+    Attributes:
+        model: of the C library.
+        vocabulary: how many logits there are.
+        folder: for files, as long as these are loaded.
+        _stack: frees what was made.
+    """
+
+    model: Any
+    vocabulary: int
+    folder: Path
+    _stack: contextlib.ExitStack
+
+    @classmethod
+    @contextlib.contextmanager
+    def loaded(cls, shape: Shape) -> Iterator[Weights]:
+        """Writes the weights of a shape to a folder of their own, and loads them.
+
+        Raises:
+            PromptCacheError: llama.cpp is absent, or the shape is not a plain llama.
+        """
+        if absent := missing():
+            raise PromptCacheError(absent)
+        import llama_cpp
+
+        logging.getLogger("llama-cpp-python").setLevel(logging.CRITICAL + 1)  # what fails is raised
+        with tempfile.TemporaryDirectory(prefix="pml-bench-") as name, contextlib.ExitStack() as stack:
+            folder = Path(name)
+            vocabulary = _written(folder / "model.gguf", shape)
+            llama_cpp.llama_backend_init()
+            params = llama_cpp.llama_model_default_params()
+            params.n_gpu_layers = 0
+            model = llama_cpp.llama_model_load_from_file(str(folder / "model.gguf").encode(), params)
+            if not model:
+                raise PromptCacheError("llama.cpp cannot load the weights that were written for it.")
+            stack.callback(llama_cpp.llama_model_free, model)
+            yield cls(model, vocabulary, folder, stack)
+
+    def context(self, params: Any, threads: int, flash: bool, cache_format: str) -> Any:
+        """Returns a context of the C library, as long as the weights are loaded.
+
+        Args:
+            params: of it, with how many tokens there may be.
+            threads: of the processor.
+            flash: with flash attention.
+            cache_format: of keys and values, "F16" or "F32".
+
+        Raises:
+            PromptCacheError: it cannot be made.
+        """
+        import llama_cpp
+
+        params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = int(flash)
+        params.type_k = params.type_v = getattr(llama_cpp, f"GGML_TYPE_{cache_format}")
+        context = llama_cpp.llama_init_from_model(self.model, params)
+        if not context:
+            raise PromptCacheError("llama.cpp cannot make a context for these tokens; ask for fewer.")
+        self._stack.callback(llama_cpp.llama_free, context)
+        return context
 
 
 class Context(Contender):
@@ -180,23 +237,35 @@ class FasterOfTwo:
         return dict(self._chosen)
 
     def _faster(self, without: Way, flash: Way) -> Way:
-        sides = {False: without, True: flash}
-        chosen: list[Way] = []
+        def told(on: bool) -> None:
+            self._chosen[without.name] = ATTENTION[on]
 
-        def prepare() -> None:
-            if chosen:
-                chosen[0].prepare()
+        return faster({False: without, True: flash}, told)
 
-        def run() -> float:
-            if chosen:
-                return chosen[0].run()
-            taken = {on: _settled(way) for on, way in sides.items()}
-            on = min(taken, key=lambda side: taken[side])
-            chosen.append(sides[on])
-            self._chosen[sides[on].name] = _ATTENTION[on]
-            return taken[on]
 
-        return Way(without.name, run, prepare)
+def faster(sides: Mapping[bool, Way], told: Callable[[bool], None]) -> Way:
+    """Returns a way without flash attention or with it, whichever is faster when both run for the first time.
+
+    Args:
+        sides: of one name.
+        told: of which it is, once it is known.
+    """
+    chosen: list[Way] = []
+
+    def prepare() -> None:
+        if chosen:
+            chosen[0].prepare()
+
+    def run() -> float:
+        if chosen:
+            return chosen[0].run()
+        taken = {on: _settled(way) for on, way in sides.items()}
+        on = min(taken, key=lambda side: taken[side])
+        chosen.append(sides[on])
+        told(on)
+        return taken[on]
+
+    return Way(sides[False].name, run, prepare)
 
 
 def _settled(way: Way) -> float:
@@ -211,18 +280,6 @@ def _settled(way: Way) -> float:
 _LONG_MS = 5000.0
 
 
-def _context_params(shape: Shape, flash: bool, cache_format: str) -> Any:
-    import llama_cpp
-
-    params = llama_cpp.llama_context_default_params()
-    params.n_ctx = shape.longest
-    params.n_batch = shape.cached + shape.new
-    params.n_threads = params.n_threads_batch = shape.threads
-    params.flash_attn_type = int(flash)
-    params.type_k = params.type_v = getattr(llama_cpp, f"GGML_TYPE_{cache_format}")
-    return params
-
-
 def _written(path: Path, shape: Shape) -> int:
     """Writes the weights of a shape, which are in memory no longer; returns the vocabulary's size."""
     network = own_network(shape)
@@ -235,8 +292,8 @@ def _array(tokens: Sequence[int]) -> Any:
     return make(*tokens)
 
 
-def _version() -> str:
-    """The version, and what of the processor the library was built to use."""
+def version() -> str:
+    """The version of llama.cpp, and what of the processor the library was built to use."""
     import llama_cpp
 
     told = bytes(llama_cpp.llama_print_system_info()).decode(errors="replace").partition(":")[2]
@@ -245,7 +302,8 @@ def _version() -> str:
     return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')} ({used})"
 
 
-def _absent() -> str:
+def missing() -> str:
+    """Why llama.cpp cannot be used here, and what installs it; "" where it can."""
     try:
         import gguf  # noqa: F401
         import llama_cpp  # noqa: F401
