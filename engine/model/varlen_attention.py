@@ -38,7 +38,7 @@ def refusal(like: Tensor, softcap: float | None = None) -> str:
     """
     if softcap is not None:
         return "torch's call for sequences of different lengths takes no soft cap of scores"
-    return _fault(like.device, like.dtype, like.shape[-1])
+    return fault_of(like.device, like.dtype, like.shape[-1])
 
 
 def read_spans(query: Tensor, keys: Tensor, values: Tensor, spans: Spans) -> Pairs:
@@ -94,7 +94,14 @@ def merged_pairs(found: Sequence[Pairs], table: Tensor, rules: AttentionParams, 
 
 
 @functools.cache
-def _fault(device: torch.device, dtype: torch.dtype, size: int) -> str:
+def fault_of(device: torch.device, dtype: torch.dtype, size: int) -> str:
+    """Why keys of this form are not read in one call, in words; empty where they are. Remembered.
+
+    Args:
+        device: where they are.
+        dtype: their number format.
+        size: of a head.
+    """
     if device.type != DEVICE:
         return f"torch has its call for sequences of different lengths on {DEVICE}, not on {device.type}"
     if dtype not in DTYPES:

@@ -64,6 +64,6 @@ def in_plain_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[InPlainTorch]:
     monkeypatch.setattr(varlen, "varlen_attn", stand_in)
     monkeypatch.setattr(varlen_attention, "DEVICE", "cpu")
     monkeypatch.setattr(varlen_attention, "DTYPES", {torch.float32, torch.bfloat16})
-    varlen_attention._fault.cache_clear()
+    varlen_attention.fault_of.cache_clear()
     yield stand_in
-    varlen_attention._fault.cache_clear()
+    varlen_attention.fault_of.cache_clear()

@@ -122,7 +122,7 @@ def test_what_is_not_read_in_one_call_is_said_in_words(
             raise raised
 
         monkeypatch.setattr(varlen, "varlen_attn", fails)
-        varlen_attention._fault.cache_clear()
+        varlen_attention.fault_of.cache_clear()
         assert refusal(like).endswith(f"fails here ({str(raised).splitlines()[0]})")
 
     def wrong(*given: Any, **named: Any) -> tuple[Tensor, Tensor]:
@@ -130,7 +130,7 @@ def test_what_is_not_read_in_one_call_is_said_in_words(
         return out, log_sum / 0.69
 
     monkeypatch.setattr(varlen, "varlen_attn", wrong)
-    varlen_attention._fault.cache_clear()
+    varlen_attention.fault_of.cache_clear()
     assert refusal(like).endswith("off here")
 
 
