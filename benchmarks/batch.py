@@ -39,6 +39,7 @@ def run(
     private: bool = False,
     arrivals: bool = False,
     growing: bool = False,
+    beside: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Measures every way.
@@ -56,6 +57,7 @@ def run(
         private: whether prompts that share nothing are answered too.
         arrivals: whether to time prompts that arrive by themselves; takes long.
         growing: whether to time steps by how much each prompt has of its own.
+        beside: whether llama.cpp takes turns with ours, where it is installed; takes long.
         progress: called with a line of text now and then.
 
     Returns:
@@ -63,8 +65,8 @@ def run(
         of keys and values of answers under way, None where nobody counts them), `ratios` (name → time of a
         token one by one ÷ its own; of the newcomer, among others ÷ alone), `decoders` (what the others wait,
         None where there was no newcomer), `among` (how many these are), `arrivals` (as of `by_rate`, None
-        where not asked for), `growing` (likewise, of `by_tail`), `alone` (why prompts cannot go together, in
-        words), `machine`.
+        where not asked for), `growing` (likewise, of `by_tail`), `beside` (likewise, of `batch_beside`),
+        `alone` (why prompts cannot go together, in words), `machine`.
 
     Raises:
         PromptCacheError: numbers that cannot be run, or a model that cannot be loaded.
@@ -86,6 +88,11 @@ def run(
     ):
         samples = timed([*(crowd.way(*one) for one in asked), *crowd.newcomers()], repeats, seed, say)
         rates = by_rate(crowd, seed, say) if arrivals else None
+        theirs = None
+        if beside:
+            from benchmarks import batch_beside
+
+            theirs = batch_beside.beside(crowd, model, quantize, most, repeats, seed, say)
     tails = by_tail(loaded, size, most, repeats, seed, say) if growing else None
 
     params = {"model": model, "dtype": loaded.dtype, **vars(size), "seed": seed}
@@ -111,6 +118,7 @@ def run(
         "among": DECODERS,
         "arrivals": rates,
         "growing": tails,
+        "beside": theirs,
         "alone": loaded.alone,
         "machine": machine(loaded),
     }

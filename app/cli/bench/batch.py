@@ -31,6 +31,7 @@ from engine.stopwatch import milliseconds
 @click.option("--seed", type=Whole(0), default=0, show_default=True, help="Of texts, orders and arrivals.")
 @click.option("--private", is_flag=True, help="Also prompts that share nothing: modules of their own.")
 @click.option("--arrivals", is_flag=True, help="Also times by how many prompts arrive a second.")
+@click.option("--beside", is_flag=True, help="Also llama.cpp, where it is installed; takes long.")
 @click.option("--growing", is_flag=True, help="Also steps by how much each prompt has of its own.")
 @model_options
 @quantize_option
@@ -47,6 +48,7 @@ def batch(
     private: bool,
     arrivals: bool,
     growing: bool,
+    beside: bool,
     as_json: bool,
     **model_choice: Any,
 ) -> None:
@@ -79,13 +81,14 @@ def batch(
         private=private,
         arrivals=arrivals,
         growing=growing,
+        beside=beside,
         progress=_narrate if sys.stderr.isatty() else None,
     )
     if as_json:
         print_json(report)
         return
-    parts = [_answers(report), _newcomer(report), _arrivals(report), _growing(report), _place(report)]
-    say("\n\n".join(part for part in parts if part))
+    parts = (_answers, _newcomer, _arrivals, _growing, _beside, _place)
+    say("\n\n".join(words for part in parts if (words := part(report))))
 
 
 def _narrate(what: str) -> None:
@@ -152,6 +155,25 @@ def _growing(report: dict[str, Any]) -> str:
         f"{table(['OWN TOKENS', *map(str, found['tails'])], rows)}\nTokens a second of "
         f"{found['prompts']} prompts by how many tokens each has of its own."
     )
+
+
+def _beside(report: dict[str, Any]) -> str:
+    told = report["beside"]
+    if told is None:
+        return ""
+    if told["absent"]:
+        return f"llama.cpp was not measured: {told['absent']}"
+    lines = []
+    for kind, ratio in told["ratios"].items():
+        theirs = f"llama.cpp:{kind}"
+        first, rates = told["first_ms"], told["tokens_per_s"]
+        lines.append(
+            f"{told['version']}, beside {kind}, {told['prompts']} prompts: takes {ratio['ratio']:.2f} "
+            f"({ratio['low']:.2f} to {ratio['high']:.2f}) times as long as ours, {told['settings'][theirs]}: "
+            f"{rates[theirs]:.1f} tokens a second against {rates[kind]:.1f}. In the mean a prompt has its "
+            f"first token after {milliseconds(first[theirs])}, and after {milliseconds(first[kind])} of ours."
+        )
+    return "\n".join(lines)
 
 
 def _place(report: dict[str, Any]) -> str:
