@@ -36,6 +36,7 @@ log = logging.getLogger(__name__)
 
 _IDLE_SECONDS = 1.0  # that the thread waits for a prompt: a new one would set up torch's threads again
 _LAST_SECONDS = 10.0  # that closing waits for a thread which nothing is computed for any more
+_LEAST_PART = 8  # of a pass: so much is encoded at once, though a row or two are left
 _LOOK_SECONDS = 0.02  # between two looks at what another program is at
 
 
@@ -81,7 +82,7 @@ class BatchLoop:
         """
         self._computing.require_open()
         reply = Reply(submission.side, self._dropped.append)
-        run = Run(submission, reply, self._cache, self.tree)
+        run = Run(submission, reply, self._cache, self.tree, self._rows_left)
         with self._changed:
             self._came.append(run)
             self._changed.notify_all()
@@ -196,6 +197,8 @@ class BatchLoop:
 
     def _prepare(self) -> bool:
         """Admits and prepares prompts: until one has computed something, or there are enough to read."""
+        if self._preparing is not None and self._rows_left() == 0:
+            return False  # those who came before it are to be read first
         while self._preparing is not None or self._admit():
             run = self._preparing
             assert run is not None
@@ -215,13 +218,23 @@ class BatchLoop:
             return False
         return False
 
+    def _rows_left(self) -> int | None:
+        """How many tokens can be encoded before the pass, so that nobody waits for more than its rows.
+
+        None where nobody is under way; 0 where what is to be read already fills the pass.
+        """
+        if not self._under_way:
+            return None
+        unread = sum(run.unread for run in self._under_way)
+        if unread >= self._rows:
+            return 0
+        return max(self._rows - unread - len(self._under_way), self._rows // _LEAST_PART)
+
     def _admit(self) -> bool:
         """Has the next of the waiting prepared, where there is one and there is room for it."""
         self._full = len(self._under_way) >= self._most
-        if not self._waiting or self._full:
+        if not self._waiting or self._full or self._rows_left() == 0:
             return False
-        if sum(run.unread for run in self._under_way) >= self._rows:
-            return False  # it would only have those wait that decode
         tier = self._cache.memory_tier
         place = scheduler.choose(self._waiting, lambda need: all(key in tier for key in need.segments))
         run = self._waiting[place]
@@ -230,6 +243,7 @@ class BatchLoop:
             return False
         for one in self._waiting[:place]:
             one.passed += 1
+        run.reserve()
         self._preparing = run
         del self._waiting[place]
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from collections.abc import Sequence as Items
 from functools import cached_property
 
@@ -13,6 +14,7 @@ from engine.batch.scheduler import Need
 from engine.batch.submission import Submission
 from engine.batch.ticket import Outcome, Reply
 from engine.batch.tree import Computed, Lease, PrefixTree
+from engine.cache.memory import Reserved
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.errors import PromptCacheError
 from engine.events import Barred, Delta, Finished, Working
@@ -37,13 +39,21 @@ class Run:
         reply: is told what happens.
         cache: segments of the model.
         tree: what prompts before it have computed.
+        rows: of the passes in which what it lacks is encoded, as of `engine.cache.fetched.Request`.
 
     Attributes:
         passed: how often others that came later were admitted before it.
         sequence: its answer; None while what it reads is not all there.
     """
 
-    def __init__(self, submission: Submission, reply: Reply, cache: SegmentCache, tree: PrefixTree) -> None:
+    def __init__(
+        self,
+        submission: Submission,
+        reply: Reply,
+        cache: SegmentCache,
+        tree: PrefixTree,
+        rows: Callable[[], int | None],
+    ) -> None:
         self.submission, self.reply = submission, reply
         self.passed = 0
         self.sequence: Sequence | None = None
@@ -51,9 +61,12 @@ class Run:
         self._arrived = time.perf_counter()
         self._clock = Stopwatch()
         self._clock.parts["parse"] = submission.parse_ms
-        self._work = Answering(cache, submission.prompt, submission.planned, submission.settings, self._clock)
+        self._work = Answering(
+            cache, submission.prompt, submission.planned, submission.settings, self._clock, rows
+        )
         self._preparing = self._work.prepare()
         self._lease: Lease | None = None
+        self._reserved: Reserved | None = None
         self._rows: Rows | None = None  # that are wanted next, and were not all computed
         self._taken: float | None = None  # when it took its latest token; None before the first
         self._silent_until = 0.0  # while another program is at what it needs
@@ -68,6 +81,15 @@ class Run:
         room = max(1, model.context_length - plan.end)
         own = len(plan.token_ids) - read + min(self.submission.settings.max_new_tokens, room)
         return Need(segments, own * size)
+
+    def reserve(self) -> None:
+        """Sets aside what becomes its own: it is admitted."""
+        if self._reserved is None:
+            self._reserved = self._cache.memory_tier.reserve(self.need.own)
+
+    def _give_back(self) -> None:
+        if self._reserved is not None:
+            self._reserved.release()
 
     @property
     def unread(self) -> int:
@@ -203,7 +225,8 @@ class Run:
         self.reply.end(answer)
 
     def _remember(self, sequence: Sequence) -> None:
-        """Has the tree take in what it has computed."""
+        """Has the tree take in what it has computed, in the room that was set aside for it."""
+        self._give_back()
         trail = self._trail(sequence.token_ids[: sequence.answered])
         self._tree.insert(trail, Computed(*sequence.computed()))
         settings = self.submission.settings
@@ -227,5 +250,6 @@ class Run:
             self._preparing.close()
         finally:
             self._work.close()
+            self._give_back()
             if self._lease is not None:
                 self._lease.release()

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack
 
-from engine.cache.encoder import encode
+from engine.cache.encoder import encode_in_parts
 from engine.cache.fetched import Fetched, Made
 from engine.cache.memory import Handle, MemoryTier
 from engine.cache.store import Origin, Store
@@ -60,22 +60,23 @@ class Encoding:
         batch: dict[str, Recipe] = {}
         for recipe in missing:
             for one in self._lacking(recipe, fetched, batch):
-                if batch and not self._joins(one, batch):
+                if batch and not self._joins(one, batch, fetched.request.rows()):
                     yield list(batch.values())
                     batch = {}
                 batch[one.key] = one
         if batch:
             yield list(batch.values())
 
-    def make(self, recipes: Sequence[Recipe], fetched: Fetched) -> Iterator[Recipe]:
+    def make(self, recipes: Sequence[Recipe], fetched: Fetched) -> Iterator[Recipe | None]:
         """Makes the segments of one pass, or finds what another process has made of them meanwhile.
 
         Yields:
-            What another process is at, at each look at it; meanwhile nothing is locked.
+            What another process is at, at each look at it; meanwhile nothing is locked. None where the
+            request has the pass made in several, between two of these.
         """
         rest, again = list(recipes), False
         while rest:
-            self._make_free(rest, fetched, again=again)
+            yield from self._make_free(rest, fetched, again=again)
             rest = [recipe for recipe in rest if recipe.key not in fetched.handles]
             if rest:
                 yield from self._make_barred(rest[0], fetched)
@@ -103,16 +104,16 @@ class Encoding:
         unheld = [one for key, one in wanted.items() if key not in batch and key not in fetched.handles]
         return [one for one in unheld if one is recipe or not self._found(one, fetched)]
 
-    def _joins(self, recipe: Recipe, batch: dict[str, Recipe]) -> bool:
+    def _joins(self, recipe: Recipe, batch: dict[str, Recipe], rows: int | None) -> bool:
         """Whether a recipe may go through in the same pass."""
         if not self.model.packs or len(batch) >= PASS_TEXTS:
             return False
-        if sum(one.tokens for one in batch.values()) + recipe.tokens > PASS_TOKENS:
+        if sum(one.tokens for one in batch.values()) + recipe.tokens > min(PASS_TOKENS, rows or PASS_TOKENS):
             return False
         # What is rounded for the store is seen as it is read back, and so is made before.
         return self._scheme == "plain" or not any(seen.recipe.key in batch for seen in recipe.context)
 
-    def _make_free(self, recipes: Sequence[Recipe], fetched: Fetched, *, again: bool) -> None:
+    def _make_free(self, recipes: Sequence[Recipe], fetched: Fetched, *, again: bool) -> Iterator[None]:
         """Makes those that no other process is at, and that see nothing another one is at.
 
         Args:
@@ -141,9 +142,9 @@ class Encoding:
                     claims[recipe.key] = claim
                 ready.append(recipe)
             if ready:
-                self._compute(ready, fetched, claims)
+                yield from self._compute(ready, fetched, claims)
 
-    def _make_barred(self, recipe: Recipe, fetched: Fetched) -> Iterator[Recipe]:
+    def _make_barred(self, recipe: Recipe, fetched: Fetched) -> Iterator[Recipe | None]:
         """Waits for the turn to make a segment; who computes has it, and else it is given back."""
         self.store.write_now()  # who waits for each other's is done the sooner
         until = time.monotonic() + PATIENCE_SECONDS
@@ -154,7 +155,7 @@ class Encoding:
                 if (taken or recipe.key in self.memory_tier) and self._found(recipe, fetched):
                     return
                 if taken or time.monotonic() > until:
-                    self._compute([recipe], fetched, {recipe.key: claim})
+                    yield from self._compute([recipe], fetched, {recipe.key: claim})
                     return
             yield recipe
 
@@ -170,12 +171,13 @@ class Encoding:
         request = fetched.request
         return recipe.kept and not request.trial and (not recipe.turn or request.store_turns)
 
-    def _compute(self, recipes: Sequence[Recipe], fetched: Fetched, claims: dict[str, ExitStack]) -> None:
-        """Computes segments in one pass, and has those stored whose turn was claimed."""
-        started = time.perf_counter()
+    def _compute(
+        self, recipes: Sequence[Recipe], fetched: Fetched, claims: dict[str, ExitStack]
+    ) -> Iterator[None]:
+        """Computes segments, and has those stored whose turn was claimed."""
         held = {key: handle.segment for key, handle in fetched.handles.items()}
-        made = encode(self.model, recipes, held)
-        each = (time.perf_counter() - started) / sum(recipe.tokens for recipe in recipes)
+        seconds, made = yield from _timed(encode_in_parts(self.model, recipes, held, fetched.request.rows))
+        each = seconds / sum(recipe.tokens for recipe in recipes)
         for recipe, one in zip(recipes, made, strict=True):
             # What is used at once is what would be read later: rounded as the store rounds it.
             segment = Segment(one.key, one.token_ids, *rounded(one.keys, one.values, self._scheme))
@@ -216,3 +218,16 @@ class Encoding:
             failed = error
         finally:
             ended(failed)
+
+
+def _timed(work: Generator[None, None, list[Segment]]) -> Generator[None, None, tuple[float, list[Segment]]]:
+    """Makes segments; returns the seconds that this took without the pauses, and the segments."""
+    seconds = 0.0
+    while True:
+        started = time.perf_counter()
+        try:
+            next(work)
+        except StopIteration as end:
+            return seconds + time.perf_counter() - started, end.value
+        seconds += time.perf_counter() - started
+        yield

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from engine.cache.memory import Handle
@@ -20,6 +20,10 @@ from engine.segment import Placement
 log = logging.getLogger(__name__)
 
 
+def _unbounded() -> None:
+    """No bound."""
+
+
 @dataclass(frozen=True)
 class Request:
     """What segments are wanted for.
@@ -32,6 +36,8 @@ class Request:
             only.
         hold: whether every segment is wanted at the end; else each only until those that see it are made.
         sync: whether what is computed is written before it is handed over; else behind the answer.
+        rows: says how many tokens of what is missing go through the network before others may go on, one at
+            least; None for as many as a pass takes.
     """
 
     schema: str
@@ -40,6 +46,7 @@ class Request:
     store_turns: bool = False
     hold: bool = True
     sync: bool = False
+    rows: Callable[[], int | None] = _unbounded
 
 
 class Unsaved:

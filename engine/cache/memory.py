@@ -55,6 +55,20 @@ class Handle(Releasable):
             tier.later(lambda: tier._take_back(held))
 
 
+class Reserved(Releasable):
+    """Bytes of a tier's budget that are kept free for keys and values outside it, until this is released."""
+
+    def __init__(self, tier: MemoryTier, size: int) -> None:
+        self._tier, self._size = tier, size
+
+    def release(self) -> None:
+        """Gives them back; a second time does nothing."""
+        tier, size = self._tier, self._size
+        self._size = 0
+        if size:
+            tier.later(lambda: tier.charge(-size))
+
+
 class Lodger(Protocol):
     """Keeps keys and values of its own within a tier's budget. It is called while the tier is locked."""
 
@@ -132,6 +146,12 @@ class MemoryTier:
             self._bytes += segment.nbytes
             return self._handle(held)
 
+    def reserve(self, size: int) -> Reserved:
+        """Keeps so many bytes free for what an answer computes; what nobody holds goes for it."""
+        with self.locked():
+            self.charge(size)
+        return Reserved(self, size)
+
     def drop(self, keys: Iterable[str]) -> None:
         """Forgets these segments; who holds one keeps it, and nobody else finds it."""
         with self.locked():
@@ -151,7 +171,7 @@ class MemoryTier:
         self._lodger = lodger
 
     def charge(self, size: int) -> None:
-        """Counts bytes that the lodger has taken, or given back where negative; while the tier is locked."""
+        """Counts bytes that are taken, or given back where negative; while the tier is locked."""
         self._bytes += size
 
     def now(self) -> int:

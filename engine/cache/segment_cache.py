@@ -170,14 +170,18 @@ class SegmentCache:
         for batch in encoding.passes(missing, fetched):
             asked = [recipe for recipe in batch if recipe.key in reasons]
             clock.lap("encode")
-            yield Working("cached", f"encoding {_words(asked or batch)}", done, len(missing))
+            what = f"encoding {_words(asked or batch)}"
+            yield Working("cached", what, done, len(missing))
             clock.restart()
             started = time.perf_counter()
             for barred in encoding.make(batch, fetched):
-                what = f"another program encodes {_words([barred])}"
                 clock.lap("encode")
                 paused = time.perf_counter()
-                yield Barred("cached", what, done, len(missing))
+                if barred is None:
+                    yield Working("cached", what, done, len(missing))
+                else:
+                    barring = f"another program encodes {_words([barred])}"
+                    yield Barred("cached", barring, done, len(missing))
                 clock.restart()
                 started += time.perf_counter() - paused
             for recipe in asked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 
 from engine.cache.fetched import Fetched, Request
@@ -60,6 +60,7 @@ class Answering:
         planned: its plan for this side.
         settings: how to run it.
         clock: the stopwatch of the first token's timeline.
+        rows: of the passes in which what is missing is encoded, as of `Request`; no bound by default.
 
     Attributes:
         side: "uncached" where every token is computed afresh.
@@ -72,9 +73,10 @@ class Answering:
         planned: Planned,
         settings: RunSettings,
         clock: Stopwatch,
+        rows: Callable[[], int | None] = lambda: None,
     ) -> None:
         self._cache, self._prompt, self._planned = cache, prompt, planned
-        self._settings, self._clock = settings, clock
+        self._settings, self._clock, self._rows = settings, clock, rows
         self._fetched: Fetched | None = None
         self.side: Side = "uncached" if planned.scope is None else "cached"
 
@@ -98,6 +100,7 @@ class Answering:
             settings.scope,
             store_turns=settings.store_conversation,
             sync=settings.sync,
+            rows=self._rows,
         )
         self._fetched = fetched = yield from self._cache.segments(wanted(slices), request, clock)
         placements = fetched.place(slices)

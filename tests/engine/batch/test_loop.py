@@ -7,6 +7,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ from engine.inference.sequence import Sequence
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
 from engine.segment import Placement, Segment
-from tests.engine.cases import held_in_memory, model_of
+from tests.engine.cases import apart, held_in_memory, model_of
 from tests.engine.tiny import DENSE, FIXED, SEGMENTS
 
 LIMIT = 1e-4
@@ -173,6 +174,60 @@ def test_what_many_lack_is_encoded_once(engine: Engine, monkeypatch: pytest.Monk
     for ticket in tickets:
         ticket.result(WAIT)
     assert len(encoded) == 2, "the anonymous text and the module"
+
+
+def test_what_one_lacks_is_encoded_in_parts_between_the_steps_of_others(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine.answerer, "_rows", 16)
+    schema = engine.schema(
+        '<schema name="s"><module name="a">alpha</module>'
+        f'<module name="long">{"and so on " * 30}</module></schema>'
+    )
+    first, second = (schema.prompt(f"<prompt><{name}/>go</prompt>") for name in ("a", "long"))
+    wanted = second.answer(max_new_tokens=3, speculate="off")
+    engine.store.clear()
+    engine.memory_tier.clear()
+    first.answer(max_new_tokens=1)
+    made: list[tuple[str, int]] = []
+    encode, forward = Network.encode, Network.forward_batch
+
+    def encoded(network: Network, texts: Any) -> None:
+        made.append(("encoded", sum(text.segment.tokens for text in texts)))
+        encode(network, texts)
+
+    def passed(network: Network, members: Any, *given: Any) -> list[Tensor]:
+        made.append(("passed", len(members)))
+        return forward(network, members, *given)
+
+    monkeypatch.setattr(Network, "encode", encoded)
+    monkeypatch.setattr(Network, "forward_batch", passed)
+    decoder = engine.submit(first, max_new_tokens=400)
+    next(event for event in decoder.events() if isinstance(event, FirstToken))
+    found = engine.submit(second, max_new_tokens=3).result(WAIT)
+    assert not decoder.done
+    decoder.cancel()
+    sizes = [count for kind, count in made if kind == "encoded"]
+    assert len(sizes) > 300 / 16
+    assert max(sizes) <= 16
+    assert all(pair != ("encoded", "encoded") for pair in pairwise(kind for kind, _ in made))
+    assert found.token_ids == wanted.token_ids
+    assert apart(found.first_logits, wanted.first_logits) <= LIMIT
+
+
+def test_what_becomes_an_answers_own_is_set_aside_within_the_budget(tmp_path: Path) -> None:
+    with engine_in(tmp_path) as engine:
+        prompt, tier = prompts_of(engine)[0], engine.memory_tier
+        prompt.answer(max_new_tokens=1)
+        held, size = tier.bytes, engine.model.bytes_per_token
+        ticket = engine.submit(prompt, max_new_tokens=500)
+        next(event for event in ticket.events() if isinstance(event, FirstToken))
+        assert tier.bytes >= held + 500 * size
+        ticket.cancel()
+        settled(lambda: tier.bytes == held)
+        tier.budget = held + 100 * size
+        engine.submit(prompt, max_new_tokens=500).result(WAIT)
+        settled(lambda: tier.bytes <= tier.budget)
 
 
 def test_a_newcomer_answers_before_those_that_are_longer(engine: Engine) -> None:

@@ -57,7 +57,9 @@ def needed(engine: Engine, prompt: PreparedPrompt, settings: RunSettings) -> Nee
     (submission,) = prompt.submissions(settings)
     assert isinstance(submission, Submission)
     loop = loop_of(engine)
-    return Run(submission, Reply("cached", lambda _: None), engine.segment_cache, loop.tree).need
+    return Run(
+        submission, Reply("cached", lambda _: None), engine.segment_cache, loop.tree, lambda: None
+    ).need
 
 
 def test_no_more_memory_is_set_aside_than_the_context_has_room_for(engine: Engine) -> None:

@@ -5,14 +5,19 @@ from __future__ import annotations
 import multiprocessing
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.cache import encoding
+from engine.cache.encoder import Rows
+from engine.cache.fetched import Request
+from engine.cache.segment_cache import wanted
 from engine.cache.store import Store
 from engine.choices import SCOPES
 from engine.engine import Engine
@@ -23,6 +28,7 @@ from engine.model.packed_kv_cache import PackedText
 from engine.model.synthetic import byte_tokenizer
 from engine.prompt.recipe import Recipe
 from engine.segment import Placement, Segment
+from engine.stopwatch import Stopwatch
 from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import DENSE, FAMILIES, tiny_model, tiny_network
 
@@ -51,8 +57,11 @@ def made(model: Model, folder: Path, scope: Any, *, prompted: bool) -> dict[str,
         return held_in_memory(engine)
 
 
-def one_by_one(model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segment]) -> list[Segment]:
+def one_by_one(
+    model: Model, recipes: Sequence[Recipe], segments: Mapping[str, Segment], _: Rows
+) -> Generator[None, None, list[Segment]]:
     """A recipe's segment as the tail of a whole pass of its own over placed segments."""
+    yield from ()
     (recipe,) = recipes
     context = [Placement(segments[one.recipe.key], one.lo, one.hi, one.start) for one in recipe.context]
     kv = model.network.kv_cache(context, recipe.tokens)
@@ -65,9 +74,9 @@ def apart(one: dict[str, Segment], other: dict[str, Segment]) -> float:
     assert set(one) == set(other)
     misses = [0.0]
     for key, segment in one.items():
-        for states, wanted in ((segment.keys, other[key].keys), (segment.values, other[key].values)):
-            assert states.shape == wanted.shape
-            misses.append(float((states - wanted).abs().max() / wanted.std()))
+        for states, right in ((segment.keys, other[key].keys), (segment.values, other[key].values)):
+            assert states.shape == right.shape
+            misses.append(float((states - right).abs().max() / right.std()))
     return max(misses)
 
 
@@ -80,12 +89,67 @@ def test_texts_that_go_through_together_come_out_as_each_alone(
     together = {scope: made(model, tmp_path / scope, scope, prompted=True) for scope in SCOPES}
     whole = made(model, tmp_path / "whole", "anchored", prompted=False)
     monkeypatch.setattr(encoding, "PASS_TEXTS", 1)
-    monkeypatch.setattr(encoding, "encode", one_by_one)
+    monkeypatch.setattr(encoding, "encode_in_parts", one_by_one)
     for scope in SCOPES:
         alone = made(model, tmp_path / f"{scope} alone", scope, prompted=True)
         assert len(alone) >= 4
         assert apart(together[scope], alone) <= 1e-4, scope
     assert apart(whole, made(model, tmp_path / "whole alone", "anchored", prompted=False)) <= 1e-4
+
+
+def in_parts(model: Model, folder: Path, scope: Any, rows: Rows) -> tuple[dict[str, Segment], list[Working]]:
+    """The segments that a prompt reads, encoded in passes of so many tokens, and what was told meanwhile."""
+    with Engine(model, Store.open(folder)) as engine:
+        placement: Any = "compact" if model.relocatable else "schema"
+        uses = engine.schema(SCHEMA).prompt(PROMPT).tokenized.planned(scope, placement).slices
+        steps = engine.segment_cache.segments(wanted(uses), Request("s", scope, rows=rows), Stopwatch())
+        told: list[Working] = []
+        while True:
+            try:
+                told.append(next(steps))
+            except StopIteration as end:
+                with end.value:
+                    return held_in_memory(engine), told
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_texts_in_parts_come_out_as_whole(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, sizes, bounds = model_of(family), list[int](), (5, 11, 1, 7)
+    encode = Network.encode
+
+    def counted(network: Network, texts: Sequence[PackedText]) -> None:
+        sizes.append(sum(text.segment.tokens for text in texts))
+        encode(network, texts)
+
+    monkeypatch.setattr(Network, "encode", counted)
+    for scope in SCOPES:
+        sizes.clear()
+        whole, _ = in_parts(model, tmp_path / scope, scope, lambda: None)
+        tokens = sum(sizes)
+        sizes.clear()
+        parts, told = in_parts(model, tmp_path / f"{scope} in parts", scope, partial(next, cycle(bounds)))
+        assert apart(parts, whole) <= 1e-4, scope
+        assert sum(sizes) == tokens, "nothing twice"
+        if model.packs and model.relocatable:
+            assert max(sizes) <= max(bounds)
+            assert len(told) == len(sizes) + 1, "a pause before each pass, and one at the end"
+
+
+def test_who_leaves_between_two_parts_lets_others_encode(tmp_path: Path) -> None:
+    with Engine(model_of("llama-gqa"), Store.open(tmp_path)) as engine:
+        uses = engine.schema(SCHEMA).prompt(PROMPT).tokenized.planned("anchored", "compact").slices
+        steps = engine.segment_cache.segments(
+            wanted(uses), Request("s", "anchored", rows=lambda: 3), Stopwatch()
+        )
+        for _ in range(4):
+            next(steps)
+        steps.close()
+        assert not engine.memory_tier.held
+        answer = engine.schema(SCHEMA).prompt(PROMPT).answer(max_new_tokens=1)
+        assert {use.outcome for use in answer.segments} == {"miss"}
+        assert answer.waited_ms < 30_000, "nobody is waited for who has left"
 
 
 @pytest.mark.parametrize("scheme", ["int8", "int4"])
