@@ -1,7 +1,8 @@
 """Prompts that arrive by themselves: the time of a token by how many of them arrive in a second.
 
-Three systems answer the same arrivals: one prompt after the other, many at once that share nothing, and many
-at once over the same modules; each with the modules in one order in all prompts, and in another in each.
+The same arrivals are answered one prompt after the other, many at once that share nothing, many at once that
+share half of their modules, and many at once over the same modules; each with the modules in one order in all
+prompts, and in another in each.
 The time of a token is that from when a prompt was due until its answer is whole, by the answer's tokens, so
 that waiting counts. Who reads modules of its own shares them with a later prompt where more are under way
 than there are such modules for.
@@ -22,7 +23,7 @@ from benchmarks.crowd import Crowd
 from benchmarks.turns import orders
 from engine.batch.ticket import Ticket
 
-SYSTEMS = ("one_by_one", "private", "batch")
+SYSTEMS = ("one_by_one", "private", "half", "batch")
 KINDS = tuple(f"{system}{order}" for system in SYSTEMS for order in ("", "_reordered"))
 RATES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # arrivals in the time that one answer takes by itself
 COUNT = 32  # prompts that arrive at each rate
@@ -52,7 +53,8 @@ def by_rate(
         `alone_ms` (of a token, one by one, of a prompt that meets no other), `per_second` (the rates, in
         prompts), `ms_per_token` (by kind, the mean at each rate; None where a lower rate took `LATE` times as
         long as alone), `keeps_up` (by kind, the highest rate up to which a token takes at most `KEPT` times
-        as long; 0 where there is none).
+        as long, on straight lines between the rates; 0 where there is none, and the greatest of the rates
+        where it may be higher still).
     """
     for kind in KINDS:
         say(f"arrivals: {kind}")
@@ -70,7 +72,7 @@ def by_rate(
         "alone_ms": alone,
         "per_second": per_second,
         "ms_per_token": found,
-        "keeps_up": {kind: _kept(per_second, took, KEPT * alone) for kind, took in found.items()},
+        "keeps_up": {kind: kept(per_second, took, KEPT * alone) for kind, took in found.items()},
     }
 
 
@@ -105,11 +107,13 @@ def _note(ended: SimpleQueue[tuple[int, float]], number: int) -> None:
     ended.put((number, time.perf_counter()))
 
 
-def _kept(rates: Sequence[float], times: Sequence[float | None], bound: float) -> float:
-    """The highest rate up to which no time is over the bound."""
-    kept = 0.0
+def kept(rates: Sequence[float], times: Sequence[float | None], bound: float) -> float:
+    """The highest rate up to which no time is over the bound, on straight lines between those measured."""
+    kept, before = 0.0, 0.0
     for rate, ms in zip(rates, times, strict=True):
-        if ms is None or ms > bound:
+        if ms is None:
             break
-        kept = rate
+        if ms > bound:
+            return kept + (rate - kept) * (bound - before) / (ms - before) if kept else 0.0
+        kept, before = rate, ms
     return kept

@@ -8,6 +8,7 @@ Each ends with a text of its own, which none before it had; the modules are stor
 - `batch_plain`: the same text stands as plain text at the beginning of every prompt and is found at run time;
   one prompt has read it before.
 - `private`: all at once, but each reads modules of its own, as many and as long: nothing is shared.
+- `half`: all at once; of the modules of each, the first half are those that all read, the others its own.
 - `newcomer_alone`, `newcomer`: from handing one in to its first token, by itself and while others decode.
 """
 
@@ -188,6 +189,7 @@ class Crowd:
                 say("encoding modules that are not shared")
                 apart = {name: text for n in range(private) for name, text in self._modules(f"p{n}m").items()}
                 self._schemas["private"] = _stored(self.batch, "private", apart)
+                self._schemas["half"] = _stored(self.batch, "half", {**shared, **apart})
             (first,) = self.prompts("batch_plain", 1)
             self.submit("batch_plain", first, 2).result()
         except BaseException:
@@ -281,8 +283,9 @@ class Crowd:
 
     def _prompt(self, kind: str, number: int) -> PreparedPrompt:
         names = [f"m{i}" for i in range(self.size.modules)]
-        if kind.startswith("private"):
-            names = [f"p{number % self.private}{name}" for name in names]
+        if kind.startswith(("private", "half")):
+            common = 0 if kind.startswith("private") else len(names) // 2
+            names[common:] = [f"p{number % self.private}{name}" for name in names[common:]]
         if kind.endswith("_reordered"):
             self._draw.shuffle(names)
         start = self._plain if kind == "batch_plain" else "".join(f"<{name}/>" for name in names)

@@ -99,6 +99,8 @@ _FLOOR = "cached ÷ the new tokens with nothing before them"
 _PAPER = "the paper's method ÷ ours"
 _GUESSED, _LLAMA = "a token of answers that quote, with guesses ÷ llama.cpp's", "llama.cpp:decode"
 _COPIES, _UNAWARE = "attention over private copies ÷ ours", "attention that knows of no sharing ÷ ours"
+_REORDERED, _ARRIVING = "another order in every prompt ÷ one order", "prompts that arrive by themselves"
+_KEPT = "half shared ÷ nothing shared, prompts a second"
 _HELD, _ONE_BY_ONE = "keys and values, private ÷ ours", "one after the other ÷ all at once"
 _LATER, _COLD = "from files, page cache warm ÷ from memory", "from files, page cache dropped ÷ from memory"
 GOALS = (
@@ -138,6 +140,9 @@ GOALS = (
     _at_least("T11", "bytes of private copies ÷ ours", "own heads, all shared", _HELD, "", 20),
     _at_least("T11", _ONE_BY_ONE, "8 prompts at once", "one_by_one", "batch", 4),
     _at_least("T11", _ONE_BY_ONE, "32 prompts at once", "one_by_one", "batch", 8),
+    _at_most("T11", _REORDERED, "8 prompts at once", "batch_reordered", "batch", 1.05),
+    _at_most("T11", _REORDERED, "32 prompts at once", "batch_reordered", "batch", 1.05),
+    _at_least("T11", "prompts a second, half shared ÷ nothing shared", _ARRIVING, _KEPT, "", 1.6),
     _at_most("T11", "first token of a newcomer ÷ alone", "a newcomer", "newcomer", "newcomer_alone", 2),
     _at_most("T13", "a token ÷ llama.cpp's", _LARGE, "token", "llama.cpp:decode", 1.7),
     _at_most("T13", "a token ÷ llama.cpp's", _BF16, "token", "llama.cpp:decode", 1.7),

@@ -16,6 +16,7 @@ from benchmarks.crowd import Crowd, Endless, Size
 from benchmarks.turns import Way
 from engine.errors import PromptCacheError
 from engine.model.loading import load
+from engine.prepared import PreparedPrompt
 from tests.engine.tiny import save_tiny, tiny_model
 
 SMALL = Size(shared=40, modules=4, own=8, new=4)
@@ -128,6 +129,30 @@ def test_every_prompt_ends_with_a_text_that_none_had_before(crowd: Crowd) -> Non
             assert len(starts) >= 3, "modules of its own for each of three"
         else:
             assert (len(starts) > 4) == kind.endswith("_reordered"), kind
+
+
+def test_half_of_the_modules_are_shared(crowd: Crowd) -> None:
+    for kind in ("half", "half_reordered"):
+        read = [keys_of(prompt) for prompt in crowd.prompts(kind, 3)]
+        common = set.intersection(*read)
+        assert len(common) == len(read[0]) / 2
+        assert len(set.union(*read) - common) == 3 * len(read[0]) / 2, "each has others of its own"
+        assert common < keys_of(crowd.prompts("batch", 1)[0])
+
+
+def keys_of(prompt: PreparedPrompt) -> set[str]:
+    slices = prompt.tokenized.planned("anchored").slices
+    return {one.recipe.key for one in slices if one is not None}
+
+
+@pytest.mark.parametrize(
+    ("times", "rate"),
+    [([1.0, 3.0], 1.5), ([1.0, 2.0], 2.0), ([3.0, 4.0], 0.0), ([1.0, 1.5], 2.0), ([1.0, None], 1.0)],
+)
+def test_the_rate_that_is_kept_up_with_lies_between_those_measured(
+    times: list[float | None], rate: float
+) -> None:
+    assert arrivals.kept((1.0, 2.0), times, 2.0) == pytest.approx(rate)
 
 
 def test_prompts_are_drawn_by_the_seed(folder: str, tmp_path: Path) -> None:

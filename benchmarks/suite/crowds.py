@@ -27,6 +27,8 @@ from engine.model.model import Model
 AT_ONCE = (1, 8, 32)
 PRIVATE = 8  # prompts that share nothing are answered where there are so many at once
 HELD = "keys and values, private ÷ ours"
+ARRIVING = "prompts that arrive by themselves"
+KEPT = "half shared ÷ nothing shared, prompts a second"
 
 
 def together(scale: Scale, say: Say) -> list[Group]:
@@ -99,13 +101,15 @@ def _arriving(scale: Scale, say: Say) -> Group:
     count, rates = scale.arrivals
     with _crowd(model, asked, PRIVATE, say) as crowd:
         found = by_rate(crowd, 0, say, rates=rates, count=count)
-    group = _over(f"{scale.small[-1].label}, prompts that arrive by themselves", model, asked, count)
+    group = _over(ARRIVING, model, asked, count)
     group.values["a token by itself, ms"] = found["alone_ms"]
     for kind, times in found["ms_per_token"].items():
         for rate, ms in zip(found["per_second"], times, strict=True):
             if ms is not None:
                 group.values[f"{kind}, a token at {rate:.2f} prompts a second, ms"] = ms
         group.values[f"{kind}, keeps up with, prompts a second"] = found["keeps_up"][kind]
+    if nothing := found["keeps_up"]["private"]:
+        group.values[KEPT] = found["keeps_up"]["half"] / nothing
     return group
 
 
