@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import plotly.graph_objects as go
 
 from benchmarks.goals import Reports
-from benchmarks.suite.sampling import OF_A_PEER
+from benchmarks.suite.sampling import OF_A_PEER, PER_SECOND
 
 # Readable on white and on near black. Whose it is decides colour and mark, what it does the dash.
 OURS, GREY = "ours", "#7a8794"
@@ -29,10 +30,12 @@ DASHES = {
     "with guesses": "dash",
     "state from a file": "dot",
     "limit of arithmetic": "dot",
+    "reordered": "dash",
 }
 INK, LINES, PAPER = "#24292f", "#d0d7de", "#ffffff"  # `benchmarks.drawing` turns them on a dark page
 WIDTH, HEIGHT = 840, 420
 PART_OF_TIME = "part "
+_AT_RATE = re.compile(r", a token at ([0-9.]+) prompts a second, ms$")
 NAMES = {
     "uncached": "ours, nothing cached",
     "cached": "ours, cached",
@@ -48,6 +51,15 @@ NAMES = {
     "state_file": "state from a file",
     "decode": "",
     "answer": "cached",
+    "one_by_one": "one by one",
+    "one_by_one_reordered": "one by one, reordered",
+    "batch": "together",
+    "batch_reordered": "together, reordered",
+    "batch_plain": "together, as plain text",
+    "private": "nothing shared",
+    "private_reordered": "nothing shared, reordered",
+    "half": "half shared",
+    "half_reordered": "half shared, reordered",
 }
 
 
@@ -89,6 +101,24 @@ CHARTS = (
         "Time to first token and time per token by the number of modules",
     ),
     Chart("decode", "T13", "Time of a token", "Bars: the time of a token of ours and of other software"),
+    Chart(
+        "batch",
+        "T11",
+        "Tokens per second of prompts that are answered at once, 1.1B bf16",
+        "Tokens per second by the number of prompts, one by one, together, reordered, and as plain text",
+    ),
+    Chart(
+        "growing",
+        "T11",
+        "Steps of 8 prompts by what each has of its own, 1.1B bf16",
+        "Tokens per second by the tokens of each prompt's own, with and without sharing, and one by one",
+    ),
+    Chart(
+        "arrivals",
+        "T11",
+        "A token of prompts that arrive by themselves, 0.1B",
+        "Time of a token, waiting included, by how many prompts arrive in a second",
+    ),
     Chart(
         "memory",
         "M1",
@@ -137,6 +167,15 @@ def _figure(chart: Chart, groups: Sequence[dict[str, Any]], reports: Reports) ->
             _decode(figure, groups)
             _style(figure, chart, "", "milliseconds per token")
             figure.update_layout(barmode="group")
+        case "batch":
+            _at_once(figure, groups)
+            _style(figure, chart, "prompts at once", "tokens per second", log="x")
+        case "growing":
+            _growing(figure, groups)
+            _style(figure, chart, "tokens of each prompt's own", "tokens per second")
+        case "arrivals":
+            _arriving(figure, groups)
+            _style(figure, chart, "prompts that arrive in a second", "milliseconds per token", log="y")
         case "memory":
             _memory(figure, groups[-1]["values"])
             _style(figure, chart, "", "MiB per token")
@@ -246,6 +285,39 @@ def _after(group: dict[str, Any]) -> str:
     """The name of a group of decoding on two lines."""
     name, _, quoting = group["name"].partition(", ")
     return f"{name}{', quoting' if quoting else ''}<br>after {group['params']['cached']:,} tokens"
+
+
+def _at_once(figure: go.Figure, groups: Sequence[dict[str, Any]]) -> None:
+    """A line for every kind over the number of prompts."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for group in groups:
+        for name, value in group["values"].items():
+            if name.startswith(PER_SECOND) and (kind := name.removeprefix(PER_SECOND)) != "private":
+                points.setdefault(kind, []).append((group["params"]["prompts"], value))
+    for kind, known in points.items():
+        _line(figure, NAMES.get(kind, kind), known)
+
+
+def _growing(figure: go.Figure, groups: Sequence[dict[str, Any]]) -> None:
+    """The same over what each has of its own, of steps."""
+    chosen = [group for group in groups if "tail" in group["params"]]
+    for kind in dict.fromkeys(kind for group in chosen for kind in group["median_ms"]):
+        points = [
+            (group["params"]["tail"], 1000 * group["params"]["prompts"] / group["median_ms"][kind])
+            for group in chosen
+            if kind in group["median_ms"]
+        ]
+        _line(figure, NAMES.get(kind, kind), points)
+
+
+def _arriving(figure: go.Figure, groups: Sequence[dict[str, Any]]) -> None:
+    """A line for every kind over the rate at which prompts arrive."""
+    points: dict[str, list[tuple[float, float]]] = {}
+    for name, value in ((name, value) for group in groups for name, value in group["values"].items()):
+        if at := _AT_RATE.search(name):
+            points.setdefault(name[: at.start()], []).append((float(at[1]), value))
+    for kind, known in points.items():
+        _line(figure, NAMES.get(kind, kind), known)
 
 
 def _memory(figure: go.Figure, values: dict[str, float]) -> None:

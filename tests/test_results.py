@@ -205,6 +205,40 @@ def test_charts_name_their_axes_with_units() -> None:
     assert all(math.log10(mark) >= 0.5 for mark in lengths.layout.yaxis.tickvals)
 
 
+def test_charts_of_many_prompts() -> None:
+    crowds = [
+        group(
+            f"{count} prompts at once",
+            {"batch": 1.0},
+            params={"prompts": count},
+            values={"tokens per second, batch": 2.0 * count, "tokens per second, private": 1.0},
+        )
+        for count in (8, 1, 32)
+    ]
+    steps = [
+        group(f"tail {tail}", {"private": 80.0, "batch_reordered": 40.0}, params={"prompts": 8, "tail": tail})
+        for tail in (512, 1)
+    ]
+    values = {
+        f"{kind}, a token at {rate} prompts a second, ms": 9.0
+        for kind in ("half", "batch")
+        for rate in (0.5, 2)
+    }
+    reports = {"T11": report("T11", *crowds, *steps, group("arriving", {}, values=values))}
+    drawn = {
+        name: {t.name: (list(t.x), list(t.y)) for t in one.data} for name, one in figures(reports).items()
+    }
+    assert drawn["batch"] == {"together": ([1, 8, 32], [2.0, 16.0, 64.0])}
+    assert drawn["growing"] == {
+        "nothing shared": ([1, 512], [100.0, 100.0]),
+        "together, reordered": ([1, 512], [200.0, 200.0]),
+    }
+    assert drawn["arrivals"] == {
+        "half shared": ([0.5, 2.0], [9.0, 9.0]),
+        "together": ([0.5, 2.0], [9.0, 9.0]),
+    }
+
+
 def test_only_charts_that_were_drawn_are_shown() -> None:
     reports = measured()
     shown = results.results(reports, ["modules"])

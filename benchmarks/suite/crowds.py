@@ -18,13 +18,13 @@ from benchmarks.crowd import Size as Asked
 from benchmarks.growing import KINDS as STEPS
 from benchmarks.growing import Growing, tails_of
 from benchmarks.shared import SHAPES, Cell, Ours, Prompts, sides
-from benchmarks.suite.sampling import Group, Say, known
+from benchmarks.suite.sampling import PER_SECOND, Group, Say, known
 from benchmarks.suite.scale import Scale, Size
 from benchmarks.turns import Way
 from engine.model.loading import load
 from engine.model.model import Model
 
-AT_ONCE = (1, 8, 32)
+AT_ONCE = (1, 2, 4, 8, 16, 32)
 PRIVATE = 8  # prompts that share nothing are answered where there are so many at once
 HELD = "keys and values, private ÷ ours"
 ARRIVING = "prompts that arrive by themselves"
@@ -81,7 +81,7 @@ def _at_once(crowd: Crowd, count: int, scale: Scale, say: Say) -> Group:
     group.measure(ways, scale, say)
     for name, samples in group.samples.items():
         seconds = statistics.median(known(samples)) / 1000
-        group.values[f"tokens per second, {name}"] = count * crowd.size.new / seconds
+        group.values[f"{PER_SECOND}{name}"] = count * crowd.size.new / seconds
     for kind in kinds:
         group.values[f"MiB of keys and values, {kind}"] = crowd.peaks[f"{kind} {count}"] / (1 << 20)
     return group
@@ -90,6 +90,7 @@ def _at_once(crowd: Crowd, count: int, scale: Scale, say: Say) -> Group:
 def _steps(growing: Growing, tail: int, model: Model, asked: Asked, scale: Scale, say: Say) -> Group:
     """A step of prompts that have so many tokens of their own behind what they share."""
     group = _over(f"{PRIVATE} prompts with {tail} tokens of their own", model, asked, PRIVATE)
+    group.params["tail"] = tail
     ways = [replace(growing.way(kind, tail), name=kind) for kind in STEPS]
     group.measure(ways, scale, say, rounds=scale.few)
     return group

@@ -15,6 +15,7 @@ from benchmarks.turns import Way, orders
 
 Samples = dict[str, list[float | None]]
 Say = Callable[[str], None]
+PER_SECOND = "tokens per second, "  # before the name of a way, of a value
 OF_A_PEER = ":"  # in a way's name, between the peer's and what it does
 # How long a first run takes: from here on a way is warmed up once, and is in some of the rounds.
 SECONDS_MS = 2_000.0
