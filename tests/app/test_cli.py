@@ -91,6 +91,7 @@ def test_every_promised_command_is_there() -> None:
         "bench first",
         "bench guesses",
         "bench decode",
+        "bench batch",
         "bench quality",
         "bench store",
         "bench regress",

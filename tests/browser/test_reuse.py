@@ -22,7 +22,6 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.get_by_role("combobox", name="Repair").fill("link:2")
     author.get_by_role("combobox", name="Scope").select_option("scaffold")
     author.get_by_label("Store earlier turns").check()
-    author.get_by_role("combobox", name="Earlier turns").select_option("disk")
     author.get_by_label("Stop before").fill("\\n")
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
