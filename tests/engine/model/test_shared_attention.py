@@ -92,3 +92,21 @@ def test_rows_side_by_side_are_not_copied() -> None:
         taken = picked(states, index_of(rows, 6, states.device))
         assert taken.shape[1] == len(rows)
         assert (taken.untyped_storage().data_ptr() != states.untyped_storage().data_ptr()) == copied
+
+
+@pytest.mark.parametrize("rules", ["plain", "sinks"])
+def test_rows_that_read_one_part_each_have_what_it_gives(rules: str) -> None:
+    generator = torch.Generator().manual_seed(1)
+    query, found = torch.randn(HEADS, ROWS, GROUP, SIZE, generator=generator), list[Found]()
+    wanted = torch.empty_like(query)
+    for readers in ((0, 3), (1,), (2, 4)):
+        index = index_of(readers, ROWS, query.device)
+        keys, values = torch.randn(2, HEADS, 6, SIZE, generator=generator)
+        part = read(picked(query, index), keys, values, Hidden(), RULES[rules], Scratch())
+        found.append(Found(*part, index))
+        for row in readers:
+            seen = torch.ones(6, dtype=torch.bool)
+            wanted[:, row] = attention(query[:, row], keys, values, RULES[rules], seen)
+    out = merged(found, RULES[rules], query)
+    assert (out - wanted).abs().max() <= 1e-5
+    assert out.data_ptr() not in {one.out.data_ptr() for one in found}
