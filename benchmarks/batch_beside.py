@@ -13,7 +13,7 @@ import contextlib
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -59,13 +59,10 @@ def beside(
         return {"absent": absent}
     say("opening llama.cpp")
     size = crowd.size
-    threads = torch.get_num_threads()
-    shape = Shape(name, crowd.model.dtype, size.shared, size.modules, size.own, seed, threads, size.new)
-    given = {kind: [_tokens(one) for one in crowd.prompts(kind, prompts)] for kind in KINDS}
     ours = [_Ours(crowd, kind, prompts) for kind in KINDS]
     firsts: dict[str, list[float]] = {}
     try:
-        with llamacpp_slots.opened(shape, common_beginning(given["batch"], size.own), given) as others:
+        with slotted(crowd, name, prompts, seed) as others:
             theirs = [_noting(way, others, firsts) for way in others.ways()]
             samples = timed([*(one.way(firsts) for one in ours), *theirs], repeats, seed, say)
             settings = others.settings()
@@ -82,6 +79,26 @@ def beside(
         "ratios": {kind: ratio(samples, f"{llamacpp.NAME}:{kind}", kind) for kind in KINDS},
         "settings": settings,
     }
+
+
+@contextlib.contextmanager
+def slotted(crowd: Crowd, name: str, prompts: int, seed: int) -> Iterator[llamacpp_slots.SlottedWays]:
+    """Opens llama.cpp with prompts of the form of ours in its slots.
+
+    Args:
+        crowd: of our prompts.
+        name: of the model.
+        prompts: how many are answered at once.
+        seed: of the shape.
+
+    Raises:
+        PromptCacheError: as of `llamacpp_slots.opened`.
+    """
+    size, threads = crowd.size, torch.get_num_threads()
+    shape = Shape(name, crowd.model.dtype, size.shared, size.modules, size.own, seed, threads, size.new)
+    given = {kind: [_tokens(one) for one in crowd.prompts(kind, prompts)] for kind in KINDS}
+    with llamacpp_slots.opened(shape, common_beginning(given["batch"], size.own), given) as others:
+        yield others
 
 
 def common_beginning(prompts: Sequence[Sequence[int]], own: int) -> list[int]:

@@ -16,6 +16,8 @@ OURS = {  # by what a peer does: our way over the same tokens
     "state_file": ("files_later", "what is cached read from files"),
     "decode": ("token", "a token of the answer"),
     "answer": ("cached", "a whole answer"),
+    "batch": ("batch", "all answers, modules in one order"),
+    "batch_reordered": ("batch_reordered", "all answers, modules in another order in every prompt"),
 }
 _LEVEL = 0.03  # a difference that a rounder clock would not show
 

@@ -25,7 +25,7 @@ from benchmarks.goals import Reports, amount, rows, verdicts
 from benchmarks.markdown import head, row, written
 from benchmarks.suite.parts import NOT_YET, PARTS, Part
 from benchmarks.suite.running import read
-from benchmarks.suite.sampling import known
+from benchmarks.suite.sampling import PER_SECOND, known
 from engine.stopwatch import milliseconds
 
 ROOT = Path(__file__).parents[1]
@@ -33,6 +33,15 @@ README, RESULTS = ROOT / "README.md", ROOT / "benchmarks" / "RESULTS.md"
 PICTURES = ROOT / "benchmarks" / "charts"
 TIMES, SUITE, STORE = "times", "suite", "store"
 PART_OF_TIME = "part "  # before the name of a part of the time to first token, among a group's values
+AT_ONCE = {
+    "one_by_one": "one after the other",
+    "batch": "together",
+    "batch_reordered": "together, modules in another order in every prompt",
+    "batch_plain": "together, the same text in no modules",
+    "private": "together, nothing shared",
+    "llama.cpp:batch": "llama.cpp with as many slots",
+    "llama.cpp:batch_reordered": "llama.cpp, in another order in every prompt",
+}
 COLUMNS = (("T1", "1.1B bf16"), ("T2", "0.1B fp32"), ("T2", "0.1B bf16"))
 
 
@@ -151,7 +160,7 @@ def readme(reports: Reports) -> str:
             labels.get(way) or f"{peer}, {'nothing cached' if kind == 'full' else 'what is cached in memory'}"
         )
         lines.append(row(words, *(_cell(group, way) for group in groups.values())))
-    found = list(pairs(reports, ("T1", "T2", "T13")))
+    found = list(pairs(reports, ("T1", "T2", "T11", "T13")))
     sentences = [f"- {pair.sentence}" for pair in found]
     shape = next(iter(groups.values()))["params"]
     about = (
@@ -162,7 +171,31 @@ def readme(reports: Reports) -> str:
         f"- {sentence}"
         for sentence in absent({part: reports[part] for part, _ in COLUMNS if part in reports})
     ]
+    lines += ["", *crowds(reports["T11"].get("groups", ()))] if "T11" in reports else []
     return "\n".join([place(reports), "", about, "", *lines, *([""] if sentences else []), *sentences])
+
+
+def crowds(groups: Sequence[dict[str, Any]]) -> list[str]:
+    """The README's table of prompts that are answered at once."""
+    found = [one for one in groups if any(name.startswith(PER_SECOND) for name in one["values"])]
+    if not found:
+        return ["Prompts that are answered at once were not measured."]
+    asked = found[0]["params"]
+    about = (
+        f"Tokens per second of prompts that are answered at once, {asked['shared']:,} cached tokens in "
+        f"{asked['modules']} modules that all read, {asked['own']} and {asked['new']} of each one's own text "
+        "and answer, 1.1B bf16; × says how many times those of one after the other:"
+    )
+    lines = head("prompts at once", *(str(one["params"]["prompts"]) for one in found))
+    lines += [row(words, *(_rate(one["values"], kind) for one in found)) for kind, words in AT_ONCE.items()]
+    return [about, "", *lines]
+
+
+def _rate(values: Mapping[str, float], kind: str) -> str:
+    rate, base = (values.get(PER_SECOND + one) for one in (kind, "one_by_one"))
+    if rate is None:
+        return "–"
+    return amount(rate) + (f" (× {amount(rate / base)})" if base and kind != "one_by_one" else "")
 
 
 def _cell(group: Mapping[str, Any], way: str) -> str:

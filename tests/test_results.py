@@ -239,6 +239,35 @@ def test_charts_of_many_prompts() -> None:
     }
 
 
+def test_the_readme_has_prompts_at_once() -> None:
+    each = {"shared": 2048, "own": 64, "new": 64}
+    crowds = [
+        group(
+            name,
+            ways,
+            peers=PRESENT,
+            params={**each, "prompts": count},
+            values={f"tokens per second, {way}": count * 64_000 / ms for way, ms in ways.items()},
+        )
+        for name, count, ways in (
+            ("1 prompt", 1, {"one_by_one": 10_000.0, "batch": 10_000.0}),
+            ("8 prompts at once", 8, {"one_by_one": 80_000.0, "batch": 16_000.0, "llama.cpp:batch": 8_000.0}),
+        )
+    ]
+    reports = {**measured(), "T11": report("T11", *crowds)}
+    readme = results.readme(reports)
+    assert "| prompts at once | 1 | 8 |" in readme
+    assert "| one after the other | 6.4 | 6.4 |" in readme
+    assert "| together | 6.4 (× 1) | 32 (× 5) |" in readme
+    assert "| llama.cpp with as many slots | – | 64 (× 10) |" in readme
+    slower = (
+        "8 prompts at once, all answers, modules in one order: **llama.cpp is 2.00 times as fast as ours**"
+    )
+    assert slower in readme
+    assert slower in beside(reports)
+    assert "not measured" in results.readme({**measured(), "T11": report("T11")})
+
+
 def test_only_charts_that_were_drawn_are_shown() -> None:
     reports = measured()
     shown = results.results(reports, ["modules"])

@@ -18,7 +18,7 @@ from benchmarks.crowd import Size as Asked
 from benchmarks.growing import KINDS as STEPS
 from benchmarks.growing import Growing, tails_of
 from benchmarks.shared import SHAPES, Cell, Ours, Prompts, sides
-from benchmarks.suite.sampling import PER_SECOND, Group, Say, known
+from benchmarks.suite.sampling import PER_SECOND, Group, Say, grouped, known
 from benchmarks.suite.scale import Scale, Size
 from benchmarks.turns import Way
 from engine.model.loading import load
@@ -78,13 +78,38 @@ def _at_once(crowd: Crowd, count: int, scale: Scale, say: Say) -> Group:
     single = crowd.way("one_by_one", few)
     ways = [Way("one_by_one", lambda: single.run() * count / few, single.prepare)]
     ways += [replace(crowd.way(kind, count), name=kind) for kind in kinds]
-    group.measure(ways, scale, say)
+    with _others(group, crowd, count, scale, say) as others:
+        group.measure([*ways, *others], scale, say)
     for name, samples in group.samples.items():
         seconds = statistics.median(known(samples)) / 1000
         group.values[f"{PER_SECOND}{name}"] = count * crowd.size.new / seconds
     for kind in kinds:
         group.values[f"MiB of keys and values, {kind}"] = crowd.peaks[f"{kind} {count}"] / (1 << 20)
     return group
+
+
+@contextlib.contextmanager
+def _others(group: Group, crowd: Crowd, count: int, scale: Scale, say: Say) -> Iterator[list[Way]]:
+    """llama.cpp with as many slots, where it is installed; it is told of in the group."""
+    if not scale.peers or count != PRIVATE:
+        yield []
+        return
+    from benchmarks import batch_beside
+    from benchmarks.peers import llamacpp
+
+    absent = llamacpp.missing()
+    about = group.peers[llamacpp.NAME] = {"version": "" if absent else llamacpp.version(), "absent": absent}
+    with contextlib.ExitStack() as stack:
+        slots = None
+        if not absent:
+            say(f"{group.name}: opening {llamacpp.NAME}")
+            try:
+                slots = stack.enter_context(batch_beside.slotted(crowd, scale.large.model, count, 0))
+            except Exception as error:
+                about["absent"] = f"failed: {type(error).__name__}: {error}"
+        yield slots.ways() if slots is not None else []
+        if slots is not None:
+            about["settings"] = grouped(slots.settings())
 
 
 def _steps(growing: Growing, tail: int, model: Model, asked: Asked, scale: Scale, say: Say) -> Group:

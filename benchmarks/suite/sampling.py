@@ -183,10 +183,10 @@ def beside(
         yield ways
         for name, opened in running.items():
             if chosen := opened.settings():
-                group.peers[name]["settings"] = _grouped(chosen)
+                group.peers[name]["settings"] = grouped(chosen)
 
 
-def _grouped(settings: Mapping[str, str]) -> str:
+def grouped(settings: Mapping[str, str]) -> str:
     """What was chosen for each way, in words: those of one choice together."""
     kinds: dict[str, list[str]] = {}
     for way, words in settings.items():
