@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Generator
 from dataclasses import dataclass
 from typing import Protocol
 
 from engine.batch.ticket import Ticket
 from engine.cache.segment_cache import SegmentCache
-from engine.events import Answer, Event, Side
+from engine.events import Answer, Event, Finished, Side
 from engine.inference.answering import answering
 from engine.inference.computing import Computing
 from engine.inference.params import RunSettings
@@ -45,8 +46,13 @@ class Submission:
         """
         clock = Stopwatch()
         clock.parts["parse"] = self.parse_ms
-        steps = answering(cache, self.prompt, self.planned, self.settings, clock)
-        return computing.steps(steps, self.side, clock)
+        work = answering(cache, self.prompt, self.planned, self.settings, clock)
+        with contextlib.closing(computing.steps(work, self.side, clock)) as steps:
+            while True:
+                event = next(steps)
+                yield event
+                if isinstance(event, Finished):  # its last turn brings nothing and may be long in coming
+                    return event.answer
 
 
 class Answerer(Protocol):

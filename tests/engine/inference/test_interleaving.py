@@ -208,3 +208,29 @@ def test_waiting_is_told_apart_from_the_time_to_first_token(tmp_path: Path) -> N
     assert sum(answer.timeline_ms.values()) == pytest.approx(answer.ttft_ms)
     assert answer.to_json()["waited_ms"] == answer.waited_ms
     engine.close()
+
+
+def test_nothing_is_waited_for_once_a_side_has_finished(tmp_path: Path) -> None:
+    engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
+    engine.computing.patience = 0.01
+    other_ends, found = threading.Event(), []
+
+    def events() -> list[Event]:
+        for event in events_of(engine, 0, mode="cached"):
+            found.append(event)
+            if isinstance(event, Finished):
+                began = threading.Event()
+                threading.Thread(target=other, args=(began,), daemon=True).start()
+                began.wait()
+        return found
+
+    def other(began: threading.Event) -> None:
+        with engine.computing.step():
+            began.set()
+            other_ends.wait(5)
+
+    within(events)
+    assert not other_ends.is_set()
+    assert isinstance(found[-1], Finished)
+    other_ends.set()
+    engine.close()
