@@ -100,7 +100,7 @@ class Tally:
 
     def told(self, progress: Progress) -> None:
         """Draws how far it is, how fast it goes, and what is left of it."""
-        own, took = self.answered + self.failed, time.monotonic() - self.started
+        own, took = self.answered, time.monotonic() - self.started  # what fails takes next to no time
         words = [f"{self.failed} failed"] if self.failed else []
         if own:
             words.append(_rate(own / max(took, 1e-3)))
@@ -113,7 +113,7 @@ class Tally:
         words = [f"{counted(self.answered, 'row')} answered"]
         words += [f"{self.failed} failed"] if self.failed else []
         words += [f"{self.kept} answered before"] if self.kept else []
-        own, took = self.answered + self.failed, time.monotonic() - self.started
+        own, took = self.answered, time.monotonic() - self.started
         pace = f", {_rate(own / max(took, 1e-3))}" if own else ""
         return f"{', '.join(words)}{where}; {_time(took)}{pace}."
 
@@ -309,7 +309,8 @@ def _interrupted(batch: Batch, tally: Tally) -> str:
         return f"{tally.done}{of} rows were answered. With --output FILE the command can be gone on with."
     if not batch.can_be_read_twice:
         return f"{tally.done}{of} rows are in {batch.output}."
-    return f"{tally.done}{of} rows are in {batch.output}. The same command goes on from there."
+    command = "The same command without --force" if batch.force else "The same command"
+    return f"{tally.done}{of} rows are in {batch.output}. {command} goes on from there."
 
 
 def _rate(per_second: float) -> str:

@@ -61,19 +61,17 @@ class Results:
             force: begin anew, whatever is there.
 
         Raises:
-            FileWriteError: it cannot be written.
+            FileWriteError: it cannot be written, or another run writes to it.
             OtherResultsError: what is there is no batch's output, or that of other settings.
         """
-        there = self.path.exists() and not force
-        if there:
-            self.kept = _read(self.path, self._run)
-        else:
+        if not self.path.exists():
             save(self.path, "", force=True)
         try:
             self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
-            _take(self._descriptor, self.path)
-            if there:
-                os.truncate(self._descriptor, self.kept.whole)
+            _take(self._descriptor, self.path)  # before anything there is read or dropped
+            if not force:
+                self.kept = _read(self.path, self._run)
+            os.truncate(self._descriptor, self.kept.whole)
         except OSError as error:
             raise self._in_words(error) from None
         self._end = self.kept.whole

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -28,8 +27,11 @@ __all__ = ["batch"]  # a fixture
 pytestmark = pytest.mark.usefixtures("place")
 
 
+@pytest.mark.parametrize(
+    ("option", "command"), [((), "The same command"), (("--force",), "The same command without --force")]
+)
 def test_an_interrupted_batch_keeps_what_is_done(
-    batch: Batch, monkeypatch: pytest.MonkeyPatch, run_pml: Callable[..., SimpleNamespace]
+    option: tuple[str, ...], command: str, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write = Results.write
 
@@ -39,9 +41,9 @@ def test_an_interrupted_batch_keeps_what_is_done(
 
     with monkeypatch.context() as patched:
         patched.setattr(Results, "write", interrupted)
-        stopped = batch(CSV, "--output", "out.jsonl")
+        stopped = batch(CSV, "--output", "out.jsonl", *option)
     assert stopped.status == 130
-    assert "1 of 2 rows are in out.jsonl. The same command goes on from there." in stopped.err
+    assert f"1 of 2 rows are in out.jsonl. {command} goes on from there." in stopped.err
     assert len(Path("out.jsonl").read_text("utf-8").splitlines()) == 1
     assert "1 row answered, 1 answered before" in batch(CSV, "--output", "out.jsonl").err
 
@@ -180,10 +182,13 @@ def test_two_runs_do_not_write_to_one_output(batch: Batch) -> None:
     key = json.loads(Path("out.jsonl").read_text("utf-8").splitlines()[0])["key"]
     other = Results(Path("out.jsonl"), key.partition("-")[0])
     other.open(force=False)
-    refused = batch(CSV, "--output", "out.jsonl")
+    there = Path("out.jsonl").read_text("utf-8")
+    for option in ((), ("--force",)):
+        refused = batch(CSV, "--output", "out.jsonl", *option)
+        assert refused.status == 1
+        assert "Another run writes to out.jsonl" in refused.err
+        assert Path("out.jsonl").read_text("utf-8") == there
     other.close()
-    assert refused.status == 1
-    assert "Another run writes to out.jsonl" in refused.err
     assert batch(CSV, "--output", "out.jsonl").status == 0
 
 
@@ -217,13 +222,18 @@ def test_a_studio_of_the_environment_is_left_alone(batch: Batch, monkeypatch: py
 def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("app.cli.batch.time", SimpleNamespace(monotonic=lambda: now))
+    broken, seen = Tally(total=100), []
+    now += 1
+    broken.failed = 50
+    broken.told(lambda *how: seen.append(how))
+    assert seen == [(50, 100, "50 failed")], "rows that fail at once tell nothing of the others"
     tally, told = Tally(total=100, kept=40), []
     tally.told(lambda *how: told.append(how))
     now += 30
     tally.answered, tally.failed = 9, 1
     tally.told(lambda *how: told.append(how))
-    assert told == [(40, 100, "answering"), (50, 100, "1 failed, 20.0 rows/min, 2 min 30 s left")]
-    assert tally.summary("") == "9 rows answered, 1 failed, 40 answered before; 30 s, 20.0 rows/min."
+    assert told == [(40, 100, "answering"), (50, 100, "1 failed, 18.0 rows/min, 2 min 47 s left")]
+    assert tally.summary("") == "9 rows answered, 1 failed, 40 answered before; 30 s, 18.0 rows/min."
     now += 36_000
     unknown = Tally(total=None, answered=1, started=now - 7_200)
     unknown.told(lambda *how: told.append(how))
