@@ -199,7 +199,7 @@ def _given(
     first: dict[str, int] = {}
     number = 0
     for row in rows:
-        before = first.setdefault(str(row.id), row.line)
+        before = first.setdefault(str(row.id), row.line) if row.takes_id else row.line
         if before == row.line and results is not None and not row.fault and results.keeps(row):
             tally.kept += 1
             continue
@@ -254,7 +254,7 @@ def _looked_over(batch: Batch) -> tuple[dict[str, str] | None, int | None]:
     with batch.rows() as rows:
         for row in rows:
             total += 1
-            if resumes:
+            if resumes and row.takes_id:
                 digests.setdefault(str(row.id), row.digest)
     if not total:
         raise ExchangeError(f"{batch.path} holds no rows. Write one a line.")

@@ -53,6 +53,11 @@ class Row:
         content = [self.prompt, self.schema, self.picks, self.arguments, self.text, self.fault]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
+    @property
+    def takes_id(self) -> bool:
+        """Whether no other row may have its id; a line that cannot be read is only called by its number."""
+        return not (self.fault and self.id == self.line)
+
 
 class _RowError(ExchangeError):
     """Something is wrong with a row."""

@@ -324,3 +324,11 @@ def test_rows_from_standard_input(
     refused = piped("--output", "out.jsonl")
     assert refused.status == 1
     assert "- can be read only once" in refused.err
+
+
+def test_a_line_that_cannot_be_read_takes_no_other_rows_id(batch: Batch) -> None:
+    rows = 'id,picks,text\n1,tokyo,x\n2,"to"kyo,x\n3,tokyo,x\n'  # numbered as people do
+    result = batch(rows, "--output", "out.jsonl")
+    assert [line["id"] for line in result.lines] == ["1", 3, "3"]
+    assert ["error" in line for line in result.lines] == [False, True, False]
+    assert "1 failed, 2 answered before" in batch(rows, "--output", "out.jsonl").err
