@@ -25,6 +25,7 @@ from transformers.models.llama.modeling_llama import LlamaForCausalLM
 from benchmarks.drawn import spans
 from benchmarks.machine import facts
 from benchmarks.turns import Way, ratio, timed
+from engine.batch.passes import held_bytes
 from engine.model.attention import AttentionParams
 from engine.model.attention_path import AttentionSetup
 from engine.model.batched_kv_cache import Member
@@ -175,11 +176,9 @@ class Ours:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all keys and values: segments, and room for what is each prompt's own."""
-        held = {id(one): one for one in self._segments}.values()
-        _, kv_heads = SHAPES[self.prompts.cell.shape]
-        own = sum(one.kv.capacity for one in self._members) * 2 * kv_heads * SIZE
-        return sum(one.nbytes for one in held) + own * self.prompts.new.element_size()
+        """Bytes of all keys and values as a loop counts them: segments, and the memory of each one's own."""
+        placed = [one for member in self._members for one in member.kv.placements]
+        return held_bytes(placed, (one.kv for one in self._members))
 
 
 def _network(cell: Cell, *, moved: bool) -> Network:
