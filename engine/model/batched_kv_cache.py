@@ -31,7 +31,7 @@ from engine.model.tail_slots import COLUMNS, TailSlots
 from engine.model.varlen_attention import merged_pairs, read_spans, refusal
 from engine.segment import Placement
 
-SHORT = 64  # tokens; fewer of a segment are rather copied to a tail than read for all who read them
+SHORT = 64  # tokens; fewer of a segment are rather copied to a tail than read for all, where a slot has room
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +158,7 @@ class BatchedKVCache:
     def settle(self, members: Sequence[Member], others: Sequence[Sequence[Placement]]) -> None:
         """Copies to the tails of prompts that begin to decode what no other reads, and what is short.
 
+        What others read is copied no further than a slot has room: many short pieces are as long as a few.
         A prompt by itself copies what it does without a batch. The arguments are those of `begin`.
         """
         new = [
@@ -173,10 +174,14 @@ class BatchedKVCache:
             return
         readers = Readers([*(one.kv.placements for one in members), *others])
         for place, kv in new:
-            alone = readers.alone(place, SHORT)
-            tokens = sum(one.tokens for one in alone)
-            if alone and (len(alone) > FOLD_ABOVE or kv.filled + tokens < COLUMNS):
-                kv.fold(alone)
+            alone = readers.alone(place, 0)
+            for pieces in (readers.alone(place, SHORT), alone):
+                if pieces and kv.filled + sum(one.tokens for one in pieces) < COLUMNS:
+                    kv.fold(pieces)
+                    break
+            else:
+                if len(alone) > FOLD_ABOVE:
+                    kv.fold(alone)
 
     @property
     def kept(self) -> Tensor:

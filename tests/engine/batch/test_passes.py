@@ -217,6 +217,22 @@ def test_what_one_reads_and_what_is_short_lies_in_its_tail(monkeypatch: pytest.M
     assert [one.token_ids for one in sequences] == [alone(model, one)[:3] for one in prompts]
 
 
+def test_many_short_pieces_that_others_read_are_not_copied() -> None:
+    """Five of 60 tokens are more than a slot has room for; what no other reads is copied all the same."""
+    model = model_of("llama-gqa")
+    short = [module(model, f"short {at}", 5 * at, 60) for at in range(5)]
+    mine = module(model, "mine", 90, 50)
+    prompts = [
+        prefill([Placement(one, 0, one.tokens, 60 * at) for at, one in enumerate([*order, *own])], 2, number)
+        for number, (order, own) in enumerate([(short, [mine]), (short[::-1], [])])
+    ]
+    sequences, passes = [Sequence(model, one, GREEDY) for one in prompts], Passes(model)
+    finish(passes, sequences)
+    held = [one.kv for one in sequences if one.kv is not None]
+    assert [[one.segment for one in kv.placements] for kv in held] == [short, short[::-1]]
+    assert [one.token_ids for one in sequences] == [alone(model, one) for one in prompts]
+
+
 def test_what_a_waiting_prompt_will_read_is_not_copied() -> None:
     model = model_of("llama-gqa")
     placed = [Placement(module(model, str(at), at), 0, 70, 70 * at) for at in range(3)]
