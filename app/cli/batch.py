@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import os
 import re
 import sys
 import time
@@ -269,6 +270,16 @@ def _require_output(batch: Batch) -> None:
     for path, what in ((batch.path, "the batch"), (batch.schema.name, "the schema")):
         if path != STDIN and same_file(batch.output, Path(path)):
             raise FileWriteError(f"{batch.output} is {what} itself. Name another file for the output.")
+    if batch.path == STDIN and is_standard_input(batch.output):
+        raise FileWriteError(f"{batch.output} is the batch itself. Name another file for the output.")
+
+
+def is_standard_input(path: Path) -> bool:
+    """Whether a path leads to the file that standard input is read from."""
+    try:
+        return os.path.samestat(os.fstat(sys.stdin.fileno()), path.stat())
+    except OSError:  # it is not there, or standard input is none of the system's
+        return False
 
 
 def _run_digest(batch: Batch, engine: Engine, options: ModelOptions) -> str:

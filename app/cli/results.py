@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from app.cli.files import FileWriteError, save
+from app.cli.files import FileWriteError
 from app.cli.output import inline, json_line
 from engine import atomic
 from engine.errors import PromptCacheError
 from engine.exchange.rows import Row
 from engine.pml.text_files import open_file
 
+_BEGINS = b'{"id": '  # every line
 _NOT_OURS = "Name another file, or give --force to replace it."
 
 
@@ -64,12 +65,9 @@ class Results:
             FileWriteError: it cannot be written, or another run writes to it.
             OtherResultsError: what is there is no batch's output, or that of other settings.
         """
-        if not self.path.exists():
-            save(self.path, "", force=True)
         try:
-            self._descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_BINARY", 0))
-            _take(self._descriptor, self.path)  # before anything there is read or dropped
-            if not force:
+            self._descriptor = _taken(self.path)
+            if not force:  # read once nobody else writes to it
                 self.kept = _read(self.path, self._run)
             os.truncate(self._descriptor, self.kept.whole)
         except OSError as error:
@@ -127,11 +125,18 @@ class Results:
         Raises:
             FileWriteError: it cannot be written; what is there stays.
         """
-        self.close()
+        try:
+            self._put_in_order(in_order=in_order)
+        finally:
+            self.close()  # only now may others write to it
+
+    def _put_in_order(self, *, in_order: bool) -> None:
         by_line = [self._places[line] for line in sorted(self._places)]
         places = by_line if in_order else sorted(by_line)
         if places == sorted(by_line) and sum(length for _, length in places) == self._end:
             return
+        if os.name == "nt":  # where no open file is replaced
+            self.close()
         target = self.path.resolve()
         try:
             mode = target.stat().st_mode & 0o777
@@ -150,6 +155,23 @@ class Results:
 
     def _in_words(self, error: OSError) -> FileWriteError:
         return FileWriteError(f"{self.path} cannot be written: {error.strerror or error}.")
+
+
+def _taken(path: Path) -> int:
+    """Opens a file, made where there is none, and keeps other runs from writing to it."""
+    while True:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            _take(descriptor, path)
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # another run has put a file in its place meanwhile
 
 
 def _take(descriptor: int, path: Path) -> None:
@@ -173,6 +195,12 @@ def line_of(row: Row, run: str, outcome: Mapping[str, Any]) -> str:
     return json_line({"id": row.id, "key": f"{run}-{row.digest}", **outcome})
 
 
+def _is_begun(line: bytes) -> bool:
+    """Whether a line that was cut off is one of ours; a power cut may leave zeros in place of its end."""
+    line = line.rstrip(b"\0")
+    return line.startswith(_BEGINS) or _BEGINS.startswith(line)
+
+
 def _read(path: Path, run: str) -> Kept:
     """Reads an earlier run's lines; a last one that is not whole was cut off by the end of that run."""
     kept = Kept()
@@ -185,16 +213,16 @@ def _read(path: Path, run: str) -> Kept:
                 name = str(found["id"])
                 own, _, digest = key.partition("-")
                 failed = "error" in found
-            except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
-                if not whole:
+            except (ValueError, RecursionError, TypeError, KeyError, AttributeError) as error:
+                if not whole and isinstance(error, ValueError) and _is_begun(line):
                     break
                 what = f"is no output of a batch: its line {number} has no id and key"
                 raise OtherResultsError(f"{path} {what}. {_NOT_OURS}") from None
-            if not whole:
-                break
             if own != run:
                 what = "holds answers of another model or schema, or under other settings"
                 raise OtherResultsError(f"{path} {what}. {_NOT_OURS}")
+            if not whole:
+                break
             if not failed:
                 kept.answered[name] = digest, kept.whole, len(line)
             kept.whole += len(line)

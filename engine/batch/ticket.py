@@ -236,5 +236,5 @@ def _tell(watchers: tuple[Callable[[], None], ...]) -> None:
     for call in watchers:
         try:
             call()
-        except (Exception, SystemExit):  # a caller's fault must not end the answers of others
+        except (Exception, SystemExit, asyncio.CancelledError):  # it must end nobody else's answer
             log.exception("what was to be told of an answer failed")

@@ -15,16 +15,22 @@ from typing import Any
 
 import pytest
 
-from app.cli.batch import Tally
+from app.cli.batch import Tally, is_standard_input
+from app.cli.files import FileWriteError
 from app.cli.results import Results
-from engine import Engine
+from engine import Engine, atomic
 from engine.batch.loop import BatchLoop
 from engine.batch.one_by_one import OneByOne
+from engine.exchange.rows import Row
 from tests.app.test_cli_batch import CSV, ROOT, Batch, batch, ids
 
 __all__ = ["batch"]  # a fixture
 
 pytestmark = pytest.mark.usefixtures("place")
+
+
+def lines_in(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(name).read_text("utf-8").splitlines()]
 
 
 @pytest.mark.parametrize(
@@ -239,3 +245,76 @@ def test_progress_tells_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> N
     unknown.told(lambda *how: told.append(how))
     assert told[-1] == (1, 2, "0.5 rows/h")
     assert unknown.summary(", in x") == "1 row answered, in x; 2 h 0 min, 0.5 rows/h."
+
+
+def test_force_does_not_take_the_output_from_a_run_that_writes_to_it(batch: Batch) -> None:
+    pytest.importorskip("fcntl")
+    other = Results(Path("out.jsonl"), "0" * 16)
+    other.open(force=False)
+    other.write(Row(2, "theirs"), {})
+    refused = batch(CSV, "--output", "out.jsonl", "--force")
+    other.finish(in_order=True)
+    assert refused.status == 1
+    assert "Another run writes to out.jsonl" in refused.err
+    assert ids(lines_in("out.jsonl")) == ["theirs"]
+    assert batch(CSV, "--output", "out.jsonl", "--force").status == 0
+
+
+def test_an_output_is_taken_until_it_is_in_order_and_read_only_once_it_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    path, writing = Path("out.jsonl"), atomic.writing
+    one, other = Results(path, "0" * 16), Results(path, "0" * 16)
+    one.open(force=False)
+    for line in (3, 2):
+        one.write(Row(line, line), {})
+
+    def in_the_midst(*given: Any, **named: Any) -> Any:
+        with pytest.raises(FileWriteError, match="Another run writes"):
+            other.open(force=False)
+        return writing(*given, **named)
+
+    monkeypatch.setattr(atomic, "writing", in_the_midst)
+    flock = fcntl.flock
+
+    def late(descriptor: int, how: int) -> None:
+        """The other run has opened the file as it was, and gets it when the first has put it in order."""
+        monkeypatch.setattr(fcntl, "flock", flock)
+        one.finish(in_order=True)
+        flock(descriptor, how)
+
+    third = Results(path, "0" * 16)
+    monkeypatch.setattr(fcntl, "flock", late)
+    third.open(force=False)
+    third.write(Row(4, 4), {})
+    third.close()
+    assert ids(lines_in("out.jsonl")) == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "theirs", ['{"my": "own"}', "a note", '{"id": 1, "key": "another-1"}', "[" * 100_000]
+)
+def test_a_file_of_one_line_without_its_end_is_no_output_that_was_cut_off(batch: Batch, theirs: str) -> None:
+    Path("out.jsonl").write_text(theirs, encoding="utf-8")
+    refused = batch(CSV, "--output", "out.jsonl")
+    assert refused.status == 1
+    assert "give --force to replace it" in refused.err
+    assert Path("out.jsonl").read_text("utf-8") == theirs
+
+
+@pytest.mark.parametrize("left", ["", "{", '{"id": "a", "ke', "\0" * 9, '{"id": "a"\0\0'])
+def test_what_is_left_of_a_first_line_is_gone_on_from(batch: Batch, left: str) -> None:
+    Path("out.jsonl").write_text(left, encoding="utf-8")
+    assert batch(CSV, "--output", "out.jsonl").status == 0
+    assert ids(lines_in("out.jsonl")) == ["a", "b"]
+
+
+def test_the_output_may_not_be_what_standard_input_is_read_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("rows.csv").write_text(CSV, encoding="utf-8")
+    with Path("rows.csv").open(encoding="utf-8") as rows:
+        monkeypatch.setattr("sys.stdin", rows)
+        assert is_standard_input(Path("rows.csv"))
+        assert not is_standard_input(Path("out.jsonl"))

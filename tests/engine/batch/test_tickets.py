@@ -194,7 +194,11 @@ def test_a_fault_of_one_ends_that_one_only(
     assert "failed" in repr(first)
 
 
-@pytest.mark.parametrize("fault", [lambda: 1 / 0, sys.exit])
+def _waits_for_what_was_cancelled() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("fault", [lambda: 1 / 0, sys.exit, _waits_for_what_was_cancelled])
 def test_a_faulty_listener_keeps_nobody_waiting(
     engine: Engine, prompt: PreparedPrompt, caplog: pytest.LogCaptureFixture, fault: Callable[[], Any]
 ) -> None:
