@@ -197,22 +197,34 @@ def _given(
     tally: Tally,
 ) -> Iterator[PreparedPrompt | Exception]:
     """The rows that are still to be answered, as prompts, each with its number noted."""
-    first: dict[str, int] = {}
+    first: dict[str, tuple[int, bool]] = {}  # by id the line of who has it, and whether it was given one
     number = 0
     for row in rows:
-        before = first.setdefault(str(row.id), row.line) if row.takes_id else row.line
-        if before == row.line and results is not None and not row.fault and results.keeps(row):
+        own = row.line, row.named
+        before = first.setdefault(str(row.id), own) if row.takes_id else own
+        if before == own and results is not None and not row.fault and results.keeps(row):
             tally.kept += 1
             continue
         waiting[number] = row
         number += 1
-        if before != row.line:
-            yield ExchangeError(f"The id {row.id!r} stands in line {before} already. Give each row its own.")
+        if before != own:
+            yield ExchangeError(_taken(row, *before))
             continue
         try:
             yield schema.prompt(prompt_text(row, schema.tree))
         except PromptCacheError as error:
             yield error
+
+
+def _taken(row: Row, before: int, named: bool) -> str:
+    """Why a row cannot have its id, or the number of its line for one."""
+    if not row.named:
+        what = f"The row has no id and is called by its line's number, which is the id of line {before}."
+        return f"{what} Give each its own."
+    if not named:
+        what = f"The id {row.id!r} is taken: line {before} has no id and is called by its number."
+        return f"{what} Give each its own."
+    return f"The id {row.id!r} stands in line {before} already. Give each row its own."
 
 
 def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> dict[str, Any]:

@@ -83,13 +83,13 @@ class Results:
         Raises:
             OtherResultsError: it has some.
         """
-        for name, (digest, _, _) in self.kept.answered.items():
-            if name not in rows:
-                what = f"has an answer to a row {inline(repr(name))}, which this batch does not have"
-                raise OtherResultsError(f"{self.path} {what}. {_NOT_OURS}")
-            if rows[name] != digest:
-                what = f"has an answer to the row {inline(repr(name))} as it was before it was changed"
-                raise OtherResultsError(f"{self.path} {what}. {_NOT_OURS}")
+        answered = self.kept.answered
+        gone = [name for name in answered if name not in rows]
+        changed = [name for name, (digest, _, _) in answered.items() if rows.get(name, digest) != digest]
+        kinds = ((changed, "has changed since", "have changed since"), (gone, "is gone", "are gone"))
+        what = " and to ".join(_some(*one) for one in kinds if one[0])
+        if what:
+            raise OtherResultsError(f"{self.path} has answers to {what}. {_NOT_OURS}")
 
     def keeps(self, row: Row) -> bool:
         """Whether a row was answered by an earlier run."""
@@ -188,6 +188,14 @@ def _take(descriptor: int, path: Path) -> None:
         ) from None
     except OSError:  # a file system without locks
         return
+
+
+def _some(names: list[str], did: str, all_did: str) -> str:
+    """How many rows something is true of, and the name of the first."""
+    first = inline(repr(names[0]))
+    if len(names) == 1:
+        return f"1 row that {did} ({first})"
+    return f"{len(names)} rows that {all_did} (the first is {first})"
 
 
 def line_of(row: Row, run: str, outcome: Mapping[str, Any]) -> str:

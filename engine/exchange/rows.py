@@ -8,12 +8,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from engine.exchange.errors import ExchangeError
 from engine.pml.text_files import MAX_BYTES, Lines, NoFileError, TextFileError
+from engine.pml.whitespace import SPACE
 
 KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text")
 """What a row of JSON may hold; of CSV the same but `arguments`, whose columns are named after parameters."""
@@ -21,6 +23,7 @@ KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text")
 _COLUMNS: Final = tuple(key for key in KEYS if key != "arguments")
 _OWN: Final = "_"  # begins the name of what is the author's, and is not read
 _SEPARATORS: Final = (",", ";", "\t")
+_TOLD_SEPARATOR: Final = re.compile(r"sep=([,;\t|])", re.IGNORECASE)  # as Excel writes and reads it
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,7 @@ class Row:
         arguments: by the name or path of a parameter, or by that of a module and the parameter's name.
         text: new text.
         fault: what is wrong with it, as a sentence; "" of a sound one.
+        named: whether its id is its own, and not the number of its line.
     """
 
     line: int
@@ -46,11 +50,13 @@ class Row:
     arguments: Mapping[str, str | Mapping[str, str]] = field(default_factory=dict)
     text: str = ""
     fault: str = ""
+    named: bool = True
 
     @property
     def digest(self) -> str:
-        """A digest of what it asks for, its id left out."""
-        content = [self.prompt, self.schema, self.picks, self.arguments, self.text, self.fault]
+        """A digest of what it asks for, its id left out, and white space at the ends of its text."""
+        text = self.text.strip(SPACE)
+        content = [self.prompt, self.schema, self.picks, self.arguments, text, self.fault]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -67,7 +73,8 @@ def read_rows(file: BinaryIO, name: str) -> Iterator[Row]:
     """Reads the rows of a batch, JSONL where its first line begins with a brace, else CSV.
 
     A CSV's first line names its columns; cells are parted by commas, semicolons or tabs, by which of them
-    that line has most. Blank lines are left out. No more than one row is held.
+    that line has most, or as a line `sep=;` before it says. Blank lines are left out. No more than one row
+    is held.
 
     Args:
         file: the file, open at its beginning.
@@ -124,16 +131,17 @@ def _json_row(line: str, number: int) -> Row:
         fault = 'This is no JSON object. Write one such as {"id": 1, "picks": ["…"], "text": "…"}.'
         return Row(number, number, fault=fault)
     name = found.get("id")
-    if name is None or name == "":
+    named = name is not None and name != ""
+    if not named:
         name = number
     if isinstance(name, bool) or not isinstance(name, (str, int)):
         return Row(
             number, number, fault="The id is neither text nor a whole number. Write it as one of these."
         )
     try:
-        return Row(number, name, **_values(found))
+        return Row(number, name, **_values(found), named=named)
     except _RowError as error:
-        return Row(number, name, fault=str(error))
+        return Row(number, name, fault=str(error), named=named)
 
 
 def _values(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -197,22 +205,24 @@ def _split(picks: str) -> tuple[str, ...]:
 def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
     # The bound is the module's own, for all readers; a lower one of somebody else's stays where it suffices.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_BYTES))
-    separator = max(_SEPARATORS, key=first.count)
-    source = _Rewound(first, lines)
+    told = _TOLD_SEPARATOR.fullmatch(first.rstrip("\r\n"))
+    if told is not None:
+        first = next(lines, "")
+    separator = told[1] if told is not None else max(_SEPARATORS, key=first.count)
+    source = _RowLines(first, lines)
     reader = csv.reader(source, delimiter=separator, strict=True)
     try:
         columns = _columns(next(reader, []), name)
     except csv.Error as error:
-        raise ExchangeError(f"{name} has no readable line of columns: {error}") from None
+        fault = _csv_fault(error, lines.number, source.held, separator)
+        raise ExchangeError(f"{name} has no readable line of columns. {fault}") from None
     while True:
         line = lines.number + 1
+        source.held.clear()
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            fault = (
-                f"The line cannot be read as CSV: {error}. Close every quote, and double those inside a cell."
-            )
-            yield Row(line, line, fault=fault)
+            yield Row(line, line, fault=_csv_fault(error, lines.number, source.held, separator))
             continue
         except NoFileError:
             raise
@@ -225,21 +235,51 @@ def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
             yield _csv_row(cells, columns, line)
 
 
-class _Rewound:
-    """Lines with the first one put back. A generator would end with the first fault."""
+def _csv_fault(error: csv.Error, last: int, held: Sequence[str], separator: str) -> str:
+    """What is wrong with a row, as a sentence.
+
+    Args:
+        error: what the reader says of it.
+        last: number of the line in which that was found.
+        held: the lines of the row up to there.
+        separator: what parts its cells.
+    """
+    first = last - len(held) + 1
+    span = f"lines {first} to {last} were read as one row" if first < last else ""
+    if "unexpected end" in str(error):
+        open_cell = next(csv.reader(held, delimiter=separator))[-1]  # not strict, it gives what there is
+        opened = last - open_cell.removesuffix("\n").count("\n")
+        what = f"The quote opened in line {opened} is closed nowhere{f': {span}' if span else ''}"
+    elif "larger than field limit" in str(error):
+        what = f"A cell has more than {MAX_BYTES >> 20} MB: {span}"
+    elif span:
+        what = f"L{span[1:]}, which cannot be read as CSV: {error}"
+    else:
+        what = f"The line cannot be read as CSV: {error}"
+    return f"{what}. Close every quote, and double those inside a cell."
+
+
+class _RowLines:
+    """Lines with the first one put back, those of a row held. A generator would end with the first fault.
+
+    Attributes:
+        held: what was read since it was emptied.
+    """
 
     def __init__(self, first: str, rest: Iterator[str]) -> None:
         self._first: str | None = first
         self._rest = rest
+        self.held: list[str] = []
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        if self._first is None:
-            return next(self._rest)
-        first, self._first = self._first, None
-        return first
+        line, self._first = self._first, None
+        if line is None:
+            line = next(self._rest)
+        self.held.append(line)
+        return line
 
 
 def _columns(cells: Sequence[str], name: str) -> list[str]:
@@ -258,14 +298,16 @@ def _columns(cells: Sequence[str], name: str) -> list[str]:
 
 def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
     found = dict(zip(columns, cells, strict=False))
-    name: str | int = found.get("id", "").strip() or line
+    given = found.get("id", "").strip()
+    name: str | int = given or line
     if len(cells) > len(columns) and any(cell.strip() for cell in cells[len(columns) :]):
         fault = (
             f"The row has {len(cells)} cells, and there are {len(columns)} columns. Put quotes round a cell "
         )
-        return Row(line, name, fault=f"{fault}that holds the separator.")
+        return Row(line, name, fault=f"{fault}that holds the separator.", named=bool(given))
     if found.get("", "").strip():
-        return Row(line, name, fault="A cell stands in a column without a name. Name it in the first line.")
+        fault = "A cell stands in a column without a name. Name it in the first line."
+        return Row(line, name, fault=fault, named=bool(given))
     arguments = {
         column: cell
         for column, cell in found.items()
@@ -280,5 +322,5 @@ def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
             text=found.get("text", ""),
         )
     except _RowError as error:
-        return Row(line, name, fault=str(error))
-    return Row(line, name, **values)
+        return Row(line, name, fault=str(error), named=bool(given))
+    return Row(line, name, **values, named=bool(given))

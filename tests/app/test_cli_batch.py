@@ -183,9 +183,9 @@ def test_faulty_lines_of_a_csv(batch: Batch) -> None:
     told = faults(result.lines)
     assert "no parameter 'durration'. Did you mean 'duration'?" in told["b"]
     assert "5 cells, and there are 4 columns" in told["c"]
-    assert "cannot be read as CSV" in told[7]
+    assert told[7].startswith("The line cannot be read as CSV")
     assert "is not UTF-8: byte 0xE9 in line 8" in told[8]
-    assert "Close every quote" in told[11]
+    assert told[11].startswith("The quote opened in line 11 is closed nowhere. Close every quote")
 
 
 @pytest.mark.parametrize(
@@ -273,10 +273,16 @@ def test_a_run_goes_on_where_another_stopped(batch: Batch) -> None:
     [
         (CSV, ("--max-new-tokens", "3"), "another model or schema, or under other settings"),
         (CSV, ("--mode", "both"), "another model or schema, or under other settings"),
-        (CSV.replace("there?", "here?"), (), "the row 'b' as it was before it was changed"),
-        (CSV.replace("b,", "e,"), (), "a row 'b', which this batch does not have"),
+        (CSV.replace("there?", "here?"), (), "has answers to 1 row that has changed since ('b')."),
+        (CSV.replace("b,", "e,"), (), "has answers to 1 row that is gone ('b')."),
+        (CSV.replace("?", "!"), (), "to 2 rows that have changed since (the first is 'a')."),
+        (
+            CSV.replace("b,", "e,").replace("Where", "When"),
+            (),
+            "to 1 row that has changed since ('a') and to 1 row that is gone ('b').",
+        ),
     ],
-    ids=["settings", "mode", "changed", "other"],
+    ids=["settings", "mode", "changed", "other", "several", "both kinds"],
 )
 def test_an_output_of_something_else_is_refused(
     rows: str, options: tuple[str, ...], words: str, batch: Batch
@@ -332,3 +338,21 @@ def test_a_line_that_cannot_be_read_takes_no_other_rows_id(batch: Batch) -> None
     assert [line["id"] for line in result.lines] == ["1", 3, "3"]
     assert ["error" in line for line in result.lines] == [False, True, False]
     assert "1 failed, 2 answered before" in batch(rows, "--output", "out.jsonl").err
+
+
+def test_a_number_of_a_line_that_is_an_id_too_is_told_as_such(batch: Batch) -> None:
+    result = batch("id,picks\n,tokyo\n2,rome\n5,rome\n,tokyo\n5,tokyo\n")
+    assert [line["id"] for line in result.lines if "cached" in line] == [2, "5"]
+    told = [line["error"]["message"] for line in result.lines if "error" in line]
+    assert told == [
+        "The id '2' is taken: line 2 has no id and is called by its number. Give each its own.",
+        "The row has no id and is called by its line's number, which is the id of line 4. Give each its own.",
+        "The id '5' stands in line 4 already. Give each row its own.",
+    ]
+
+
+def test_blanks_round_a_text_are_no_other_row(batch: Batch) -> None:
+    assert batch(CSV, "--output", "out.jsonl").status == 0
+    again = batch(CSV.replace("there?", "there?  "), "--output", "out.jsonl")
+    assert again.status == 0, again.err
+    assert "2 answered before" in again.err

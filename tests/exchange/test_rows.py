@@ -154,6 +154,55 @@ def test_a_digest_follows_what_is_asked_and_not_how_it_is_called() -> None:
     assert one.digest == other.digest != third.digest
 
 
+def test_a_digest_leaves_out_what_is_trimmed() -> None:
+    one, other = rows(b'id,text\n1,So?\n2," So?\n"\n')
+    assert one.digest == other.digest == "655fd692ab0a0297"
+
+
+LOST = "Close every quote, and double those inside a cell."
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        ('1,"a\n2,b\n3,c\n', f"The quote opened in line 2 is closed nowhere: lines 2 to 4 {{}}. {LOST}"),
+        ('1,"a\n2,b\n3,c', f"The quote opened in line 2 is closed nowhere: lines 2 to 4 {{}}. {LOST}"),
+        ('"1\n1",5" x,"a\nb\n', f"The quote opened in line 3 is closed nowhere: lines 2 to 4 {{}}. {LOST}"),
+        ('1,"a\n2,"b"\n', f"Lines 2 to 3 {{}}, which cannot be read as CSV: ',' expected after '\"'. {LOST}"),
+        ('1,"a\n' + "x" * 999_999 + "\n", None),
+    ],
+    ids=["open", "no line end", "behind others", "closed later", "long"],
+)
+def test_a_quote_that_is_left_open_is_told_with_the_lines_it_takes(content: str, fault: str | None) -> None:
+    found = rows(f"id,text\n{content}".encode())[0].fault
+    assert found == (
+        fault or f"The quote opened in line 2 is closed nowhere: lines 2 to 3 {{}}. {LOST}"
+    ).format("were read as one row")
+
+
+def test_a_cell_beyond_the_bound_is_told_with_the_lines_it_takes() -> None:
+    first = rows(b'id,text\n1,"a\n' + (b"x" * 999_999 + b"\n") * 6 + b"2,b\n")[0]
+    assert first.fault == f"A cell has more than 5 MB: lines 2 to 8 were read as one row. {LOST}"
+
+
+def test_a_quote_that_is_left_open_among_the_columns() -> None:
+    with pytest.raises(
+        ExchangeError, match="The quote opened in line 1 is closed nowhere: lines 1 to 3 were"
+    ):
+        rows(b'id,"text\n1,a\n2,b\n')
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_the_line_in_which_excel_names_the_separator(separator: str, end: str) -> None:
+    others = ",;\t|".replace(separator, "")
+    lines = [f"SEP={separator}", f"id{separator}text", f"1{separator}a{others}b"]
+    found = rows((end.join(lines) + end).encode())
+    assert [(row.line, row.id, row.text, row.fault) for row in found] == [(3, "1", f"a{others}b", "")]
+    with pytest.raises(ExchangeError, match="begins with no line of columns"):
+        rows(b"sep=;\n")
+
+
 def test_lines_of_a_file_within_bounds() -> None:
     lines = Lines(
         io.BytesIO(b"\xef\xbb\xbfone\r\n" + b"x" * 40 + b"\ntwo\n" + b"y" * 40), "the file", limit=9
