@@ -40,7 +40,9 @@ from engine.prepared import (
     PreparedSchema,
     Workshop,
     document_text,
+    prompt_series,
     require_mode,
+    require_prompt,
     settings_with,
 )
 from engine.prompt.spec import ModelSpec
@@ -243,7 +245,7 @@ class Engine:
         Raises:
             ClosedError: the engine was closed.
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
-            SettingsError: a setting is out of its range, or the prompt is another engine's.
+            SettingsError: a setting is out of its range, or the prompt is another engine's or none.
         """
         require_mode(mode, SIDES)
         (ticket,) = self._submitted(prompt, settings_with(settings, changes), mode)
@@ -274,12 +276,12 @@ class Engine:
             The number of a prompt, from 0, with its answer, the answers of both sides, or what ended it.
 
         Raises:
-            SettingsError: a setting is out of its range.
+            SettingsError: a setting is out of its range, or `prompts` is no series.
         """
         require_mode(mode, (*SIDES, "both"))
         given = settings_with(settings, changes)
         return answered(
-            prompts,
+            prompt_series(prompts),
             lambda prompt: self._submitted(prompt, given, mode),
             ahead=self.answerer.appetite,
             as_they_end=as_they_end,
@@ -306,6 +308,7 @@ class Engine:
 
     def _submitted(self, prompt: PreparedPrompt, settings: RunSettings, mode: Mode) -> tuple[Ticket, ...]:
         self.computing.require_open()
+        require_prompt(prompt)
         if not prompt.is_for(self._workshop):
             raise SettingsError("The prompt was prepared by another engine. Prepare it with this one.")
         return tuple(self.answerer.submit(one) for one in prompt.submissions(settings, mode=mode))

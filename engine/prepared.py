@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import reprlib
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -355,6 +357,35 @@ def require_mode(mode: str, modes: Sequence[str]) -> None:
     """
     if mode not in modes:
         raise SettingsError(f"mode is {mode!r}; it must be one of {', '.join(modes)}.")
+
+
+def require_prompt(given: object) -> None:
+    """Refuses what is no prepared prompt.
+
+    Raises:
+        SettingsError: it is none.
+    """
+    if not isinstance(given, PreparedPrompt):
+        raise SettingsError(
+            f"prompt is {reprlib.repr(given)}; it must be a prepared one: "
+            "schema.prompt('<prompt>…</prompt>')."
+        )
+
+
+def prompt_series(given: Any) -> Iterator[PreparedPrompt | Exception]:
+    """Returns prompts as they come one by one.
+
+    Raises:
+        SettingsError: they are one prompt, a text, or nothing that has several.
+    """
+    if not isinstance(given, str | bytes):
+        with contextlib.suppress(TypeError):
+            prompts: Iterator[PreparedPrompt | Exception] = iter(given)
+            return prompts
+    raise SettingsError(
+        f"prompts is {reprlib.repr(given)}; it must be a series of prepared ones, such as "
+        "[schema.prompt('<prompt>…</prompt>')]."
+    )
 
 
 def settings_with(given: RunSettings | None, changes: dict[str, Any]) -> RunSettings:

@@ -201,8 +201,15 @@ class Ticket:
         self._reply.cancel()
 
     def __repr__(self) -> str:
-        outcome = self._reply.outcome
-        state = "under way" if outcome is None else "failed" if isinstance(outcome, Exception) else "answered"
+        match self._reply.outcome:
+            case None:
+                state = "under way"
+            case CancelledError():
+                state = "cancelled"
+            case Exception():
+                state = "failed"
+            case _:
+                state = "answered"
         return f"<Ticket, {self.side}, {state}>"
 
     async def _awaited(self) -> Answer:

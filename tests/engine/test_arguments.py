@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from engine import Engine, FirstToken, PromptError, RunSettings, SettingsError
+from engine import Answer, Engine, FirstToken, PromptError, RunSettings, SettingsError
 from engine.cache.store import Store
 from engine.errors import ClosedError, PathError, PromptCacheError
 from engine.inference.computing import Computing
@@ -74,6 +74,26 @@ def test_settings_that_are_a_dictionary_are_refused(prompt: PreparedPrompt) -> N
     for ask in (prompt.answer, prompt.plan, prompt.fidelity, lambda given: list(prompt.stream(given))):
         with pytest.raises(SettingsError, match="must be RunSettings"):
             ask(wrong)
+
+
+@pytest.mark.parametrize("given", ["text" * 99, None, 5, Path("prompt.pml")], ids=type)
+def test_what_is_no_prepared_prompt_is_not_submitted(
+    engine: Engine, prompt: PreparedPrompt, given: Any
+) -> None:
+    words = r"^prompt is .{1,40}; it must be a prepared one: schema\.prompt\("
+    with pytest.raises(SettingsError, match=words):
+        engine.submit(given)
+    found = dict(engine.answer_all([given, prompt], max_new_tokens=1))
+    assert isinstance(found[1], Answer), "a fault ends one prompt only"
+    with pytest.raises(SettingsError, match=words):
+        raise found[0]  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("given", ["abc", b"abc", None, 5])
+def test_what_is_no_series_of_prompts_is_refused(engine: Engine, prompt: PreparedPrompt, given: Any) -> None:
+    for wrong in (given, prompt):
+        with pytest.raises(SettingsError, match="it must be a series of prepared ones, such as"):
+            engine.answer_all(wrong)
 
 
 def test_one_stop_text_is_given_in_a_list() -> None:
