@@ -1,11 +1,12 @@
 """Prompts that arrive by themselves: the time of a token by how many of them arrive in a second.
 
 The same arrivals are answered one prompt after the other, many at once that share nothing, many at once that
-share half of their modules, and many at once over the same modules; each with the modules in one order in all
-prompts, and in another in each.
+share half of their modules, and many at once over the same modules; the latter two with the modules in one
+order in all prompts, and in another in each.
 The time of a token is that from when a prompt was due until its answer is whole, by the answer's tokens, so
 that waiting counts. Who reads modules of its own shares them with a later prompt where more are under way
 than there are such modules for.
+The arrivals at a rate are one draw, and what a system keeps up with lies between two of few rates.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from benchmarks.crowd import Crowd
 from benchmarks.turns import orders
 from engine.batch.ticket import Ticket
 
-SYSTEMS = ("one_by_one", "private", "half", "batch")
-KINDS = tuple(f"{system}{order}" for system in SYSTEMS for order in ("", "_reordered"))
-RATES = (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # arrivals in the time that one answer takes by itself
-COUNT = 32  # prompts that arrive at each rate
+KINDS = ("one_by_one", "private", "half", "half_reordered", "batch", "batch_reordered")
+RATES = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # arrivals in the time that one answer takes by itself
+FIRST = {
+    "one_by_one": 1.0,
+    "private": 1.0,
+}  # rate that a kind is asked for first; lower ones if that is too high
+_FIRST = 2.0  # of the others
+COUNT = 64  # prompts that arrive at each rate
 KEPT = 2.0  # times as long as by itself that a token may take for a system to keep up
-LATE = 4.0  # from here on higher rates are not tried: they only take longer
 _ALONE = 3  # prompts by themselves
 
 
@@ -51,29 +55,49 @@ def by_rate(
 
     Returns:
         `alone_ms` (of a token, one by one, of a prompt that meets no other), `per_second` (the rates, in
-        prompts), `ms_per_token` (by kind, the mean at each rate; None where a lower rate took `LATE` times as
-        long as alone), `keeps_up` (by kind, the highest rate up to which a token takes at most `KEPT` times
-        as long, on straight lines between the rates; 0 where there is none, and the greatest of the rates
-        where it may be higher still).
+        prompts), `ms_per_token` (by kind, the mean at each rate; None at the rates above the first that is
+        too high, and at low ones of a kind that keeps up with a higher one), `keeps_up` (by kind, the highest
+        rate up to which a token takes at most `KEPT` times as long, on a straight line between those
+        measured; 0 where there is none, and the greatest of the rates where it may be higher still),
+        `between` (by kind, the two rates measured that it lies between: 0 for the first where there is none,
+        None for the other where it may be higher still).
     """
     for kind in KINDS:
         say(f"arrivals: {kind}")
         arriving(crowd, kind, [0.0])
     alone = statistics.median(arriving(crowd, "one_by_one", [0.0]) for _ in range(_ALONE))
     per_second = [rate * 1000 / (alone * crowd.size.new) for rate in rates]
-    found: dict[str, list[float | None]] = {kind: [] for kind in KINDS}
-    for number, order in enumerate(orders(len(KINDS), len(rates), seed)):
-        times = due(per_second[number], count, seed + number)
-        for kind in (KINDS[place] for place in order):
-            say(f"arrivals: {per_second[number]:.3g} a second, {kind}")
-            late = any(ms is None or ms > LATE * alone for ms in found[kind])
-            found[kind].append(None if late else arriving(crowd, kind, times))
+    found: dict[str, list[float | None]] = {kind: [None] * len(rates) for kind in KINDS}
+    bound = KEPT * alone
+
+    def asked(place: int, kinds: Sequence[str]) -> None:
+        """Takes turns at a rate, in an order of its own."""
+        times = due(per_second[place], count, seed + place)
+        (order,) = orders(len(kinds), 1, seed + place)
+        for kind in (kinds[number] for number in order):
+            say(f"arrivals: {per_second[place]:.3g} a second, {kind}")
+            found[kind][place] = arriving(crowd, kind, times)
+
+    places = range(len(rates))
+    for place in places:
+        begun = [kind for kind in KINDS if place >= first(kind, rates)]
+        asked(place, [kind for kind in begun if all(ms is None or ms <= bound for ms in found[kind])])
+    for place in reversed(places):
+        late = [kind for kind in KINDS if all(ms is None or ms > bound for ms in found[kind])]
+        asked(place, [kind for kind in late if found[kind][place] is None and place < first(kind, rates)])
     return {
         "alone_ms": alone,
         "per_second": per_second,
         "ms_per_token": found,
-        "keeps_up": {kind: kept(per_second, took, KEPT * alone) for kind, took in found.items()},
+        "keeps_up": {kind: kept(per_second, took, bound) for kind, took in found.items()},
+        "between": {kind: between(per_second, took, bound) for kind, took in found.items()},
     }
+
+
+def first(kind: str, rates: Sequence[float]) -> int:
+    """The place among the rates at which a kind is asked first."""
+    wanted = FIRST.get(kind, _FIRST)
+    return next((place for place, rate in enumerate(rates) if rate >= wanted), len(rates) - 1)
 
 
 def due(rate: float, count: int, seed: int) -> list[float]:
@@ -107,13 +131,25 @@ def _note(ended: SimpleQueue[tuple[int, float]], number: int) -> None:
     ended.put((number, time.perf_counter()))
 
 
-def kept(rates: Sequence[float], times: Sequence[float | None], bound: float) -> float:
-    """The highest rate up to which no time is over the bound, on straight lines between those measured."""
-    kept, before = 0.0, 0.0
+def between(
+    rates: Sequence[float], times: Sequence[float | None], bound: float
+) -> tuple[float, float | None]:
+    """The highest rate measured up to which no time is over the bound, or 0, and the next one, if any."""
+    low = 0.0
     for rate, ms in zip(rates, times, strict=True):
-        if ms is None:
-            break
-        if ms > bound:
-            return kept + (rate - kept) * (bound - before) / (ms - before) if kept else 0.0
-        kept, before = rate, ms
-    return kept
+        if ms is not None and ms > bound:
+            return low, rate
+        low = low if ms is None else rate
+    return low, None
+
+
+def kept(rates: Sequence[float], times: Sequence[float | None], bound: float) -> float:
+    """The highest rate up to which no time is over the bound, on a straight line between two measured."""
+    low, high = between(rates, times, bound)
+    if not low or high is None:
+        return low
+    took = dict(zip(rates, times, strict=True))
+    before, after = took[low], took[high]
+    assert before is not None
+    assert after is not None
+    return low + (high - low) * (bound - before) / (after - before)

@@ -62,7 +62,8 @@ def run(
 
     Returns:
         `results` (name, params, samples_ms, median_ms, and of whole batches tokens_per_s and peak_bytes
-        of keys and values of answers under way, None where nobody counts them), `ratios` (name → time of a
+        of keys and values of answers under way, None where nothing is shared: `growing` has the bytes of a
+        copy for each prompt; and None where nobody counts them), `ratios` (name → time of a
         token one by one ÷ its own; of the newcomer, among others ÷ alone), `decoders` (what the others wait,
         None where there was no newcomer), `among` (how many these are), `arrivals` (as of `by_rate`, None
         where not asked for), `growing` (likewise, of `by_tail`), `beside` (likewise, of `batch_beside`),
@@ -102,7 +103,9 @@ def run(
         per_token[name] = [ms / tokens for ms in samples[name]]
         found = _result(kind, {**params, "prompts": count}, samples[name])
         rate = 1000 * tokens / found["median_ms"]
-        results.append({**found, "tokens_per_s": rate, "peak_bytes": crowd.peaks[name] or None})
+        # What a prompt alone reads is copied, and would count twice.
+        held = None if kind == "private" else crowd.peaks[name] or None
+        results.append({**found, "tokens_per_s": rate, "peak_bytes": held})
     (first, *others) = per_token
     ratios = {f"one_by_one/{name}": ratio(per_token, first, name) for name in others}
     waits = None

@@ -141,8 +141,8 @@ class Crowd:
         decoders: answers under way when a newcomer comes.
 
     Attributes:
-        peaks: the most bytes of keys and values of answers under way, by the name of a way; 0 where nobody
-            counts them.
+        peaks: the most bytes of keys and values of answers under way, segments and copies of them, by the
+            name of a way; 0 where nobody counts them.
         waits: what the others wait, in milliseconds, for each newcomer: the median time between two passes
             before it came, and the longest while it was read.
 
@@ -208,6 +208,14 @@ class Crowd:
     def prompts(self, kind: str, count: int) -> list[PreparedPrompt]:
         """So many prompts of a kind, each with a text that no prompt before it had."""
         return [self._prompt(kind, number) for number in range(count)]
+
+    def twins(self, kind: str, count: int) -> list[tuple[PreparedPrompt, PreparedPrompt]]:
+        """So many prompts over the shared modules, each for the engine of many and for the other."""
+        single, found = self._schemas["one_by_one"], list[tuple[PreparedPrompt, PreparedPrompt]]()
+        for number in range(count):
+            schema, source = self._source(kind, number)
+            found.append((schema.prompt(source), single.prompt(source)))
+        return found
 
     def submit(self, kind: str, prompt: PreparedPrompt, tokens: int) -> Ticket:
         """Hands a prompt in for so many tokens."""
@@ -282,6 +290,11 @@ class Crowd:
         return (ended - started) * 1000
 
     def _prompt(self, kind: str, number: int) -> PreparedPrompt:
+        schema, source = self._source(kind, number)
+        return schema.prompt(source)
+
+    def _source(self, kind: str, number: int) -> tuple[PreparedSchema, str]:
+        """A prompt's schema and text."""
         names = [f"m{i}" for i in range(self.size.modules)]
         if kind.startswith(("private", "half")):
             common = 0 if kind.startswith("private") else len(names) // 2
@@ -291,7 +304,7 @@ class Crowd:
         start = self._plain if kind == "batch_plain" else "".join(f"<{name}/>" for name in names)
         schema = self._schemas[next(known for known in self._schemas if kind.startswith(known))]
         own = text_of(self.model, self.size.own, self._draw)
-        return schema.prompt(f'<prompt schema="{schema.name}">{start}{own}</prompt>')
+        return schema, f'<prompt schema="{schema.name}">{start}{own}</prompt>'
 
     def _modules(self, stem: str) -> dict[str, str]:
         """Drawn texts by the names of modules."""

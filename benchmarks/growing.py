@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.agreement import distance
 from benchmarks.crowd import Size
 from benchmarks.drawn import spans
 from benchmarks.turns import Way, timed
@@ -64,7 +65,7 @@ class Growing:
 
         def prepare() -> None:
             count = 1 if kind == "one_by_one" else self._prompts
-            members[:] = [self._member(kind, tail) for _ in range(count)]
+            members[:] = [self._member(kind, tail, number) for number in range(count)]
 
         def run() -> float:
             taken = self._steps(members)
@@ -74,6 +75,31 @@ class Growing:
             return taken * (self._prompts if kind == "one_by_one" else 1)
 
         return Way(name, run, prepare)
+
+    def apart(self, tail: int) -> float:
+        """How far the logits of steps of all prompts are from those of each by itself, at most.
+
+        The latter go through the network without what lets several go together.
+
+        Args:
+            tail: tokens of each prompt's own.
+
+        Returns:
+            The greatest distance by the standard deviation of what a prompt by itself has.
+        """
+        found = list[float]()
+        for kind in KINDS[1:]:
+            members = [self._member(kind, tail, number) for number in range(self._prompts)]
+            lengths = [one.kv.length for one in members]
+            passes = Passes(self._model)
+            together = passes.run(members)
+            for one, length, logits in zip(members, lengths, together, strict=True):
+                passes.leave(one.kv)
+                one.kv.truncate(length)
+                rows = one.rows.real
+                alone = self._model.network.forward(rows.token_ids, rows.positions, one.kv, rows.keep)
+                found.append(distance(logits[:1], alone))
+        return max(found)
 
     def _steps(self, members: Sequence[Member]) -> float:
         """Milliseconds of a step; the first one, in which tails find their places, does not count."""
@@ -87,7 +113,8 @@ class Growing:
                 one.kv.truncate(length)
         return statistics.median(taken[1:])
 
-    def _member(self, kind: str, tail: int) -> Member:
+    def _member(self, kind: str, tail: int, number: int) -> Member:
+        """A prompt that is told from the others by its token, where nothing else tells them apart."""
         placements, at = list[Placement](), 0
         if kind != "private":
             segments = [*self._segments]
@@ -107,7 +134,7 @@ class Growing:
             own.append(layer, key, value)
         kv.commit()
         positions = list(range(end, end + 1 + idle))
-        return Member(kv, Rows([0] * len(positions), positions, len(positions), Rowwise(idle)))
+        return Member(kv, Rows([number] * len(positions), positions, len(positions), Rowwise(idle)))
 
     def _states(self, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
         form, device = self._model.form, self._model.network.device

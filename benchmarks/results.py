@@ -21,7 +21,7 @@ from benchmarks.beside import absent, beside, pairs
 from benchmarks.caveats import caveats, tiny
 from benchmarks.charts import CHARTS, figures
 from benchmarks.drawing import draw
-from benchmarks.goals import Reports, amount, rows, verdicts
+from benchmarks.goals import SAME_TEXT, Reports, amount, rows, verdicts
 from benchmarks.markdown import head, row, written
 from benchmarks.suite.parts import NOT_YET, PARTS, Part
 from benchmarks.suite.running import read
@@ -191,11 +191,14 @@ def crowds(groups: Sequence[dict[str, Any]]) -> list[str]:
     return [about, "", *lines]
 
 
-def _rate(values: Mapping[str, float], kind: str) -> str:
+def _rate(values: Mapping[str, Any], kind: str) -> str:
     rate, base = (values.get(PER_SECOND + one) for one in (kind, "one_by_one"))
     if rate is None:
         return "–"
-    return amount(rate) + (f" (× {amount(rate / base)})" if base and kind != "one_by_one" else "")
+    if kind == "one_by_one":
+        return amount(rate)
+    other = ", another text" if values.get(SAME_TEXT) == "no" else ""
+    return amount(rate) + (f" (× {amount(rate / base)}{other})" if base else "")
 
 
 def _cell(group: Mapping[str, Any], way: str) -> str:

@@ -36,10 +36,12 @@ def orders(count: int, rounds: int, seed: int) -> list[list[int]]:
     """Returns the order of the ways in each round.
 
     Args:
-        count: ways, at least 1.
+        count: ways.
         rounds: how many orders.
         seed: the seed of the sequence that the design begins with.
     """
+    if not count:
+        return [[] for _ in range(rounds)]
     first = list(range(count))
     random.Random(seed).shuffle(first)
     zigzag = [(place + 1) // 2 if place % 2 else -place // 2 for place in range(count)]

@@ -61,7 +61,8 @@ def test_a_report_has_every_kind_at_every_number_of_prompts(report: dict[str, An
         assert one["params"].items() >= {"shared": 40, "modules": 4, "own": 8, "new": 4, "seed": 0}.items()
         tokens = 4 * one["params"]["prompts"]
         assert one["tokens_per_s"] == pytest.approx(tokens / (one["median_ms"] / 1000))
-        assert bool(one["peak_bytes"]) == (one is not first), "one after the other is not counted"
+        counted = one is not first and one["name"] != "private"
+        assert bool(one["peak_bytes"]) == counted, "nobody counts, or copies would count twice"
     named = {f"one_by_one/{kind} {count}" for count in (1, 3) for kind in WHOLE}
     assert set(report["ratios"]) == {*named, "newcomer/alone"}
     faster = last["tokens_per_s"] / first["tokens_per_s"]
@@ -146,13 +147,21 @@ def keys_of(prompt: PreparedPrompt) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("times", "rate"),
-    [([1.0, 3.0], 1.5), ([1.0, 2.0], 2.0), ([3.0, 4.0], 0.0), ([1.0, 1.5], 2.0), ([1.0, None], 1.0)],
+    ("times", "rate", "between"),
+    [
+        ([1.0, 3.0], 1.5, (1.0, 2.0)),
+        ([1.0, 2.0], 2.0, (2.0, None)),
+        ([3.0, 4.0], 0.0, (0.0, 1.0)),
+        ([1.0, 1.5], 2.0, (2.0, None)),
+        ([None, 1.5], 2.0, (2.0, None)),
+        ([3.0, None], 0.0, (0.0, 1.0)),
+    ],
 )
 def test_the_rate_that_is_kept_up_with_lies_between_those_measured(
-    times: list[float | None], rate: float
+    times: list[float | None], rate: float, between: tuple[float, float | None]
 ) -> None:
     assert arrivals.kept((1.0, 2.0), times, 2.0) == pytest.approx(rate)
+    assert arrivals.between((1.0, 2.0), times, 2.0) == between
 
 
 def test_prompts_are_drawn_by_the_seed(folder: str, tmp_path: Path) -> None:
@@ -239,26 +248,39 @@ def test_every_system_answers_what_arrives(crowd: Crowd) -> None:
     assert one == pytest.approx(1000 / (4 * found["alone_ms"]))
     assert other == pytest.approx(2 * one)
     assert set(found["ms_per_token"]) == set(found["keeps_up"]) == set(arrivals.KINDS)
-    assert all(len(times) == 2 and times[0] for times in found["ms_per_token"].values())
+    for kind, (low, high) in found["ms_per_token"].items():
+        assert high if kind.startswith(("half", "batch")) else low, "each is asked at its first rate"
 
 
-def test_a_system_that_is_late_is_not_asked_for_more(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Times as drawn up here: by the rate, and only of one system."""
-    asked: list[str] = []
+def test_a_system_is_asked_where_it_may_keep_up(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times as drawn up here: from which rate on a system takes longer."""
+    asked: list[tuple[str, float]] = []
+    most = {"one_by_one": 0.2, "private": 2.0, "half": 1.0, "half_reordered": 3.0}
 
     def arriving(_: Crowd, kind: str, times: list[float]) -> float:
-        asked.append(kind)
         if len(times) == 1:
             return 10.0
-        rate = (len(times) - 1) / times[-1]
-        return 10.0 * rate if kind == "private" else 10.0
+        rate = 0.1 / (times[1] - times[0])
+        asked.append((kind, round(rate, 3)))
+        return 10.0 if rate <= most.get(kind, 9.0) else 30.0
 
     monkeypatch.setattr(arrivals, "arriving", arriving)
-    monkeypatch.setattr(arrivals, "due", lambda rate, count, seed: [n * 0.025 / rate for n in range(count)])
-    found = arrivals.by_rate(crowd, 0, silent, rates=(0.5, 1.0, 2.0, 6.0), count=5)
-    per_second = [12.5, 25.0, 50.0, 150.0]  # of prompts of four tokens
-    assert found["per_second"] == pytest.approx(per_second)
-    assert found["ms_per_token"]["private"] == [pytest.approx(5000.0), None, None, None]
-    assert found["ms_per_token"]["batch"] == [10.0] * 4
-    assert found["keeps_up"] == {kind: 0.0 if kind == "private" else 150.0 for kind in arrivals.KINDS}
-    assert asked.count("private") == 2, "once to warm up"
+    monkeypatch.setattr(arrivals, "due", lambda rate, count, seed: [n * 2.5 / rate for n in range(count)])
+    rates = (0.5, 1.0, 2.0, 3.0, 6.0)  # of prompts of four tokens, 25 a second by themselves
+    found = arrivals.by_rate(crowd, 0, silent, rates=rates, count=2)
+    assert found["per_second"] == pytest.approx([25 * rate for rate in rates])
+    by_kind = {kind: [rate for one, rate in asked if one == kind] for kind in arrivals.KINDS}
+    assert by_kind == {
+        "one_by_one": [1.0, 0.5],
+        "private": [1.0, 2.0, 3.0],
+        "half": [2.0, 1.0],
+        "half_reordered": [2.0, 3.0, 6.0],
+        "batch": [2.0, 3.0, 6.0],
+        "batch_reordered": [2.0, 3.0, 6.0],
+    }
+    assert found["ms_per_token"]["half"] == [None, 10.0, 30.0, None, None]
+    assert found["between"]["one_by_one"] == (0.0, pytest.approx(12.5))
+    assert found["between"]["private"] == pytest.approx((50.0, 75.0))
+    assert found["between"]["batch"] == (pytest.approx(150.0), None)
+    kept = {"one_by_one": 0.0, "private": 62.5, "half": 37.5, "half_reordered": 112.5}
+    assert found["keeps_up"] == pytest.approx(dict.fromkeys(arrivals.KINDS, 150.0) | kept)

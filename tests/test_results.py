@@ -265,6 +265,8 @@ def test_the_readme_has_prompts_at_once() -> None:
     )
     assert slower in readme
     assert slower in beside(reports)
+    crowds[1]["values"]["same text"] = "no"
+    assert "| together | 6.4 (× 1) | 32 (× 5, another text) |" in results.readme(reports)
     assert "not measured" in results.readme({**measured(), "T11": report("T11")})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import statistics
 import tempfile
 from collections.abc import Iterator
@@ -11,16 +12,19 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.agreement import answered, distance, judged
 from benchmarks.arrivals import by_rate
 from benchmarks.batch import FEW
 from benchmarks.crowd import KINDS, Crowd
 from benchmarks.crowd import Size as Asked
+from benchmarks.goals import amount
 from benchmarks.growing import KINDS as STEPS
 from benchmarks.growing import Growing, tails_of
 from benchmarks.shared import SHAPES, Cell, Ours, Prompts, sides
 from benchmarks.suite.sampling import PER_SECOND, Group, Say, grouped, known
 from benchmarks.suite.scale import Scale, Size
 from benchmarks.turns import Way
+from engine.batch.scheduler import MOST
 from engine.model.loading import load
 from engine.model.model import Model
 
@@ -29,11 +33,12 @@ PRIVATE = 8  # prompts that share nothing are answered where there are so many a
 HELD = "keys and values, private ÷ ours"
 ARRIVING = "prompts that arrive by themselves"
 KEPT = "half shared ÷ nothing shared, prompts a second"
+CHECKED = ("batch", "batch_reordered")  # whose answers are compared with those of one by one
 
 
 def together(scale: Scale, say: Say) -> list[Group]:
     """T11: attention alone, whole answers, a newcomer, steps as answers grow, prompts that arrive."""
-    return [*_attention(scale, say), *_answers(scale, say), _arriving(scale, say)]
+    return [*_attention(scale, say), *answers(scale, say), _arriving(scale, say)]
 
 
 def _attention(scale: Scale, say: Say) -> list[Group]:
@@ -47,17 +52,25 @@ def _attention(scale: Scale, say: Say) -> list[Group]:
             say(f"{group.name}: drawing keys and values")
             ours = Ours(Prompts(cell))
             with torch.inference_mode():
+                apart = distance(ours.in_order(), ours.prompts.private())
+                group.values |= judged(apart, cell.dtype)
                 group.measure(sides(ours), scale, say)
             group.values[HELD] = ours.prompts.whole.nbytes / ours.nbytes
             groups.append(group)
     return groups
 
 
-def _answers(scale: Scale, say: Say) -> list[Group]:
+def answers(scale: Scale, say: Say) -> list[Group]:
+    """Whole answers, a newcomer and steps, or why there are no steps of many."""
     model, asked = _loaded(scale.large, scale, say)
     with _crowd(model, asked, max(AT_ONCE), say) as crowd:
         groups = [_at_once(crowd, count, scale, say) for count in AT_ONCE]
         newcomer = _over("a newcomer", model, asked, crowd.decoders)
+        if model.alone:
+            why = f"{model.name} answers prompts one by one: {model.alone}"
+            newcomer.notes.append(f"not measured, nor are steps of many prompts: {why}")
+            return [*groups, newcomer]
+        newcomer.values |= answered(crowd, CHECKED[:1], crowd.decoders + 1)
         newcomer.measure(crowd.newcomers(), scale, say)
         steps, waits = zip(*crowd.waits, strict=True)
     newcomer.values |= {
@@ -78,13 +91,16 @@ def _at_once(crowd: Crowd, count: int, scale: Scale, say: Say) -> Group:
     single = crowd.way("one_by_one", few)
     ways = [Way("one_by_one", lambda: single.run() * count / few, single.prepare)]
     ways += [replace(crowd.way(kind, count), name=kind) for kind in kinds]
+    say(f"{group.name}: comparing answers")
+    group.values |= answered(crowd, [kind for kind in kinds if kind in CHECKED], count)
     with _others(group, crowd, count, scale, say) as others:
         group.measure([*ways, *others], scale, say)
     for name, samples in group.samples.items():
         seconds = statistics.median(known(samples)) / 1000
         group.values[f"{PER_SECOND}{name}"] = count * crowd.size.new / seconds
     for kind in kinds:
-        group.values[f"MiB of keys and values, {kind}"] = crowd.peaks[f"{kind} {count}"] / (1 << 20)
+        if kind != "private":  # what a prompt alone reads is copied, and would count twice
+            group.values[f"MiB of keys and values, {kind}"] = crowd.peaks[f"{kind} {count}"] / (1 << 20)
     return group
 
 
@@ -117,25 +133,40 @@ def _steps(growing: Growing, tail: int, model: Model, asked: Asked, scale: Scale
     group = _over(f"{PRIVATE} prompts with {tail} tokens of their own", model, asked, PRIVATE)
     group.params["tail"] = tail
     ways = [replace(growing.way(kind, tail), name=kind) for kind in STEPS]
+    group.values |= judged(growing.apart(tail), model.dtype)
     group.measure(ways, scale, say, rounds=scale.few)
+    for kind, words in (("private", "private, one copy for each prompt"), ("batch", "batch, each once")):
+        group.values[f"MiB of keys and values in a step, {words}"] = growing.held[f"{kind} {tail}"] / (
+            1 << 20
+        )
     return group
 
 
 def _arriving(scale: Scale, say: Say) -> Group:
     """The time of a token by how many prompts arrive, on a small model: each rate takes many answers."""
     model, asked = _loaded(scale.small[-1], scale, say)
-    count, rates = scale.arrivals
-    with _crowd(model, asked, PRIVATE, say) as crowd:
+    count, new, rates = scale.arrivals
+    asked, most = replace(asked, new=new), min(MOST, count)
+    with _crowd(model, asked, most, say, private=most) as crowd:
+        agreed = answered(crowd, CHECKED, min(most, PRIVATE))
         found = by_rate(crowd, 0, say, rates=rates, count=count)
     group = _over(ARRIVING, model, asked, count)
+    group.values |= {**agreed, "prompts with modules of their own, private and half": most}
     group.values["a token by itself, ms"] = found["alone_ms"]
     for kind, times in found["ms_per_token"].items():
         for rate, ms in zip(found["per_second"], times, strict=True):
             if ms is not None:
                 group.values[f"{kind}, a token at {rate:.2f} prompts a second, ms"] = ms
+        low, high = found["between"][kind]
+        words = f"{amount(low)} or more" if high is None else f"{amount(low)} to {amount(high)}"
         group.values[f"{kind}, keeps up with, prompts a second"] = found["keeps_up"][kind]
+        group.values[f"{kind}, keeps up with, by the rates measured"] = words
     if nothing := found["keeps_up"]["private"]:
+        (low, high), (least, most_nothing) = found["between"]["half"], found["between"]["private"]
         group.values[KEPT] = found["keeps_up"]["half"] / nothing
+        bottom = low / (most_nothing or math.inf)
+        top = "more" if high is None else amount(high / least)
+        group.values[f"{KEPT}, by the rates measured"] = f"{amount(bottom)} to {top}"
     return group
 
 
@@ -146,9 +177,9 @@ def _loaded(size: Size, scale: Scale, say: Say) -> tuple[Model, Asked]:
 
 
 @contextlib.contextmanager
-def _crowd(model: Model, asked: Asked, most: int, say: Say) -> Iterator[Crowd]:
+def _crowd(model: Model, asked: Asked, most: int, say: Say, *, private: int = PRIVATE) -> Iterator[Crowd]:
     with tempfile.TemporaryDirectory(prefix="pml-suite-") as folder:
-        crowd = Crowd(model, Path(folder), asked, most, 0, say, private=PRIVATE)
+        crowd = Crowd(model, Path(folder), asked, most, 0, say, private=private)
         with contextlib.closing(crowd):
             yield crowd
 

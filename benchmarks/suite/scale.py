@@ -54,7 +54,8 @@ class Scale:
         readers: prompts whose attention alone is timed, and tokens that each reads.
         crowd: of prompts that are answered at once: tokens that they share, that each has of its own, and
             of each answer.
-        arrivals: how many of them arrive by themselves, at rates by that of one answer after the other.
+        arrivals: how many of them arrive by themselves, tokens of each answer then, and rates by that of one
+            answer after the other.
         parses: how often a schema is parsed.
         keys: how many keys are typed in a browser; 0 for no browser.
         starts: how often a program is started.
@@ -81,7 +82,7 @@ class Scale:
     many_modules: int = 50
     readers: tuple[int, int] = (32, 4096)
     crowd: tuple[int, int, int] = (2048, 64, 64)
-    arrivals: tuple[int, tuple[float, ...]] = (32, (0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0))
+    arrivals: tuple[int, int, tuple[float, ...]] = (64, 32, (1.0, 1.5, 2.0, 3.0, 4.0, 6.0))
     parses: int = 100
     keys: int = 60
     starts: int = 5
@@ -117,7 +118,7 @@ TINY = Scale(
     many_modules=10,
     readers=(4, 64),
     crowd=(64, 8, 4),
-    arrivals=(2, (1.0,)),
+    arrivals=(2, 4, (1.0,)),
     parses=2,
     keys=0,
     starts=1,

@@ -38,7 +38,7 @@ def test_it_says_all_of_it_in_words(run_pml: Run, monkeypatch: pytest.MonkeyPatc
     assert done.status == 0, done.err
     for words in ("× ONE BY ONE", "KEYS AND VALUES", "KEEPS UP WITH", "OWN TOKENS"):
         assert words in done.out
-    for kind in ("one_by_one_reordered", "batch_plain", "private_reordered"):
+    for kind in ("half_reordered", "batch_plain", "private"):
         assert kind in done.out
     assert "A newcomer's first token takes " in done.out
     assert "times as long among 16 answers as alone" in done.out
