@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -10,8 +11,9 @@ from torch import Tensor
 from engine.model.kv_cache import OwnKVCache
 from engine.model.varlen_attention import refusal
 
-COLUMNS = 256  # of a slot; one call for each of longer tails costs no more than one over all of them
-_FEWEST = 4  # slots at first
+COLUMNS = 256  # of a slot at most; one call for each of longer tails costs no more than one over all of them
+STEP = 32  # columns by which slots become wider: all are as wide as the longest tail needs
+_SLOTS = 4  # by which there are more of them
 
 
 class TailSlots:
@@ -43,8 +45,7 @@ class TailSlots:
         self.tidy()
         known = self.places()
         new = [kv for kv in caches if id(kv) not in known and kv.filled < COLUMNS and kv.memory is not None]
-        if new:
-            self._make_room(len(self) + len(new), new[0])
+        self._make_room(new)
         for kv in new:
             slot = self._slot(len(self))
             _move_in(kv, slot)
@@ -87,20 +88,25 @@ class TailSlots:
         assert self.buffer is not None
         return self.buffer[:, :, place]
 
-    def _make_room(self, count: int, kv: OwnKVCache) -> None:
-        """Takes a buffer of so many slots at least, of the form of a cache's memory."""
-        held = 0 if self.buffer is None else self.buffer.shape[2]
-        if count <= held:
+    def _make_room(self, new: Sequence[OwnKVCache]) -> None:
+        """Takes a buffer with slots for all, of which each has room for another token in every tail."""
+        lodgers = [known() for known, _ in self._lodged]
+        tails = [kv for kv in (*lodgers, *new) if kv is not None]
+        if not tails:
             return
-        assert kv.memory is not None
-        _, layers, kv_heads, _, size = kv.memory.shape
-        slots = max(_FEWEST, 1 << (count - 1).bit_length())
-        if refusal(kv.memory):
-            self.buffer = kv.memory.new_zeros((2, layers, slots, kv_heads, COLUMNS, size))
+        columns = min(COLUMNS, -(-(max(kv.filled for kv in tails) + 1) // STEP) * STEP)
+        slots = -(-(len(self) + len(new)) // _SLOTS) * _SLOTS
+        if self.buffer is not None and slots <= self.buffer.shape[2] and columns <= self.buffer.shape[4]:
+            return
+        like = tails[0].memory
+        assert like is not None
+        _, layers, kv_heads, _, size = like.shape
+        if refusal(like):
+            self.buffer = like.new_zeros((2, layers, slots, kv_heads, columns, size))
         else:  # one call over all tails takes them token by token
-            self.buffer = kv.memory.new_zeros((2, layers, slots, COLUMNS, kv_heads, size)).transpose(3, 4)
-        for place, (known, _) in enumerate(self._lodged):
-            lodger, slot = known(), self._slot(place)
+            self.buffer = like.new_zeros((2, layers, slots, columns, kv_heads, size)).transpose(3, 4)
+        for place, ((known, _), lodger) in enumerate(zip(self._lodged, lodgers, strict=True)):
+            slot = self._slot(place)
             if lodger is not None:
                 lodger.move(slot)
             self._lodged[place] = (known, slot)

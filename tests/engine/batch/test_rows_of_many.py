@@ -151,6 +151,26 @@ def test_tails_outgrow_their_slots(family: str, monkeypatch: pytest.MonkeyPatch)
     assert len(batch.slots) == 0
 
 
+@pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gpt-oss"])
+def test_slots_are_as_wide_as_the_longest_tail_needs(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tail_slots, "STEP", 8)
+    model = model_of(family)
+    segment = shared(model, 80)
+    prompts = [Prompt(model, [Placement(segment, 0, 80, 0)], 80, own, own) for own in (3, 6, 4)]
+    late = Prompt(model, [Placement(segment, 0, 80, 0)], 80, 30, 1)
+    batch = model.network.batch_cache()
+    assert passed(model, batch, [(one, one.prefill()) for one in [*prompts, late]]) <= LIMIT
+    widths, slots = list[int](), list[int]()
+    for step in range(30):
+        several = [*prompts, late] if step >= 20 else prompts
+        assert passed(model, batch, [(one, one.step()) for one in several]) <= LIMIT
+        assert batch.slots.buffer is not None
+        widths.append(batch.slots.buffer.shape[4])
+        slots.append(batch.slots.buffer.shape[2])
+    assert widths == [8] * 2 + [16] * 8 + [24] * 8 + [32] * 2 + [32] * 2 + [40] * 8
+    assert set(slots) == {4}
+
+
 def test_one_prompt_alone_is_computed_as_without_a_batch() -> None:
     model = model_of("llama-gqa")
     one, two = pieces(model)
