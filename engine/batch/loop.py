@@ -71,6 +71,7 @@ class BatchLoop:
         # Of the thread alone:
         self._waiting: list[Run] = []
         self._preparing: Run | None = None
+        self._barred: list[Run] = []  # another program is at what they lack
         self._under_way: list[Run] = []
         self._full = False  # nobody who waits can be admitted before somebody ends
 
@@ -86,7 +87,7 @@ class BatchLoop:
         with self._changed:
             self._came.append(run)
             self._changed.notify_all()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # as in a child of a fork
                 # The engine's turn is never given to it once the program ends, so it need not be waited for.
                 self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
                 try:
@@ -163,8 +164,13 @@ class BatchLoop:
 
     def _everyone(self) -> list[Run]:
         # In the order in which they go on, so that `busy` on another thread misses none that does meanwhile.
-        waiting, preparing, under_way = [*self._waiting], self._preparing, [*self._under_way]
-        return [*under_way, *([preparing] if preparing is not None else []), *waiting]
+        waiting, barred, preparing, under_way = (
+            [*self._waiting],
+            [*self._barred],
+            self._preparing,
+            [*self._under_way],
+        )
+        return [*under_way, *([preparing] if preparing is not None else []), *barred, *waiting]
 
     def _end(self, run: Run, outcome: Outcome) -> None:
         """Ends one before its time, wherever it is; it is told in any case."""
@@ -178,7 +184,7 @@ class BatchLoop:
         """Takes out one that has ended."""
         if run is self._preparing:
             self._preparing = None
-        for runs in (self._waiting, self._under_way):
+        for runs in (self._waiting, self._barred, self._under_way):
             with contextlib.suppress(ValueError):
                 runs.remove(run)
         if run.sequence is not None and run.sequence.kv is not None:
@@ -191,19 +197,25 @@ class BatchLoop:
     def _step(self) -> bool:
         """Prepares, and makes a pass; returns whether what is next is another program's to compute."""
         barred = self._prepare()
+        self._set_aside()
         if self._under_way:
             self._pass()
         return barred
 
     def _prepare(self) -> bool:
-        """Admits and prepares prompts: until one has computed something, or there are enough to read."""
+        """Admits and prepares prompts: until one has computed something, or there are enough to read.
+
+        One of those that are barred is looked at in each step, and others pass it.
+        """
+        if self._preparing is None and self._barred:
+            self._preparing = self._barred.pop(0)
         if self._preparing is not None and self._rows_left() == 0:
             return False  # those who came before it are to be read first
         while self._preparing is not None or self._admit():
             run = self._preparing
             assert run is not None
             try:
-                event = run.prepare()
+                event = run.prepare() if run.sequence is None else None
             except Exception as error:
                 self._end(run, error)
                 continue
@@ -211,12 +223,30 @@ class BatchLoop:
                 self._under_way.append(run)
                 self._preparing = None
                 continue
-            if isinstance(event, Barred):  # others may pass it meanwhile
-                self._waiting.insert(0, run)
-                self._preparing = None
-                return True
-            return False
-        return False
+            if not isinstance(event, Barred):
+                return False
+            self._barred.append(run)
+            self._preparing = None
+        return bool(self._barred)
+
+    def _set_aside(self) -> None:
+        """Sets memory aside for what comes next of answers; where there is none, the newest is set back."""
+        for run in [*self._under_way]:
+            while run in self._under_way and (more := run.more) is not None:
+                others = [one.need for one in self._under_way if one is not run]
+                if scheduler.room(self._cache.memory_tier.budget, others, more):
+                    run.reserve()
+                else:
+                    self._set_back(self._under_way[-1])
+
+    def _set_back(self, run: Run) -> None:
+        """Has one wait again, before all others."""
+        log.info("an answer is set back until there is memory for it")
+        if run.sequence is not None and run.sequence.kv is not None:
+            self._passes.forget(run.sequence.kv)
+        run.set_back()
+        self._under_way.remove(run)
+        self._waiting.insert(0, run)
 
     def _rows_left(self) -> int | None:
         """How many tokens can be encoded before the pass, so that nobody waits for more than its rows.
@@ -225,20 +255,21 @@ class BatchLoop:
         """
         if not self._under_way:
             return None
-        unread = sum(run.unread for run in self._under_way)
+        unread = scheduler.filling(self._rows, [run.unread for run in self._under_way])
         if unread >= self._rows:
             return 0
         return max(self._rows - unread - len(self._under_way), self._rows // _LEAST_PART)
 
     def _admit(self) -> bool:
         """Has the next of the waiting prepared, where there is one and there is room for it."""
-        self._full = len(self._under_way) >= self._most
+        self._full = len(self._under_way) + len(self._barred) >= self._most
         if not self._waiting or self._full or self._rows_left() == 0:
             return False
         tier = self._cache.memory_tier
         place = scheduler.choose(self._waiting, lambda need: all(key in tier for key in need.segments))
         run = self._waiting[place]
-        if not scheduler.room(tier.budget, [one.need for one in self._under_way], run.need):
+        others = [one.need for one in (*self._under_way, *self._barred)]
+        if not scheduler.room(tier.budget, others, run.need):
             self._full = True
             return False
         for one in self._waiting[:place]:

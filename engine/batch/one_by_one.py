@@ -47,7 +47,7 @@ class OneByOne:
         with self._changed:
             self._waiting.append((submission, reply))
             self._changed.notify_all()
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # as in a child of a fork
                 # The engine's turn is never given to it once the program ends, so it need not be waited for.
                 self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
                 try:

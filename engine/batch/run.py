@@ -10,7 +10,7 @@ from functools import cached_property
 
 from torch import Tensor
 
-from engine.batch.scheduler import Need
+from engine.batch.scheduler import AHEAD, Need
 from engine.batch.submission import Submission
 from engine.batch.ticket import Outcome, Reply
 from engine.batch.tree import Computed, Lease, PrefixTree
@@ -24,6 +24,7 @@ from engine.inference.prefill import Prefill
 from engine.inference.sequence import Sequence, Step
 from engine.model.batched_kv_cache import Member
 from engine.model.kv_cache import Rows
+from engine.model.tail_slots import COLUMNS
 from engine.prompt.trail import Trail
 from engine.segment import Placement
 from engine.stopwatch import Stopwatch
@@ -66,37 +67,77 @@ class Run:
         )
         self._preparing = self._work.prepare()
         self._lease: Lease | None = None
+        self._granted = min(AHEAD, self._longest)  # tokens of its answer that memory is set aside for
         self._reserved: Reserved | None = None
         self._rows: Rows | None = None  # that are wanted next, and were not all computed
         self._taken: float | None = None  # when it took its latest token; None before the first
         self._silent_until = 0.0  # while another program is at what it needs
 
-    @cached_property
+    @property
     def need(self) -> Need:
-        """The memory that it takes: what it reads, and all that may become its own."""
-        planned, model = self.submission.planned, self._cache.model
-        size, plan = model.bytes_per_token, planned.plan
-        segments = {one.key: one.tokens * size for one in wanted(planned.slices)}
+        """The memory that it takes: what it reads, and what becomes its own as far as that is set aside."""
+        return self._needed(self._granted)
+
+    @property
+    def more(self) -> Need | None:
+        """The memory that it takes with more of its answer; None while what is set aside will do."""
+        if self.sequence is None or self._granted >= self._longest:
+            return None
+        if self.sequence.taken < self._granted:
+            return None
+        return self._needed(min(self._longest, self._granted + AHEAD))
+
+    def _needed(self, answer: int) -> Need:
+        size = self._cache.model.bytes_per_token
+        own = (self._new + answer) * size
+        return Need(self._read, own, min(own, COLUMNS * size))
+
+    @cached_property
+    def _read(self) -> dict[str, int]:
+        """Bytes of the segments that it reads, by key."""
+        size = self._cache.model.bytes_per_token
+        return {one.key: one.tokens * size for one in wanted(self.submission.planned.slices)}
+
+    @cached_property
+    def _new(self) -> int:
+        """Tokens of its prompt that are in no segment."""
+        planned = self.submission.planned
         read = sum(one.hi - one.lo for one in planned.slices if one is not None)
-        room = max(1, model.context_length - plan.end)
-        own = len(plan.token_ids) - read + min(self.submission.settings.max_new_tokens, room)
-        return Need(segments, own * size)
+        return len(planned.plan.token_ids) - read
+
+    @cached_property
+    def _longest(self) -> int:
+        """Tokens that its answer can have."""
+        room = max(1, self._cache.model.context_length - self.submission.planned.plan.end)
+        return min(self.submission.settings.max_new_tokens, room)
 
     def reserve(self) -> None:
-        """Sets aside what becomes its own: it is admitted."""
-        if self._reserved is None:
-            self._reserved = self._cache.memory_tier.reserve(self.need.own)
+        """Sets aside what becomes its own next: it is admitted, or has taken what was set aside."""
+        if self.more is not None:
+            self._granted = min(self._longest, self._granted + AHEAD)
+        self._give_back()
+        self._reserved = self._cache.memory_tier.reserve(self.need.own)
+
+    def set_back(self) -> None:
+        """Gives up what it has computed and keeps what it reads, as if it had just been prepared."""
+        assert self.sequence is not None
+        self.sequence.set_back()
+        self._rows = None
+        self._give_back()
 
     def _give_back(self) -> None:
-        if self._reserved is not None:
-            self._reserved.release()
+        reserved, self._reserved = self._reserved, None
+        if reserved is not None:
+            reserved.release()
 
     @property
     def unread(self) -> int:
         """Tokens of its prompt that are yet to be computed, once it is prepared."""
-        if self.sequence is None or self.sequence.token_ids:
+        if self.sequence is None:
             return 0
-        return len((self._rows or self.sequence.prefill).token_ids)
+        if self._rows is not None:
+            return 0 if self.decodes else len(self._rows.token_ids)
+        return self.sequence.unread
 
     @property
     def placements(self) -> Items[Placement]:
@@ -180,7 +221,7 @@ class Run:
         assert self.sequence is not None
         assert self._rows is not None
         rows, sequence = self._rows, self.sequence
-        if rows.rowwise is None:
+        if rows.rowwise is None and not sequence.token_ids:
             self._clock.lap("prefill")
         if count < len(rows.token_ids):
             self._rows = rows.cut(count)[1]

@@ -1,12 +1,14 @@
 """Who is admitted next, and how many rows each has in a pass: policy, and nothing that computes.
 
 First come, first served, but for one exception: a prompt whose segments are in memory already may pass a few
-others, and nobody is passed more than a few times. The memory of a whole answer is set aside when it is
-admitted, so that none that has begun is ever set back for want of it.
+others, and nobody is passed more than a few times. Memory is set aside for a prompt and the next tokens of
+its answer; where there is none for the tokens after them, whoever was admitted last is set back: it gives up
+what it has computed, keeps what it reads, and goes on when there is room.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -16,6 +18,7 @@ ROWS = {"cpu": 256}  # of a pass, where a long prompt is read in chunks beside a
 _OTHER_ROWS = 2048
 LOOKED_AT = 8  # waiting prompts that may pass others
 PASSED = 8  # times that one may be passed
+AHEAD = 256  # tokens of an answer that memory is set aside for at once
 
 
 class Waiting(Protocol):
@@ -38,15 +41,19 @@ class Need:
 
     Attributes:
         segments: bytes of each segment that it reads, by key; what others read as well is there once.
-        own: bytes of the keys and values that are its own, at the end of its answer.
+        own: bytes of the keys and values that are its own, as far as memory is set aside.
+        slot: bytes of those while they lie beside the tails of others; there all take as much as the longest.
     """
 
     segments: Mapping[str, int] = field(default_factory=dict)
     own: int = 0
+    slot: int = 0
 
 
 def room(budget: int, under_way: Sequence[Need], more: Need) -> bool:
     """Whether one more fits beside those under way. A prompt by itself always does.
+
+    What only one of them reads counts twice, as it is copied to lie in one piece.
 
     Args:
         budget: the most bytes of all that answers under way read and compute.
@@ -56,8 +63,11 @@ def room(budget: int, under_way: Sequence[Need], more: Need) -> bool:
     if not under_way:
         return True
     everyone = (*under_way, more)
+    readers = Counter(key for one in everyone for key in one.segments)
     segments = {key: size for one in everyone for key, size in one.segments.items()}
-    return sum(segments.values()) + sum(one.own for one in everyone) <= budget
+    read = sum(size if readers[key] > 1 else 2 * size for key, size in segments.items())
+    beside = max(one.slot for one in everyone)
+    return read + sum(one.own + beside - one.slot for one in everyone) <= budget
 
 
 def choose(waiting: Sequence[Waiting], resident: Callable[[Need], bool]) -> int:
@@ -81,16 +91,34 @@ def rows_of(device: str) -> int:
 
 
 def shares(budget: int, decoding: int, prefills: Sequence[int]) -> list[int]:
-    """Returns how many rows of each prefill go through in this pass, the first in full before the next.
+    """Returns how many rows of each prefill go through in this pass.
+
+    The first has half of them, and the shortest of the others theirs before it has more, so that nobody waits
+    for the whole of a long prompt.
 
     Args:
         budget: rows of the pass.
         decoding: how many rows the answers under way have in it.
         prefills: how many rows each has left, by arrival.
     """
-    left = max(budget - decoding, 1 if prefills else 0)
-    found = []
-    for wanted in prefills:
-        found.append(min(wanted, left))
-        left -= found[-1]
+    if not prefills:
+        return []
+    left = max(budget - decoding, 1)
+    found = [0] * len(prefills)
+    found[0] = min(prefills[0], -(-left // 2))
+    left -= found[0]
+    for place in sorted(range(1, len(prefills)), key=lambda place: prefills[place]):
+        found[place] = min(prefills[place], left)
+        left -= found[place]
+    found[0] += min(prefills[0] - found[0], left)
     return found
+
+
+def filling(rows: int, unread: Sequence[int]) -> int:
+    """How many rows of passes prompts that are being read take, each no more than half of a pass.
+
+    Args:
+        rows: of a pass.
+        unread: tokens that each has left.
+    """
+    return sum(min(one, rows // 2) for one in unread)

@@ -92,6 +92,7 @@ class Sequence:
         self._start = 0  # tokens of the tail before the answer's
         self._plain = 0  # tokens of the answer that were computed by themselves, all before them as well
         self._repeats = False  # tokens by themselves, until the next choice
+        self._again: int | None = None  # tokens of the answer that are computed once more, with the prompt
 
     @property
     def text(self) -> str:
@@ -104,6 +105,18 @@ class Sequence:
         if self.kv is None or not self._start:
             return 0
         return min(self.kv.length - self._start, len(self.token_ids))
+
+    @property
+    def taken(self) -> int:
+        """Tokens of the answer that take memory, or will in the next pass."""
+        return len(self._chosen) + len(self._draft)
+
+    @property
+    def unread(self) -> int:
+        """Tokens that are computed before the next one of the answer is: of its prompt, or once more."""
+        if self._chosen and self._again is None:
+            return 0
+        return len(self.prefill.token_ids) + (self._again or 0)
 
     def computed(self) -> tuple[list[int], Tensor, Tensor]:
         """What it has computed of its prompt and, up to `answered`, of its answer.
@@ -192,8 +205,10 @@ class Sequence:
         prefill = self.prefill
         if self.kv is None:
             self.kv = self.model.network.kv_cache(prefill.placements, len(prefill.token_ids) + self._limit)
-        if not self._chosen:
-            return Rows(list(prefill.token_ids), list(prefill.positions))
+        if not self._chosen or self._again is not None:
+            again = self._chosen[: self._again or 0]
+            positions = [*prefill.positions, *range(prefill.end, prefill.end + len(again))]
+            return Rows([*prefill.token_ids, *again], positions)
         if not self.passes:
             if fold:
                 self.kv.fold()
@@ -205,6 +220,13 @@ class Sequence:
         rows = [latest, *self._draft, *[latest] * idle]
         at = prefill.end + computed
         return Rows(rows, list(range(at, at + len(rows))), len(rows), Rowwise(idle))
+
+    def set_back(self) -> None:
+        """Lets go of all that it has computed, to compute it again when it goes on; what it reads is kept."""
+        if self._chosen and self._again is None:
+            assert self.kv is not None
+            self._again = self.kv.length - self._start if self.passes else 0
+        self.kv = None
 
     def _guesses(self) -> list[int]:
         """Guesses what follows, where the text stays and is hardly ever computed again for it."""
@@ -225,6 +247,9 @@ class Sequence:
         if not self._chosen:
             self.clock.lap("prefill")
             self._choose(logits[-1].float())
+            return
+        if self._again is not None:
+            self._again = None
             return
         assert self.kv is not None
         self.passes += 1

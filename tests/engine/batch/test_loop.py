@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.batch import loop as loops
+from engine.batch import run as runs
 from engine.batch import scheduler
 from engine.batch.loop import BatchLoop
 from engine.batch.passes import Pass, held_bytes
@@ -215,18 +216,94 @@ def test_what_one_lacks_is_encoded_in_parts_between_the_steps_of_others(
     assert apart(found.first_logits, wanted.first_logits) <= LIMIT
 
 
+@pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gpt-oss", "gpt2"])
+def test_the_newest_is_set_back_where_memory_is_full_and_goes_on_as_if_it_was_not(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "AHEAD", 16)
+    back, taken = list[str](), list[int]()
+    set_back = runs.Run.set_back
+
+    def noted(run: runs.Run) -> None:
+        back.append(run.submission.prompt.schema.tree.name)
+        set_back(run)
+
+    monkeypatch.setattr(runs.Run, "set_back", noted)
+    with engine_in(tmp_path, family) as engine:
+        prompts = prompts_of(engine, placed=family in FIXED)[:3]
+        wanted = alone(engine, prompts, max_new_tokens=90, speculate="off")
+        size, tier = engine.model.bytes_per_token, engine.memory_tier
+        read = sum(segment.nbytes for segment in held_in_memory(engine).values())
+        tier.budget = read + 220 * size  # of three prompts and their answers, which are more
+        loop = engine.answerer
+        assert isinstance(loop, BatchLoop)
+        loop.watcher = lambda made: taken.append(tier.bytes)
+        with engine.computing.step():
+            tickets = [engine.submit(one, max_new_tokens=90, speculate="off") for one in prompts]
+        found = [ticket.result(WAIT) for ticket in tickets]
+        assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
+        assert [one.text for one in found] == [one.text for one in wanted]
+        assert back, "memory was full"
+        assert max(taken) <= tier.budget
+        settled(lambda: not loop.busy)
+        assert tier.held == 0
+
+
+def test_an_answer_may_be_long_without_keeping_others_out(tmp_path: Path) -> None:
+    with engine_in(tmp_path) as engine:
+        first, second, *_ = prompts_of(engine)
+        size, made = engine.model.bytes_per_token, list[Pass]()
+        engine.memory_tier.budget = 2_000 * size
+        loop = engine.answerer
+        assert isinstance(loop, BatchLoop)
+        loop.watcher = made.append
+        with engine.computing.step():
+            tickets = [engine.submit(one, max_new_tokens=3_000) for one in (first, second)]
+        settled(lambda: max((one.answers for one in made), default=0) == 2)
+        for ticket in tickets:
+            ticket.cancel()
+
+
+def test_what_another_program_is_at_keeps_nobody_else_waiting(engine: Engine) -> None:
+    names = [f"m{n}" for n in range(4)]
+    text = "".join(f'<module name="{name}">{name} and its own text</module>' for name in names)
+    schema = engine.schema(f'<schema name="s">{text}</schema>')
+    prompts = [schema.prompt(f"<prompt><{name}/>go on</prompt>") for name in names]
+    planned = prompts[0].tokenized.planned("anchored", "compact").slices
+    key = next(one.recipe.key for one in planned if one is not None and one.recipe.path == "m0")
+    with engine.store.try_compute_lock(key) as taken:
+        assert taken
+        barred = engine.submit(prompts[0], max_new_tokens=2)
+        others = [engine.submit(one, max_new_tokens=2) for one in prompts[1:]]
+        assert [one.result(WAIT).tokens["generated"] for one in others] == [2, 2, 2]
+        assert not barred.done
+    assert barred.result(WAIT).tokens["generated"] == 2
+
+
+def test_a_short_prompt_is_read_beside_a_long_one(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine.answerer, "_rows", 16)
+    schema = engine.schema('<schema name="s"><module name="a">alpha</module></schema>')
+    with engine.computing.step():
+        long = engine.submit(schema.prompt(f"<prompt><a/>{'and so on ' * 60}</prompt>"), max_new_tokens=2)
+        short = engine.submit(schema.prompt("<prompt><a/>go</prompt>"), max_new_tokens=2)
+    assert short.result(WAIT).tokens["generated"] == 2
+    assert not long.done
+    assert long.result(WAIT).tokens["generated"] == 2
+
+
 def test_what_becomes_an_answers_own_is_set_aside_within_the_budget(tmp_path: Path) -> None:
     with engine_in(tmp_path) as engine:
         prompt, tier = prompts_of(engine)[0], engine.memory_tier
         prompt.answer(max_new_tokens=1)
         held, size = tier.bytes, engine.model.bytes_per_token
-        ticket = engine.submit(prompt, max_new_tokens=500)
+        ticket = engine.submit(prompt, max_new_tokens=3_000)
         next(event for event in ticket.events() if isinstance(event, FirstToken))
-        assert tier.bytes >= held + 500 * size
+        assert held + runs.AHEAD * size <= tier.bytes < held + 3_000 * size
+        settled(lambda: tier.bytes >= held + 2 * runs.AHEAD * size)
         ticket.cancel()
         settled(lambda: tier.bytes == held)
         tier.budget = held + 100 * size
-        engine.submit(prompt, max_new_tokens=500).result(WAIT)
+        engine.submit(prompt, max_new_tokens=300).result(WAIT)
         settled(lambda: tier.bytes <= tier.budget)
 
 
@@ -362,15 +439,29 @@ def test_one_whose_segments_are_there_may_pass_a_few_times() -> None:
 def test_what_is_read_by_several_is_counted_once() -> None:
     one = scheduler.Need({"a": 60}, own=10)
     assert scheduler.room(100, [one], scheduler.Need({"a": 60}, own=30))
+    assert not scheduler.room(100, [one], scheduler.Need({"a": 60}, own=31))
+    assert scheduler.room(260, [one], scheduler.Need({"b": 60}, own=10)), "what one reads may be copied"
+    assert not scheduler.room(259, [one], scheduler.Need({"b": 60}, own=10))
+    beside = scheduler.Need({"a": 60}, own=25, slot=20)
+    assert scheduler.room(115, [one], beside), "slots are as wide as the longest"
+    assert not scheduler.room(114, [one], beside)
     assert not scheduler.room(100, [one], scheduler.Need({"b": 60}, own=10))
     assert scheduler.room(1, [], one), "one prompt by itself is always taken"
 
 
 @pytest.mark.parametrize(
     ("budget", "decoding", "prefills", "found"),
-    [(8, 3, [10, 4], [5, 0]), (8, 3, [2, 9], [2, 3]), (4, 9, [5], [1]), (8, 0, [], [])],
+    [
+        (8, 3, [10, 4], [3, 2]),
+        (8, 3, [10, 1], [4, 1]),
+        (8, 3, [2, 9], [2, 3]),
+        (16, 0, [90, 30, 3, 2], [8, 3, 3, 2]),
+        (4, 9, [5], [1]),
+        (4, 9, [5, 1], [1, 0]),
+        (8, 0, [], []),
+    ],
 )
-def test_rows_are_shared_out_in_the_order_of_arrival(
+def test_the_first_has_half_of_the_rows_and_the_shortest_come_before_more_of_it(
     budget: int, decoding: int, prefills: list[int], found: list[int]
 ) -> None:
     assert scheduler.shares(budget, decoding, prefills) == found

@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.batch import run as runs
 from engine.batch.loop import BatchLoop
 from engine.batch.passes import Passes
 from engine.batch.run import Run
@@ -62,13 +63,18 @@ def needed(engine: Engine, prompt: PreparedPrompt, settings: RunSettings) -> Nee
     ).need
 
 
-def test_no_more_memory_is_set_aside_than_the_context_has_room_for(engine: Engine) -> None:
+def test_no_more_memory_is_set_aside_than_the_context_has_room_for(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     prompt = prompts_of(engine)[0]
     size, planned = engine.model.bytes_per_token, prompt.submissions()[0].planned
     few, many = (needed(engine, prompt, RunSettings(max_new_tokens=n)) for n in (5, 1_000_000))
     assert few.segments == many.segments
     assert sum(few.segments.values()) == sum(one.recipe.tokens for one in planned.slices if one) * size
     assert few.own == (len(planned.plan.new_tokens) + 5) * size
+    assert many.own == few.own + (runs.AHEAD - 5) * size, "the rest when it is needed"
+    monkeypatch.setattr(runs, "AHEAD", 10_000_000)
+    many = needed(engine, prompt, RunSettings(max_new_tokens=1_000_000))
     assert many.own == few.own + (engine.model.context_length - planned.plan.end - 5) * size
 
 
@@ -284,6 +290,7 @@ def test_others_pass_who_waits_for_another_program(engine: Engine, monkeypatch: 
 
     monkeypatch.setattr(Answering, "prepare", prepared)
     waits = engine.submit(barred, max_new_tokens=2)
+    settled(lambda: bool(begun))
     assert engine.submit(other, max_new_tokens=2).result(WAIT).tokens["generated"] == 2
     assert not waits.done
     there.set()
