@@ -2,6 +2,25 @@
 
 from __future__ import annotations
 
-from app.cli.command import main
+import sys
+from collections.abc import Sequence
 
 __all__ = ["main"]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs `pml` and exits with its status.
+
+    Args:
+        arguments: the words after `pml`; those of the process by default.
+
+    Raises:
+        SystemExit: always, with the status.
+    """
+    try:
+        # Here, because a Ctrl-C is not to show where an import was when it came.
+        from app.cli.command import main as run
+
+        run(arguments)
+    except KeyboardInterrupt:
+        sys.exit(130)

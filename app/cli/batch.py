@@ -7,9 +7,10 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 from app.cli.documents import STDIN, Document
 from app.cli.files import FileWriteError, require_place, same_file
 from app.cli.options import ModelOptions
-from app.cli.output import Progress, counted, emit, progress_bar, say
+from app.cli.output import Progress, a_line_a_minute, counted, emit, inline, progress_bar, say
 from app.cli.results import Results, line_of
 from engine.errors import PromptCacheError
 from engine.exchange.errors import ExchangeError
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from engine.prepared import PreparedSchema
 
 _LINES = re.compile(r" \(line \d+\)")
+_NAMED = 3  # rows that failed, on the terminal
 SOME_FAILED = 3
 """The status of a batch of which some rows failed and the others were answered."""
 
@@ -86,18 +88,30 @@ class Tally:
         kept: rows that an earlier run has answered.
         answered: rows that this run has answered.
         failed: rows that failed.
+        faults: of the first of these, each with its line in the file.
     """
 
     total: int | None
     kept: int = 0
     answered: int = 0
     failed: int = 0
+    faults: list[str] = field(default_factory=list)
     started: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def done(self) -> int:
         """Rows that are dealt with."""
         return self.kept + self.answered + self.failed
+
+    def fail(self, error: Mapping[str, Any]) -> None:
+        """Counts a row that failed.
+
+        Args:
+            error: as its line in the output has it.
+        """
+        self.failed += 1
+        if len(self.faults) < _NAMED:
+            self.faults.append(f"line {error['line']}: {error['message']}")
 
     def told(self, progress: Progress) -> None:
         """Draws how far it is, how fast it goes, and what is left of it."""
@@ -119,8 +133,13 @@ class Tally:
         return f"{', '.join(words)}{where}; {_time(took)}{pace}."
 
 
-def answer_batch(batch: Batch, options: ModelOptions) -> tuple[int, str]:
+def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tuple[int, str]:
     """Answers the rows of a batch.
+
+    Args:
+        batch: the rows, and how they are answered.
+        options: the model.
+        advice: what is said before a model is loaded for them.
 
     Returns:
         The exit status, and the placement that the model allows.
@@ -133,6 +152,8 @@ def answer_batch(batch: Batch, options: ModelOptions) -> tuple[int, str]:
     """
     _require_output(batch)
     digests, total = _looked_over(batch)
+    if advice:
+        say(f"pml: {advice}", err=True)
     # Times of two sides are compared, so no row may be computed beside another.
     with options.open(deterministic=batch.mode == "both") as engine:
         results = None
@@ -158,15 +179,24 @@ def answer_batch(batch: Batch, options: ModelOptions) -> tuple[int, str]:
         raise ExchangeError(f"{batch.path} holds no rows. Write one a line.")
     where = f", in {batch.output}" if batch.output else ""
     say(f"pml: {tally.summary(where)}", err=True)
+    for fault in tally.faults:
+        say(f"pml: {inline(fault)}", err=True)
+    if more := tally.failed - len(tally.faults):
+        lines = f"the lines of {batch.output}" if batch.output else "the lines"
+        find = f": grep '\"error\": {{' {shlex.quote(str(batch.output))}" if batch.output else ""
+        say(f'pml: and {more} more; all are {lines} with an "error"{find}', err=True)
     return (SOME_FAILED if tally.failed else 0), placement
 
 
 def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tally: Tally) -> None:
     prepared = engine.schema(batch.schema.tree)
-    # On one terminal a bar and the lines would be written over each other.
-    bar = (
-        progress_bar() if results is not None or not sys.stdout.isatty() else contextlib.nullcontext(_silent)
-    )
+    bar: contextlib.AbstractContextManager[Progress]
+    if not sys.stderr.isatty():
+        bar = contextlib.nullcontext(a_line_a_minute(of_total=tally.total is not None))
+    elif results is not None or not sys.stdout.isatty():
+        bar = progress_bar()
+    else:  # on one terminal a bar and the lines would be written over each other
+        bar = contextlib.nullcontext(_silent)
     with batch.rows() as rows, bar as progress:
         tally.told(progress)
         waiting: dict[int, Row] = {}
@@ -177,11 +207,11 @@ def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tal
         with contextlib.closing(answers):
             for number, outcome in answers:
                 row = waiting.pop(number)
+                told = _told(outcome, row, batch)
                 if isinstance(outcome, Exception):
-                    tally.failed += 1
+                    tally.fail(told["error"])
                 else:
                     tally.answered += 1
-                told = _told(outcome, row, batch)
                 if results is not None:
                     results.write(row, told)
                 else:
@@ -241,6 +271,7 @@ def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> 
             message = _LINES.sub("", message)
         else:
             message = f"line {found.line}, column {found.column} of the prompt: {message}"
+        message = f"{message[:1].upper()}{message[1:]}{'' if message.endswith(('.', '?', '!')) else '.'}"
     elif isinstance(outcome, PromptCacheError):
         message = str(outcome)
     else:

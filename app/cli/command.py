@@ -21,7 +21,7 @@ from app.cli import streams
 from app.cli.commands import Commands
 from app.cli.documents import FaultyDocumentError, file_report, rendered
 from app.cli.output import Console, PrintableFormatter, print_json, say
-from app.cli.streams import UnreadError
+from app.cli.streams import UnreadError, UnwritableError
 from app.stopping import StoppedError, as_interrupts
 from engine.errors import PathError, PromptCacheError
 
@@ -100,8 +100,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             status = _status(list(sys.argv[1:] if arguments is None else arguments))
         streams.flush()
     except (UnreadError, BrokenPipeError):
-        streams.abandon()
+        streams.abandon(sys.stdout, sys.stderr)
         status = streams.UNREAD
+    except UnwritableError as error:
+        streams.abandon(sys.stdout)
+        with contextlib.suppress(UnwritableError, BrokenPipeError):
+            say(f"pml: {error}", err=True)
+        streams.abandon(sys.stderr)
+        status = 1
     sys.exit(status)
 
 
@@ -124,7 +130,7 @@ def _status(arguments: list[str]) -> int:
             return 128 + stopped.number
         say("pml: interrupted", err=True)
         return INTERRUPTED
-    except UnreadError:
+    except (UnreadError, UnwritableError):
         raise
     except Exception as error:
         _report(error, console)

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,8 +18,11 @@ from typing import Any
 
 import click
 
+from app.cli.streams import in_words
+
 Progress = Callable[[int, int, str], None]
 
+_MINUTE = 60.0
 _BAR = "%(label)s %(bar)s %(info)s"
 _ERASE = "\r\x1b[K\x1b[?25h"  # the line of the bar; the cursor, which click hides, is shown again
 # Text of documents and models may hold escape sequences; a terminal must not obey them.
@@ -61,7 +65,8 @@ class PrintableFormatter(logging.Formatter):
 
 def say(text: str, *, err: bool = False, nl: bool = True, bold: bool = False) -> None:
     """Prints text for people, on standard output or on standard error."""
-    click.secho(printable(text), err=err, nl=nl, bold=bold or None)
+    with in_words("Standard error" if err else "Standard output"):
+        click.secho(printable(text), err=err, nl=nl, bold=bold or None)
 
 
 def agreed(question: str) -> bool:
@@ -71,7 +76,8 @@ def agreed(question: str) -> bool:
 
 def emit(document: str, *, nl: bool = False) -> None:
     """Prints a document: as it is into a file or a pipe, printable on a terminal."""
-    click.echo(printable(document) if sys.stdout.isatty() else document, nl=nl)
+    with in_words("Standard output"):
+        click.echo(printable(document) if sys.stdout.isatty() else document, nl=nl)
 
 
 def printable(text: str) -> str:
@@ -91,7 +97,8 @@ def _escape(found: re.Match[str]) -> str:
 
 def print_json(value: Mapping[str, object]) -> None:
     """Prints the one object of `--json`, in which control characters stand as escapes."""
-    click.echo(_as_json(value, indent=2))
+    with in_words("Standard output"):
+        click.echo(_as_json(value, indent=2))
 
 
 def json_line(value: Mapping[str, object]) -> str:
@@ -136,6 +143,23 @@ def counted(count: int, noun: str) -> str:
 
 def _silent(_done: int, _total: int, _what: str) -> None:
     """The progress of a command whose stderr nobody watches."""
+
+
+def a_line_a_minute(*, of_total: bool) -> Progress:
+    """Returns a function `(done, total, what)` for who reads stderr later: a line a minute, none at first.
+
+    Args:
+        of_total: whether `total` is known.
+    """
+    last = time.monotonic()
+
+    def report(done: int, total: int, what: str) -> None:
+        nonlocal last
+        if (now := time.monotonic()) - last >= _MINUTE:
+            last = now
+            say(f"pml: {done}{f'/{total}' if of_total else ''} {inline(what)}", err=True)
+
+    return report
 
 
 @contextmanager

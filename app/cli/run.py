@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
+from click.core import ParameterSource
 
 from app.cli.documents import Document, FaultyDocumentError, read_prompt, read_schema, require_sound
 from app.cli.options import (
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from engine import Engine
 
 Mode = Literal["cached", "uncached", "both"]
+_ONE_BY_ONE = "rows are answered one by one, on both sides; --mode cached answers up to 32 at once"
 KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the schema's positions"
 
 
@@ -143,7 +145,7 @@ def run(
     under the columns id, text, picks, prompt, and module/parameter. Rows without an id are named by their
     line. A row that fails keeps no other from being answered; the status is 3 then. A batch is computed here.
     """
-    _require_usage(prompt_path, batch_path, server, output, as_they_end or force)
+    _require_usage(prompt_path, batch_path, server, output, as_they_end or force, as_json)
     schema = read_schema(schema_path)
     options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights, quantize)
     # One answer and the process ends: turns that nobody finds again are not worth a segment each.
@@ -152,7 +154,8 @@ def run(
         from app.cli.batch import Batch, answer_batch
 
         batch = Batch(batch_path, schema, settings, mode, output, as_they_end, force)
-        status, placement = answer_batch(batch, options)
+        chosen = _source("mode") is not ParameterSource.DEFAULT
+        status, placement = answer_batch(batch, options, advice="" if chosen else _ONE_BY_ONE)
         if placement != settings.placement:
             say(f"pml: {KEPT_PLACES}", err=True)
         return status
@@ -194,7 +197,7 @@ def run(
 
 
 def _require_usage(
-    prompt: str | None, batch: str | None, server: str, output: Path | None, others: bool
+    prompt: str | None, batch: str | None, server: str, output: Path | None, others: bool, as_json: bool
 ) -> None:
     """Refuses options that do not go together.
 
@@ -207,6 +210,8 @@ def _require_usage(
             fault = "Missing argument 'PROMPT'; or give --batch FILE."
         elif output is not None or others:
             fault = "--output, --as-they-end and --force are for --batch."
+    elif as_json:
+        fault = "--json is for one prompt; the output of --batch is lines of JSON as it is."
     elif prompt is not None:
         fault = "PROMPT and --batch exclude each other; write the prompt into a row of the batch."
     elif server not in ("auto", "never") and _is_written("server"):
@@ -217,8 +222,11 @@ def _require_usage(
 
 def _is_written(option: str) -> bool:
     """Whether an option stands in the command itself, and not in the environment."""
-    source = click.get_current_context().get_parameter_source(option)
-    return source is click.core.ParameterSource.COMMANDLINE
+    return _source(option) is ParameterSource.COMMANDLINE
+
+
+def _source(option: str) -> ParameterSource | None:
+    return click.get_current_context().get_parameter_source(option)
 
 
 def _handed(

@@ -5,6 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Iterator
+from typing import TextIO
+
+from engine.errors import PromptCacheError
 
 UNREAD = 141
 """The status of a command whose output nobody reads on, as of one that the signal of it has ended."""
@@ -12,6 +16,29 @@ UNREAD = 141
 
 class UnreadError(Exception):
     """Nobody reads the output any more."""
+
+
+class UnwritableError(PromptCacheError):
+    """A standard stream takes nothing: the disk that it goes to is full."""
+
+
+@contextlib.contextmanager
+def in_words(name: str) -> Iterator[None]:
+    """Says what goes wrong while a standard stream is written to.
+
+    Args:
+        name: how the stream is called.
+
+    Raises:
+        BrokenPipeError: nobody reads it.
+        UnwritableError: it cannot be written for another reason.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnwritableError(f"{name} cannot be written: {error.strerror or error}.") from None
 
 
 def stand_in() -> None:
@@ -31,15 +58,18 @@ def flush() -> None:
 
     Raises:
         BrokenPipeError: nobody reads it.
+        UnwritableError: it cannot be written for another reason.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with in_words("Standard output"):
+        sys.stdout.flush()
+    with in_words("Standard error"):
+        sys.stderr.flush()
 
 
-def abandon() -> None:
-    """Has what is left go nowhere: else the interpreter tries once more as it ends, and complains."""
+def abandon(*streams: TextIO) -> None:
+    """Has what is left in streams go nowhere: else the interpreter tries again as it ends, and complains."""
     null = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
+    for stream in streams:
         with contextlib.suppress(OSError, ValueError):  # who takes its place may have no number
             os.dup2(null, stream.fileno())
     os.close(null)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,7 +117,7 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
         7: "This is not valid JSON: column 11",
         "key": "'pick' is no key of a row. Write one of id, prompt, schema, picks, arguments, text, or",
         "schema": "written for the schema 'code'",
-        "named": "line 1, column 17 of the prompt: ",
+        "named": "Line 1, column 17 of the prompt: ",
         "two": "a whole prompt and picks, arguments or text",
         "character": "E103",
         "half": "E103",
@@ -130,7 +132,17 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
     codes = {line["id"]: line["error"].get("code") for line in result.lines if "error" in line}
     assert (codes["long"], codes["union"], codes["named"]) == ("E502", "E406", "E401")
     assert "(line" not in told["union"]
-    assert "2 rows answered, 16 failed" in result.err
+    for row in ("long", "union", "named"):
+        assert not told[row][0].islower()
+        assert told[row].endswith(".")
+    assert result.err.splitlines()[-5:] == [
+        result.err.splitlines()[-5],
+        f"pml: line 2: {told['long']}",
+        f"pml: line 3: {told['union']}",
+        f"pml: line 4: {told['module']}",
+        'pml: and 13 more; all are the lines with an "error"',
+    ]
+    assert "2 rows answered, 16 failed" in result.err.splitlines()[-5]
 
 
 def test_a_name_that_could_be_several_is_refused_with_what_to_write(batch: Batch) -> None:
@@ -237,6 +249,7 @@ def test_paths_that_cannot_be_used(batch: Batch, run_pml: Callable[..., SimpleNa
         (["prompt.pml", "--output", "out.jsonl"], "are for --batch"),
         (["prompt.pml", "--as-they-end"], "are for --batch"),
         (["prompt.pml", "--force"], "are for --batch"),
+        (["--batch", "rows.csv", "--json"], "--json is for one prompt"),
         (["--batch", "rows.csv", "--server", "http://127.0.0.1:7860"], "a batch is computed here"),
     ],
 )
@@ -356,3 +369,24 @@ def test_blanks_round_a_text_are_no_other_row(batch: Batch) -> None:
     again = batch(CSV.replace("there?", "there?  "), "--output", "out.jsonl")
     assert again.status == 0, again.err
     assert "2 answered before" in again.err
+
+
+def test_what_failed_is_listed_as_the_terminal_says(batch: Batch) -> None:
+    rows = 'id,picks,text\na,tokyo,a word: ""error"": {\n' + "b,paris,\n" * 4
+    result = batch(rows, "--output", "the answers.jsonl")
+    assert result.err.count("pml: line ") == 3
+    find = result.err.splitlines()[-1].partition(' with an "error": ')[2]
+    assert find == """grep '"error": {' 'the answers.jsonl'"""
+    found = subprocess.run(shlex.split(find), capture_output=True, text=True, check=True).stdout
+    assert [json.loads(line)["id"] for line in found.splitlines()] == ["b"] * 4
+
+
+def test_who_names_no_mode_is_told_of_the_faster_one(
+    batch: Batch, run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "--mode" not in batch(CSV).err
+    words = ("run", "--batch", "rows.csv", "--schema", "trip.pml", "--max-new-tokens", "1")
+    told = run_pml(*words)
+    assert told.status == 0
+    assert told.err.count("--mode cached answers up to 32 at once") == 1
+    assert "--mode" not in run_pml(*words, "--mode", "both").err

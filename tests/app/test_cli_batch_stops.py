@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import os
 import signal
@@ -218,6 +219,15 @@ def test_a_full_disk_is_told_and_what_is_written_stays(batch: Batch, monkeypatch
     assert again.status == 0
     assert ids(again.lines) == ["a", "b"]
     assert "1 row answered, 1 answered before" in again.err
+
+
+def test_who_reads_later_gets_a_line_a_minute(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(0.0, 7.0)
+    monkeypatch.setattr("app.cli.output.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    result = batch("text\n" + "So?\n" * 20)
+    lines = [line for line in result.err.splitlines() if "/20 " in line]
+    assert [line.partition("/")[0] for line in lines] == ["pml: 8", "pml: 17"]
+    assert "rows/" in lines[0]
 
 
 def test_a_studio_of_the_environment_is_left_alone(batch: Batch, monkeypatch: pytest.MonkeyPatch) -> None:

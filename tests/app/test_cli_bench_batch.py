@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -36,11 +37,11 @@ def test_it_says_all_of_it_in_words(run_pml: Run, monkeypatch: pytest.MonkeyPatc
     wanted = ("--prompts", "2", "--private", "--arrivals", "--growing")
     done = run_pml("bench", "batch", *SMALL, *wanted)
     assert done.status == 0, done.err
-    for words in ("× ONE BY ONE", "KEYS AND VALUES", "KEEPS UP WITH", "OWN TOKENS"):
+    for words in ("× ONE BY ONE", "LEAST ×", "MOST ×", "KEYS AND VALUES", "KEEPS UP WITH", "OWN TOKENS"):
         assert words in done.out
     for kind in ("half_reordered", "batch_plain", "private"):
         assert kind in done.out
-    assert "A newcomer's first token takes " in done.out
+    assert re.search(r"A newcomer's first token takes \d+\.\d\d times as long", done.out), "of one repeat"
     assert "times as long among 16 answers as alone" in done.out
     assert "KiB" in done.out
     assert "processor " in done.out

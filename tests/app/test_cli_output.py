@@ -7,12 +7,14 @@ import json
 import logging
 import sys
 import unicodedata
+from types import SimpleNamespace
 
 import pytest
 
 from app.cli.output import (
     Console,
     PrintableFormatter,
+    a_line_a_minute,
     counted,
     emit,
     inline,
@@ -128,3 +130,18 @@ def test_documents_are_printed_as_they_are_but_on_a_terminal(
 def test_log_lines_are_printable() -> None:
     record = logging.LogRecord("engine", logging.WARNING, "", 0, "segment %s is gone", (HOSTILE,), None)
     assert visible(PrintableFormatter("pml: %(message)s").format(record))
+
+
+def test_a_line_a_minute_tells_what_is_known(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 5.0
+    monkeypatch.setattr("app.cli.output.time", SimpleNamespace(monotonic=lambda: now))
+    known, unknown = a_line_a_minute(of_total=True), a_line_a_minute(of_total=False)
+    for now in (5.0, 64.9, 65.0, 66.0, 125.0):
+        known(int(now), 200, "1.0 rows/s")
+        unknown(int(now), int(now) + 1, "answering")
+    assert capsys.readouterr() == (
+        "",
+        "pml: 65/200 1.0 rows/s\npml: 65 answering\npml: 125/200 1.0 rows/s\npml: 125 answering\n",
+    )

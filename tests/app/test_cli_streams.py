@@ -155,3 +155,36 @@ def test_a_signal_stops_a_command_as_ctrl_c_does(number: signal.Signals) -> None
     assert process.returncode == 128 + number
     told = "pml: interrupted" if number == signal.SIGINT else f"pml: stopped by {number.name}"
     assert err.strip() == told
+
+
+FULL = Path("/dev/full")  # a disk without room, where the system has one
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no full device")
+@pytest.mark.parametrize(
+    "words",
+    ["check a.pml", "check a.pml --json", "format a.pml", "cache stats", "layout none.pml --json"],
+)
+def test_a_full_disk_under_standard_output_is_told(words: str) -> None:
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": ""}
+    line = f"{PML} {words} > {FULL}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=environment, check=False)
+    told = [one for one in done.stderr.splitlines() if "none.pml" not in one]
+    assert told == ["pml: Standard output cannot be written: No space left on device."]
+    assert done.returncode == 1
+    silent = subprocess.run(["bash", "-c", f"{line} 2>&1"], capture_output=True, env=environment, check=False)
+    assert silent.returncode == 1
+
+
+@pytest.mark.parametrize("module", ["click", "app.cli.command", "app.cli.commands", "app.stopping"])
+def test_an_interrupt_while_the_command_is_loaded_ends_it_quietly(module: str) -> None:
+    code = (
+        "import sys\n"
+        "class Interrupt:\n"
+        "    def find_spec(self, name, *_):\n"
+        f"        if name == {module!r}: raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Interrupt())\n"
+        "import app.__main__\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")

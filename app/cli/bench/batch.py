@@ -108,12 +108,28 @@ def _answers(report: dict[str, Any]) -> str:
                 str(count),
                 milliseconds(one["median_ms"]),
                 f"{one['tokens_per_s']:.1f}",
-                *([f"{ratio[key]:.2f}" for key in ("ratio", "low", "high")] if ratio else ["-"] * 3),
+                f"{ratio['ratio']:.2f}" if ratio else "-",
+                *(
+                    [f"{ratio[key]:.2f}" for key in ("low", "high")]
+                    if ratio and _varies(ratio)
+                    else ["-"] * 2
+                ),
                 size(one["peak_bytes"]) if one["peak_bytes"] else "-",
             ]
         )
-    head = ["", "PROMPTS", "MEDIAN", "TOKENS/S", "× ONE BY ONE", "LEAST", "MOST", "KEYS AND VALUES"]
+    head = ["", "PROMPTS", "MEDIAN", "TOKENS/S", "× ONE BY ONE", "LEAST ×", "MOST ×", "KEYS AND VALUES"]
     return table(head, rows)
+
+
+def _varies(ratio: dict[str, float]) -> bool:
+    """Whether it was measured more than once."""
+    return ratio["low"] < ratio["high"]
+
+
+def _ratio(ratio: dict[str, float]) -> str:
+    """A ratio, and between which it lay."""
+    span = f" ({ratio['low']:.2f} to {ratio['high']:.2f})" if _varies(ratio) else ""
+    return f"{ratio['ratio']:.2f}{span}"
 
 
 def _newcomer(report: dict[str, Any]) -> str:
@@ -121,8 +137,8 @@ def _newcomer(report: dict[str, Any]) -> str:
         return ""
     came, waits = report["ratios"]["newcomer/alone"], report["decoders"]
     return (
-        f"A newcomer's first token takes {came['ratio']:.2f} ({came['low']:.2f} to {came['high']:.2f}) times "
-        f"as long among {report['among']} answers as alone. Between two tokens of these there are "
+        f"A newcomer's first token takes {_ratio(came)} times as long "
+        f"among {report['among']} answers as alone. Between two tokens of these there are "
         f"{milliseconds(waits['step'])}, and at most {milliseconds(waits['gap'])} while it is read."
     )
 
@@ -168,8 +184,8 @@ def _beside(report: dict[str, Any]) -> str:
         theirs = f"llama.cpp:{kind}"
         first, rates = told["first_ms"], told["tokens_per_s"]
         lines.append(
-            f"{told['version']}, beside {kind}, {told['prompts']} prompts: takes {ratio['ratio']:.2f} "
-            f"({ratio['low']:.2f} to {ratio['high']:.2f}) times as long as ours, {told['settings'][theirs]}: "
+            f"{told['version']}, beside {kind}, {told['prompts']} prompts: takes {_ratio(ratio)} "
+            f"times as long as ours, {told['settings'][theirs]}: "
             f"{rates[theirs]:.1f} tokens a second against {rates[kind]:.1f}. In the mean a prompt has its "
             f"first token after {milliseconds(first[theirs])}, and after {milliseconds(first[kind])} of ours."
         )
