@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -100,7 +101,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Working:
-    """Something that takes a while: before the first token, or waiting for another answer's step."""
+    """Something that takes a while: before the first token, or a wait."""
 
     side: Side
     what: str
@@ -111,6 +112,11 @@ class Working:
 @dataclass(frozen=True)
 class Barred(Working):
     """Another program is at what comes next: this is looked at again after a while, by nobody's turn."""
+
+
+@dataclass(frozen=True)
+class Waiting(Working):
+    """The next step waits for another answer's, and of the work as much is done as before."""
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,17 @@ class Compared:
     """Both sides are done. Always the last event."""
 
     comparison: Comparison
+
+
+@dataclass(frozen=True)
+class Listener:
+    """What is told in the middle of an answer's steps, where no event can be: on the thread that reads them.
+
+    Attributes:
+        turn: told that the turn of a side has come after a Waiting; must be quick.
+    """
+
+    turn: Callable[[Side], None] = lambda _: None
 
 
 Event = Working | FirstToken | Delta | Finished | Compared

@@ -15,7 +15,7 @@ from engine.cache.schema_encoding import EncodeReport, encode_schema
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import PlacementPolicy, Scope
 from engine.errors import PathError, SettingsError
-from engine.events import SIDES, Answer, Compared, Event, Side, Working
+from engine.events import SIDES, Answer, Compared, Event, Listener, Side, Working
 from engine.inference.comparison import compare
 from engine.inference.computing import Computing, Progress, returned
 from engine.inference.fidelity import FidelityMeter
@@ -176,6 +176,7 @@ class PreparedPrompt:
         *,
         mode: Mode = "cached",
         order: Sequence[Side] = SIDES,
+        listener: Listener | None = None,
         **changes: Any,
     ) -> Generator[Event, None, None]:
         """Answers, as events. Closing the generator stops it.
@@ -184,6 +185,7 @@ class PreparedPrompt:
             settings: the settings of the run.
             mode: one side, or "both" one after the other.
             order: the order of the sides in mode "both".
+            listener: told of what happens in the middle of a step.
             changes: single settings by name.
 
         Yields:
@@ -199,7 +201,7 @@ class PreparedPrompt:
             raise SettingsError(f"order is {tuple(order)!r}; it must name both sides: {', '.join(SIDES)}.")
         sides = tuple(order) if mode == "both" else (mode,)
         # A fault is told before either side computes, and both read the same prompt, also over midnight.
-        return self._stream([self._submission(given, side) for side in sides])
+        return self._stream([self._submission(given, side) for side in sides], listener)
 
     def submissions(
         self, settings: RunSettings | None = None, *, mode: Mode = "cached", **changes: Any
@@ -312,15 +314,19 @@ class PreparedPrompt:
     def _submission(self, settings: RunSettings, side: Side) -> Submission:
         return Submission(self.tokenized, self._planned(settings, side), settings, side, self.parse_ms)
 
-    def _stream(self, submissions: Sequence[Submission]) -> Generator[Event, None, None]:
+    def _stream(
+        self, submissions: Sequence[Submission], listener: Listener | None
+    ) -> Generator[Event, None, None]:
         answers: dict[Side, Answer] = {}
         for one in submissions:
-            answers[one.side] = yield from self._steps(one)
+            answers[one.side] = yield from self._steps(one, listener)
         if len(answers) == len(SIDES):
             yield Compared(compare(answers["cached"], answers["uncached"]))
 
-    def _steps(self, submission: Submission) -> Generator[Event, None, Answer]:
-        return submission.steps(self._workshop.cache, self._workshop.computing)
+    def _steps(
+        self, submission: Submission, listener: Listener | None = None
+    ) -> Generator[Event, None, Answer]:
+        return submission.steps(self._workshop.cache, self._workshop.computing, listener)
 
 
 def document_text(source: object, kind: str) -> str:

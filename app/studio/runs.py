@@ -21,7 +21,7 @@ from app.studio.jobs import Job, Jobs
 from app.studio.opening import Opening
 from app.studio.settings import PageSettings
 from engine.errors import PromptCacheError
-from engine.events import Compared, Delta, Finished, FirstToken, Working
+from engine.events import Compared, Delta, Event, Finished, FirstToken, Listener, Waiting, Working
 
 if TYPE_CHECKING:
     from engine import PreparedSchema
@@ -35,9 +35,10 @@ NOT_STORED = "What was computed is held in memory at most, as the budget of the 
 
 
 class SideFrame(TypedDict):
-    """One side of a run, so far. Times in milliseconds."""
+    """One side of a run, so far. Times in milliseconds; it `waits` while a step of other work is computed."""
 
     state: State
+    waits: bool
     working: str
     done: int
     total: int
@@ -47,6 +48,7 @@ class SideFrame(TypedDict):
     tokens: dict[str, int]
     tokens_per_second: float | None
     samples_ms: list[float]
+    waited_ms: float
     ended: str
 
 
@@ -115,6 +117,7 @@ class SideRun:
     """What is known of one side so far. Times in milliseconds."""
 
     state: State = "waiting"
+    waits: bool = False
     working: str = ""
     done: int = 0
     total: int = 0
@@ -125,6 +128,7 @@ class SideRun:
     tokens_per_second: float | None = None
     samples_ms: list[float] = field(default_factory=list)
     timelines: list[dict[str, float]] = field(default_factory=list)
+    waited_ms: float = 0.0
     ended: str = ""
 
     def take_median(self) -> None:
@@ -137,6 +141,7 @@ class SideRun:
         """What a pane shows."""
         return {
             "state": self.state,
+            "waits": self.waits,
             "working": self.working,
             "done": self.done,
             "total": self.total,
@@ -146,6 +151,7 @@ class SideRun:
             "tokens": dict(self.tokens),
             "tokens_per_second": self.tokens_per_second,
             "samples_ms": list(self.samples_ms),
+            "waited_ms": self.waited_ms,
             "ended": self.ended,
         }
 
@@ -173,6 +179,12 @@ class Run:
     warnings: tuple[str, ...] = ()
     repeat: int = 1
     texts: str = ""
+
+    def begin(self) -> None:
+        """Says of the side whose turn it is that it is at work, though nothing has come of it yet."""
+        side = next((self.sides[name] for name in self.order if self.sides[name].state != "done"), None)
+        if side is not None and side.state == "waiting":
+            side.state = "working"
 
     def to_json(self) -> dict[str, Any]:
         """Returns the frame for the page."""
@@ -234,6 +246,7 @@ class Runs:
         placement = self._opening.engine.placement(request.settings.placement)
         settings = replace(request.settings, placement=placement)
         run = Run(request.schema.name, settings, order, texts=request.texts)
+        run.begin()
         run.started = datetime.now().astimezone().isoformat(timespec="seconds")
         return self._jobs.start(
             Job(request.key, lambda job: self._work(job, run, request), "run", result=run)
@@ -261,10 +274,16 @@ class Runs:
     def _run_once(self, job: Job, run: Run, request: RunRequest, clock: Clock) -> None:
         order = run.order if run.repeat % 2 else run.order[::-1]
         settings = request.settings if run.repeat == 1 else replace(request.settings, max_new_tokens=1)
-        stream = request.schema.prompt(request.prompt).stream(settings, mode="both", order=order)
+
+        def turn(side: Side) -> None:
+            with job.changing():
+                run.sides[side].waits = False
+
+        prompt = request.schema.prompt(request.prompt)
+        stream = prompt.stream(settings, mode="both", order=order, listener=Listener(turn))
         with contextlib.closing(cast(Any, stream)):
             for event in stream:
-                if run.repeat == 1 or isinstance(event, FirstToken):
+                if run.repeat == 1 or isinstance(event, (FirstToken, Waiting)):
                     with job.changing():
                         apply(run, event, time.perf_counter(), clock)
                         self._remember(run)
@@ -293,9 +312,13 @@ class Clock:
         return later / (at - first) if later > 2 and at > first else None
 
 
-def apply(run: Run, event: object, at: float, clock: Clock) -> None:
+def apply(run: Run, event: Event, at: float, clock: Clock) -> None:
     """Brings a run up to date with an event that came at this time, by `time.perf_counter`."""
+    if not isinstance(event, Compared):
+        run.sides[event.side].waits = isinstance(event, Waiting)
     match event:
+        case Waiting():
+            pass
         case Working():
             side = run.sides[event.side]
             side.state, side.working, side.done, side.total = "working", event.what, event.done, event.total
@@ -309,7 +332,7 @@ def apply(run: Run, event: object, at: float, clock: Clock) -> None:
             _speed_up(run)
         case Delta():
             side = run.sides[event.side]
-            side.state, side.working = "streaming", ""  # it may have waited for another answer
+            side.state, side.working = "streaming", ""
             side.text += event.text
             if event.text:
                 own = at - event.waited_ms / 1000
@@ -319,8 +342,10 @@ def apply(run: Run, event: object, at: float, clock: Clock) -> None:
             side = run.sides[event.side]
             side.state, side.text, side.tokens = "done", answer["text"], dict(answer["tokens"])
             side.ended = str(answer.get("stopped", ""))
+            side.waited_ms = event.answer.waited_ms
             run.warnings = tuple(dict.fromkeys((*run.warnings, *answer["warnings"])))
             side.tokens_per_second = 1000 / answer["tpot_ms"] if answer.get("tpot_ms") else None
+            run.begin()
         case Compared():
             run.comparison.update(cast(ComparedSoFar, event.comparison.to_json()))
             _speed_up(run)
@@ -334,6 +359,7 @@ def _speed_up(run: Run) -> None:
 
 def _conclude(run: Run) -> None:
     for side in run.sides.values():
+        side.waits = False
         if side.state != "done":
             side.state = "not run" if side.ttft_ms is None else "stopped"
             side.working = ""

@@ -1,11 +1,16 @@
 // The two answers side by side, and between them what caching changed.
 import { count, h, milliseconds, nats, plural, times } from "./dom.js"
 
+export const WAITING = "Waits for a run in another tab."
+
 /** @type {Record<Api.SideFrame["state"], string>} */
 const STATES = {
   waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", failed: "failed",
 }
 const WAITS = "waits for another run"
+const WAITED = "Its steps waited so long for those of runs in other tabs or of other work, or for what another program was encoding. None of the times has that in it."
+
+const WORTH_SAYING_MS = 100
 
 const GUESSES = "Tokens that were guessed from the words of prompt and answer, and how many of them the model chose: those took no pass of their own."
 
@@ -39,8 +44,7 @@ class Pane {
    */
   show(side, longest, difference, stage) {
     this.node.dataset.state = side?.state ?? "empty"
-    // Work after the first words is waiting for a step of another run.
-    this.#state.textContent = side ? (side.state === "working" && side.text ? WAITS : STATES[side.state]) : ""
+    this.#state.textContent = side ? (side.waits ? WAITS : STATES[side.state]) : ""
     this.#ttft.textContent = milliseconds(side?.ttft_ms)
     this.#showFacts(side)
     this.#showTimeline(side, longest)
@@ -60,11 +64,13 @@ class Pane {
     if (tokens.drafted) facts.push(["guesses held", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
     if (side?.ttft_ms != null && tokens.generated) {
       const after = rate ? 1000 * (tokens.generated - 1) / rate : 0
-      facts.push(["whole answer", milliseconds(side.ttft_ms + after), `${count(tokens.generated)} tokens, the first one included`])
+      const waited = side.waited_ms > WORTH_SAYING_MS ? `+${milliseconds(side.waited_ms)} waiting for other runs` : ""
+      facts.push(["whole answer", milliseconds(side.ttft_ms + after), `${count(tokens.generated)} tokens, the first one included. ${waited && WAITED}`, waited])
     }
     if (tokens.encoded) facts.splice(1, 0, ["encoded now", count(tokens.encoded)])
     if (samples.length > 1) facts.push([`median of ${samples.length}`, `${milliseconds(Math.min(...samples))} to ${milliseconds(Math.max(...samples))}`])
-    this.#facts.replaceChildren(...facts.map(([name, value, about]) => h("div", { title: about ?? "" }, h("dt", {}, name), h("dd", {}, value))))
+    this.#facts.replaceChildren(...facts.map(([name, value, about, more]) =>
+      h("div", { title: about ?? "" }, h("dt", {}, name), h("dd", {}, value), more && h("dd", { class: "soft" }, more))))
   }
 
   /** @param {Api.SideFrame | undefined} side @param {number} longest */
@@ -98,13 +104,14 @@ class Pane {
     /** @type {Partial<Record<Api.SideFrame["state"], string>>} */
     const all = {
       waiting: stage === "working" ? "Runs after the other side, so that neither spoils the other's clock." : "",
-      working: side.working ? `${side.working[0].toUpperCase()}${side.working.slice(1)}` : "Working…",
+      working: side.waits ? WAITING : side.working ? `${side.working[0].toUpperCase()}${side.working.slice(1)}` : "Working…",
       streaming: "", done: "The model ended without a word.", stopped: "Stopped before the first word.", "not run": "Not run.",
     }
     const words = all[side.state] ?? ""
-    const meter = side.state === "working" && side.total
+    const counted = side.state === "working" && !side.waits && side.total
+    const meter = counted
       ? h("progress", { max: side.total, value: side.done, "aria-label": "Progress" }) : null
-    const of = side.state === "working" && side.total ? ` (${side.done} of ${side.total})` : ""
+    const of = counted ? ` (${side.done} of ${side.total})` : ""
     return h("p", { class: "empty" }, words + of, meter)
   }
 }

@@ -2,6 +2,7 @@
 import { h, times } from "./dom.js"
 import { Emitter } from "./events.js"
 import { AWAY, Job } from "./jobs.js"
+import { WAITING } from "./panes.js"
 
 const KINDS = { schema: "Schema", prompt: "Prompt" }
 
@@ -90,6 +91,7 @@ export class RunBar extends Emitter {
     this.emit("frame", frame)
     if (frame.state !== "working" || this.#stop.disabled) return
     const side = frame.order.find(name => ["working", "streaming"].includes(frame.sides[name].state))
+    if (frame.order.some(name => frame.sides[name].waits)) return this.#say(WAITING)
     const of = frame.repeats > 1 && frame.repeat > 1 ? `Timing again, ${frame.repeat} of ${frame.repeats}…` : null
     this.#say(of ?? (side ? `Running the ${side} side…` : "Running…"))
   }

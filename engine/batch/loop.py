@@ -28,7 +28,7 @@ from engine.batch.ticket import Outcome, Reply, Ticket, cancelled
 from engine.batch.tree import PrefixTree
 from engine.cache.segment_cache import SegmentCache
 from engine.errors import ClosedError
-from engine.events import Barred, Working
+from engine.events import Barred, Waiting
 from engine.inference.computing import LONGEST_SECONDS, WAITING, Computing
 from engine.model.kv_cache import Rows
 
@@ -153,7 +153,7 @@ class BatchLoop:
 
     def _say_waiting(self) -> None:
         for run in self._everyone():
-            run.reply.say(Working(run.reply.side, WAITING, 0, 1))
+            run.reply.say(Waiting(run.reply.side, WAITING, 0, 1))
 
     def _let_go(self) -> None:
         """Ends what nobody wants any more."""

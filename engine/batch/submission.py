@@ -9,7 +9,7 @@ from typing import Protocol
 
 from engine.batch.ticket import Ticket
 from engine.cache.segment_cache import SegmentCache
-from engine.events import Answer, Event, Finished, Side
+from engine.events import Answer, Event, Finished, Listener, Side
 from engine.inference.answering import answering
 from engine.inference.computing import Computing
 from engine.inference.params import RunSettings
@@ -35,7 +35,9 @@ class Submission:
     side: Side
     parse_ms: float
 
-    def steps(self, cache: SegmentCache, computing: Computing) -> Generator[Event, None, Answer]:
+    def steps(
+        self, cache: SegmentCache, computing: Computing, listener: Listener | None = None
+    ) -> Generator[Event, None, Answer]:
         """Answers it by itself, each step in its turn among those of other answers. Closing it stops it.
 
         Yields:
@@ -47,7 +49,7 @@ class Submission:
         clock = Stopwatch()
         clock.parts["parse"] = self.parse_ms
         work = answering(cache, self.prompt, self.planned, self.settings, clock)
-        with contextlib.closing(computing.steps(work, self.side, clock)) as steps:
+        with contextlib.closing(computing.steps(work, self.side, clock, listener)) as steps:
             while True:
                 event = next(steps)
                 yield event

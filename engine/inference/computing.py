@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from typing import Final, TypeVar
 
 from engine.errors import ClosedError
-from engine.events import Barred, Side, Working
+from engine.events import Barred, Listener, Side, Waiting, Working
 from engine.stopwatch import Stopwatch
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,11 @@ class Computing:
                 self._end()
 
     def steps(
-        self, work: Generator[E, None, R], side: Side, clock: Stopwatch | None = None
+        self,
+        work: Generator[E, None, R],
+        side: Side,
+        clock: Stopwatch | None = None,
+        listener: Listener | None = None,
     ) -> Generator[E | Working, None, R]:
         """Runs a generator to its end, step by step, each in its turn.
 
@@ -110,9 +114,10 @@ class Computing:
             side: the side that is named in what is said of waiting.
             clock: the stopwatch that is told how long the steps waited; what `work` laps must not contain its
                 pauses.
+            listener: told when the turn comes of a step that was said to wait.
 
         Yields:
-            What `work` yields, and Working where a step waits for long. Of Barred only some, as time goes on.
+            What `work` yields, and Waiting where a step waits for long. Of Barred only some, as time goes on.
 
         Returns:
             What `work` returns.
@@ -123,14 +128,16 @@ class Computing:
         done, total, silent_until = 0, 1, 0.0
         try:
             while True:
-                patience = self.patience
+                patience, said = self.patience, False
                 while not self._begin(patience, clock):
                     log.info("%s, %.0f s so far", WAITING, patience)
                     # The place in the line is given up: who reads this may never come back.
-                    yield Working(side, WAITING, done, total)
-                    patience = min(2 * patience, LONGEST_SECONDS)
+                    yield Waiting(side, WAITING, done, total)
+                    said, patience = True, min(2 * patience, LONGEST_SECONDS)
                 try:
                     self.require_open()
+                    if said and listener is not None:
+                        listener.turn(side)
                     event = next(work)
                 except StopIteration as end:
                     result: R = end.value

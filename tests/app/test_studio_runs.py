@@ -17,7 +17,7 @@ from app.studio.runs import NOT_STORED, Clock, Run, RunRequest, Runs, apply, wor
 from app.studio.settings import PageSettings
 from engine import Answer, Compared, Comparison, Delta, Engine, Finished, FirstToken, RunSettings, Working
 from engine.errors import PromptCacheError
-from engine.inference.computing import WAITING
+from engine.events import Listener, Waiting
 from engine.model.model import Model
 
 PROMPT = '<prompt schema="s"><m/>Go on.</prompt>'
@@ -55,8 +55,9 @@ class PlayedEngine:
         assert text == PROMPT
         return self
 
-    def stream(self, settings: RunSettings, *, mode: str, order: Any) -> Iterator[Any]:
+    def stream(self, settings: RunSettings, *, mode: str, order: Any, listener: Listener) -> Iterator[Any]:
         assert mode == "both"
+        self.listener = listener
         turn = len(self.orders)
         self.orders.append(tuple(order))
         self.budgets.append(settings.max_new_tokens)
@@ -235,11 +236,51 @@ def test_a_run_says_that_it_waits_for_a_step_of_another(engine: Engine) -> None:
     engine.computing.patience = 0.01
     with engine.computing.step():
         states = runs_over(engine).start(asked(engine, "k", 4)).states()
-        while not any(side["working"] == WAITING for side in next(states)["result"]["sides"].values()):
+        while not (sides := next(states)["result"]["sides"])["cached"]["waits"]:
             pass
+        assert (sides["cached"]["state"], sides["cached"]["working"]) == ("working", "")
+        assert (sides["uncached"]["state"], sides["uncached"]["waits"]) == ("waiting", False)
     *_, end = states
     assert end["result"]["state"] == "done"
-    assert not any(side["working"] for side in end["result"]["sides"].values())
+    assert not any(side["waits"] for side in end["result"]["sides"].values())
+    assert end["result"]["sides"]["cached"]["waited_ms"] >= 10
+
+
+def test_a_run_whose_turn_has_come_waits_no_longer_though_nothing_has_come_of_it_yet() -> None:
+    turn, gate = threading.Event(), threading.Event()
+
+    class Held(PlayedEngine):
+        def _side(self, side: Any, number: int) -> Iterator[Any]:
+            yield Waiting(side, "waiting", 0, 1)
+            assert turn.wait(10)
+            self.listener.turn(side)
+            assert gate.wait(10)
+            yield from super()._side(side, number)
+
+    engine = Held()
+    states = runs_of(engine).start(request(engine)).states()
+
+    def until(*, waits: bool) -> Any:
+        while (sides := next(states)["result"]["sides"])["cached"]["waits"] is not waits:
+            pass
+        return sides
+
+    until(waits=True)
+    turn.set()
+    assert [side["state"] for side in until(waits=False).values()] == ["working", "waiting"]
+    gate.set()
+    *_, end = states
+    assert end["result"]["state"] == "done"
+
+
+def test_the_side_that_runs_next_is_no_longer_said_to_wait_its_turn() -> None:
+    run = Run("s", PageSettings(), ("uncached", "cached"))
+    run.begin()
+    assert [run.sides[side].state for side in run.order] == ["working", "waiting"]
+    answer = Answer("a", (1,), 1.0, 0.0, {}, {}, (), "eos", waited_ms=2400.0)
+    apply(run, Finished("uncached", answer), 0.0, Clock())
+    assert [run.sides[side].state for side in run.order] == ["done", "working"]
+    assert run.frame()["sides"]["uncached"]["waited_ms"] == 2400.0
 
 
 def test_two_runs_share_the_machine_and_each_has_its_own_answer(engine: Engine) -> None:

@@ -495,6 +495,7 @@ declare namespace Api {
 
   interface SideFrame {
     state: "waiting" | "working" | "streaming" | "done" | "stopped" | "not run" | "failed"
+    waits: boolean
     working: string
     done: number
     total: number
@@ -504,6 +505,7 @@ declare namespace Api {
     tokens: Record<string, number>
     tokens_per_second: number | null
     samples_ms: number[]
+    waited_ms: number
     ended: string
   }
 

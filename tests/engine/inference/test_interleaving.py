@@ -13,7 +13,7 @@ import pytest
 
 from engine.cache.store import Store
 from engine.engine import Engine
-from engine.events import Compared, Delta, Event, Finished, FirstToken, Working
+from engine.events import Compared, Delta, Event, Finished, FirstToken, Listener, Waiting, Working
 from engine.inference.computing import WAITING, Computing, returned
 from engine.inference.params import RunSettings
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
@@ -154,10 +154,24 @@ def test_who_asks_first_is_first_and_a_long_wait_is_said() -> None:
     assert next(steps) == Working("cached", "a", 0, 3)
     with computing.step():
         waiting = within(lambda: next(steps))
-        assert waiting == Working("cached", WAITING, 0, 3)
+        assert waiting == Waiting("cached", WAITING, 0, 3)
         assert log == ["a0"]
     assert within(lambda: returned(steps)) == "a"
     assert log == ["a0", "a1", "a2"]
+
+
+def test_who_was_said_to_wait_is_told_when_its_turn_comes() -> None:
+    computing, log = Computing(patience=0.01), list[str]()
+    listener = Listener(turn=lambda side: log.append(f"turn of the {side} side"))
+    steps = computing.steps(counting(log, "a"), "cached", listener=listener)
+    next(steps)
+    with computing.step():
+        assert isinstance(within(lambda: next(steps)), Waiting)
+        assert log == ["a0"]
+    next(steps)
+    assert log == ["a0", "turn of the cached side", "a1"]
+    next(steps)
+    assert log[3:] == ["a2"], "nothing was said, so nothing is over"
 
 
 def test_steps_of_threads_take_turns() -> None:
