@@ -39,8 +39,6 @@ AT_ONCE = {
     "batch_reordered": "together, modules in another order in every prompt",
     "batch_plain": "together, the same text in no modules",
     "private": "together, nothing shared",
-    "llama.cpp:batch": "llama.cpp with as many slots",
-    "llama.cpp:batch_reordered": "llama.cpp, in another order in every prompt",
 }
 COLUMNS = (("T1", "1.1B bf16"), ("T2", "0.1B fp32"), ("T2", "0.1B bf16"))
 

@@ -259,7 +259,7 @@ def test_the_readme_has_prompts_at_once() -> None:
     assert "| prompts at once | 1 | 8 |" in readme
     assert "| one after the other | 6.4 | 6.4 |" in readme
     assert "| together | 6.4 (× 1) | 32 (× 5) |" in readme
-    assert "| llama.cpp with as many slots | – | 64 (× 10) |" in readme
+    assert "| together, nothing shared | – | – |" in readme
     slower = (
         "8 prompts at once, all answers, modules in one order: **llama.cpp is 2.00 times as fast as ours**"
     )

@@ -30,6 +30,7 @@ from engine.model.model import Model
 
 AT_ONCE = (1, 2, 4, 8, 16, 32)
 PRIVATE = 8  # prompts that share nothing are answered where there are so many at once
+IN_ORDERS = (PRIVATE, max(AT_ONCE))  # counts at which modules stand in other orders too
 HELD = "keys and values, private ÷ ours"
 ARRIVING = "prompts that arrive by themselves"
 KEPT = "half shared ÷ nothing shared, prompts a second"
@@ -38,7 +39,7 @@ CHECKED = ("batch", "batch_reordered")  # whose answers are compared with those 
 
 def together(scale: Scale, say: Say) -> list[Group]:
     """T11: attention alone, whole answers, a newcomer, steps as answers grow, prompts that arrive."""
-    return [*_attention(scale, say), *answers(scale, say), _arriving(scale, say)]
+    return [*_attention(scale, say), *answers(scale, say), *_beside(scale, say), _arriving(scale, say)]
 
 
 def _attention(scale: Scale, say: Say) -> list[Group]:
@@ -84,17 +85,16 @@ def answers(scale: Scale, say: Say) -> list[Group]:
 def _at_once(crowd: Crowd, count: int, scale: Scale, say: Say) -> Group:
     """Answers to so many prompts."""
     group = _over(f"{count} prompts at once" if count > 1 else "1 prompt", crowd.model, crowd.size, count)
-    kinds = [kind for kind in KINDS if kind == "batch" or (count > 1 and kind != "private")]
-    if count == PRIVATE:
-        kinds.append("private")
-    few = min(FEW, count)
+    kinds = list(KINDS) if count == PRIVATE else ["batch"]
+    if count in IN_ORDERS and count != PRIVATE:
+        kinds.append("batch_reordered")
+    few = min(FEW if count in IN_ORDERS else FEW // 2, count)
     single = crowd.way("one_by_one", few)
     ways = [Way("one_by_one", lambda: single.run() * count / few, single.prepare)]
     ways += [replace(crowd.way(kind, count), name=kind) for kind in kinds]
     say(f"{group.name}: comparing answers")
     group.values |= answered(crowd, [kind for kind in kinds if kind in CHECKED], count)
-    with _others(group, crowd, count, scale, say) as others:
-        group.measure([*ways, *others], scale, say)
+    group.measure(ways, scale, say)
     for name, samples in group.samples.items():
         seconds = statistics.median(known(samples)) / 1000
         group.values[f"{PER_SECOND}{name}"] = count * crowd.size.new / seconds
@@ -104,12 +104,24 @@ def _at_once(crowd: Crowd, count: int, scale: Scale, say: Say) -> Group:
     return group
 
 
+def _beside(scale: Scale, say: Say) -> list[Group]:
+    """Answers beside llama.cpp's, on a small model: without a prefix in common it reads every prompt anew."""
+    if not scale.peers:
+        return []
+    size = scale.small[-1]
+    model, asked = _loaded(size, scale, say)
+    group = _over(f"{size.label}, {PRIVATE} prompts at once", model, asked, PRIVATE)
+    with _crowd(model, asked, PRIVATE, say, private=0) as crowd:
+        group.values |= answered(crowd, CHECKED, PRIVATE)
+        ways = [replace(crowd.way(kind, PRIVATE), name=kind) for kind in CHECKED]
+        with _others(group, crowd, size.model, say) as others:
+            group.measure([*ways, *others], scale, say)
+    return [group]
+
+
 @contextlib.contextmanager
-def _others(group: Group, crowd: Crowd, count: int, scale: Scale, say: Say) -> Iterator[list[Way]]:
+def _others(group: Group, crowd: Crowd, model: str, say: Say) -> Iterator[list[Way]]:
     """llama.cpp with as many slots, where it is installed; it is told of in the group."""
-    if not scale.peers or count != PRIVATE:
-        yield []
-        return
     from benchmarks import batch_beside
     from benchmarks.peers import llamacpp
 
@@ -120,7 +132,7 @@ def _others(group: Group, crowd: Crowd, count: int, scale: Scale, say: Say) -> I
         if not absent:
             say(f"{group.name}: opening {llamacpp.NAME}")
             try:
-                slots = stack.enter_context(batch_beside.slotted(crowd, scale.large.model, count, 0))
+                slots = stack.enter_context(batch_beside.slotted(crowd, model, PRIVATE, 0))
             except Exception as error:
                 about["absent"] = f"failed: {type(error).__name__}: {error}"
         yield slots.ways() if slots is not None else []

@@ -122,7 +122,7 @@ first token, by itself and while 16 others decode. A step of 8 prompts is timed 
 much each has of its own, `private` over copies of what is shared. At last prompts arrive
 by themselves, at times that are drawn: a token counts from when its prompt was due, and a
 system keeps up as long as it takes at most twice as long as by itself. That is one draw of
-64 arrivals at each of six rates, and what a system keeps up with lies on a straight line
+48 arrivals at each of four rates, and what a system keeps up with lies on a straight line
 between two rates, which are named beside it: differences smaller than from one rate to the
 next say little. A kind is asked for more until it takes longer than that, and for less only
 where its first rate is too high. Answers are looked at too, before the time is taken: those

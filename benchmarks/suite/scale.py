@@ -82,7 +82,7 @@ class Scale:
     many_modules: int = 50
     readers: tuple[int, int] = (32, 4096)
     crowd: tuple[int, int, int] = (2048, 64, 64)
-    arrivals: tuple[int, int, tuple[float, ...]] = (64, 32, (1.0, 1.5, 2.0, 3.0, 4.0, 6.0))
+    arrivals: tuple[int, int, tuple[float, ...]] = (48, 32, (1.5, 2.5, 4.0, 6.0))
     parses: int = 100
     keys: int = 60
     starts: int = 5
