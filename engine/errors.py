@@ -23,6 +23,10 @@ class CancelledError(PromptCacheError):
     """A prompt was cancelled before its answer was complete."""
 
 
+class DeadlockError(PromptCacheError):
+    """A thread waits for what only it can bring."""
+
+
 class SettingsError(PromptCacheError):
     """A setting of a run is out of its range, or does not fit the model."""
 

@@ -82,7 +82,7 @@ class BatchLoop:
             ClosedError: the engine was closed.
         """
         self._computing.require_open()
-        reply = Reply(submission.side, self._dropped.append)
+        reply = Reply(submission.side, self._dropped.append, self._is_here)
         run = Run(submission, reply, self._cache, self.tree, self._rows_left)
         with self._changed:
             self._came.append(run)
@@ -102,6 +102,10 @@ class BatchLoop:
     def busy(self) -> bool:
         """Whether there is a prompt that has not ended."""
         return bool(self._came) or bool(self._everyone())
+
+    def _is_here(self) -> bool:
+        """Whether this is the thread that answers."""
+        return self._thread is threading.current_thread()
 
     def close(self) -> None:
         """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""

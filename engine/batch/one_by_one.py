@@ -43,7 +43,7 @@ class OneByOne:
             ClosedError: the engine was closed.
         """
         self._computing.require_open()
-        reply = Reply(submission.side, self._dropped.append)
+        reply = Reply(submission.side, self._dropped.append, self._is_here)
         with self._changed:
             self._waiting.append((submission, reply))
             self._changed.notify_all()
@@ -57,6 +57,10 @@ class OneByOne:
                     self._waiting.pop()
                     raise
         return Ticket(reply)
+
+    def _is_here(self) -> bool:
+        """Whether this is the thread that answers."""
+        return self._thread is threading.current_thread()
 
     def close(self) -> None:
         """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""

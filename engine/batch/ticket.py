@@ -8,12 +8,16 @@ import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
-from engine.errors import CancelledError
+from engine.errors import CancelledError, DeadlockError
 from engine.events import Answer, Event, Side
 
 log = logging.getLogger(__name__)
 
 Outcome = Answer | Exception
+
+
+def _elsewhere() -> bool:
+    return False
 
 
 class Reply:
@@ -24,15 +28,21 @@ class Reply:
         cancelled: nobody wants it any more; to be looked at before each step.
     """
 
-    def __init__(self, side: Side, dropped: Callable[[Reply], None]) -> None:
+    def __init__(
+        self,
+        side: Side,
+        dropped: Callable[[Reply], None],
+        answers_here: Callable[[], bool] = _elsewhere,
+    ) -> None:
         """Begins an empty one.
 
         Args:
             side: the side that is answered.
             dropped: told of it when it is cancelled; takes no lock, as a collection of garbage may call it.
+            answers_here: whether the thread that asks is the one that answers.
         """
         self.side, self.cancelled = side, False
-        self._dropped = dropped
+        self._dropped, self._answers_here = dropped, answers_here
         self._events: list[Event] = []
         self._outcome: Outcome | None = None
         self._changed = threading.Condition()
@@ -56,7 +66,7 @@ class Reply:
         with self._changed:
             if self._outcome is not None:
                 return
-            self._outcome = outcome
+            self._outcome, self._answers_here = outcome, _elsewhere  # else a ticket would hold its engine
             self._changed.notify_all()
             watchers = tuple(self._watchers)
         _tell(watchers)
@@ -72,7 +82,16 @@ class Reply:
         return self._events[at] if at < len(self._events) else None
 
     def wait(self, at: int | None = None, timeout: float | None = None) -> bool:
-        """Waits until it has ended, or until there is the event of this number; says whether that came."""
+        """Waits until it has ended, or until there is the event of this number; says whether that came.
+
+        Raises:
+            DeadlockError: it is not there, and only this thread could bring it.
+        """
+        if not self.has(at) and self._answers_here():
+            raise DeadlockError(
+                "An answer is waited for on the thread that computes it, so it would never come. Wait on "
+                "another thread, and let what when_done calls return."
+            )
         with self._changed:
             return self._changed.wait_for(lambda: self.has(at), timeout)
 
@@ -136,6 +155,7 @@ class Ticket:
         Raises:
             CancelledError: it was cancelled.
             ClosedError: the engine was closed.
+            DeadlockError: as for `result`.
             Exception: what else ended it.
         """
         at = 0
@@ -157,6 +177,7 @@ class Ticket:
         Raises:
             CancelledError: it was cancelled.
             ClosedError: the engine was closed.
+            DeadlockError: it has not ended, and this is the thread that answers it, as in `when_done`.
             TimeoutError: it has not ended by then, and goes on.
             Exception: what else ended it.
         """
@@ -176,7 +197,7 @@ class Ticket:
         """Has a function called when it has ended, at once where it has.
 
         Args:
-            call: called on the thread that answers, so it must be quick.
+            call: called on the thread that answers, so it must be quick, and waits for no other answer.
         """
         self._reply.when_done(call)
 

@@ -18,7 +18,7 @@ from torch import Tensor
 from engine import Engine, Finished, FirstToken, PromptError, SettingsError
 from engine.batch.ticket import Ticket
 from engine.cache.store import Store
-from engine.errors import CancelledError, ClosedError
+from engine.errors import CancelledError, ClosedError, DeadlockError
 from engine.events import Event
 from engine.inference.answering import Answering
 from engine.inference.sequence import Sequence, Step
@@ -219,6 +219,29 @@ def test_a_faulty_listener_keeps_nobody_waiting(
     told: list[int] = []
     first.when_done(lambda: told.append(1))  # at once, as it has ended
     assert told == [1]
+
+
+def test_what_is_told_of_an_answer_waits_for_no_other(engine: Engine, prompt: PreparedPrompt) -> None:
+    first, other = endless(engine, prompt), endless(engine, prompt)
+    faults: list[Exception] = []
+
+    def wait() -> None:
+        for asked in (first.result, lambda: other.result(0.5), lambda: list(other.events())):
+            try:
+                asked()
+            except Exception as error:
+                faults.append(error)
+                if isinstance(error, TimeoutError):
+                    return
+
+    begun(first)
+    first.when_done(wait)
+    first.cancel()
+    until(lambda: len(faults) > 1 and other.cancel() is None)
+    with pytest.raises(CancelledError):
+        other.result(60)
+    assert [type(error) for error in faults] == [CancelledError, DeadlockError, DeadlockError]
+    assert "on the thread that computes it" in str(faults[1])
 
 
 @pytest.mark.parametrize("deterministic", [False, True])
