@@ -183,7 +183,7 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
         say(f"pml: {inline(fault)}", err=True)
     if more := tally.failed - len(tally.faults):
         lines = f"the lines of {batch.output}" if batch.output else "the lines"
-        find = f": grep '\"error\": {{' {shlex.quote(str(batch.output))}" if batch.output else ""
+        find = f": grep '\"error\": {{' {shlex.quote(str(batch.output))}" if batch.output else "."
         say(f'pml: and {more} more; all are {lines} with an "error"{find}', err=True)
     return (SOME_FAILED if tally.failed else 0), placement
 

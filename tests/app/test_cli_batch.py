@@ -140,7 +140,7 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
         f"pml: line 2: {told['long']}",
         f"pml: line 3: {told['union']}",
         f"pml: line 4: {told['module']}",
-        'pml: and 13 more; all are the lines with an "error"',
+        'pml: and 13 more; all are the lines with an "error".',
     ]
     assert "2 rows answered, 16 failed" in result.err.splitlines()[-5]
 
