@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.agreement import distance
+from benchmarks.agreement import mean_distance
 from benchmarks.crowd import Size
 from benchmarks.drawn import spans
 from benchmarks.turns import Way, timed
@@ -85,7 +85,7 @@ class Growing:
             tail: tokens of each prompt's own.
 
         Returns:
-            The greatest distance by the standard deviation of what a prompt by itself has.
+            The `mean_distance` of the prompt that is furthest off.
         """
         found = list[float]()
         for kind in KINDS[1:]:
@@ -98,7 +98,7 @@ class Growing:
                 one.kv.truncate(length)
                 rows = one.rows.real
                 alone = self._model.network.forward(rows.token_ids, rows.positions, one.kv, rows.keep)
-                found.append(distance(logits[:1], alone))
+                found.append(mean_distance(logits[:1], alone))
         return max(found)
 
     def _steps(self, members: Sequence[Member]) -> float:

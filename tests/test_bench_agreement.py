@@ -43,6 +43,8 @@ def crowd(tmp_path: Path) -> Iterator[Crowd]:
 def test_numbers_that_are_none_are_far_apart() -> None:
     wanted = torch.tensor([[1.0, 2.0, 3.0]])
     assert agreement.distance(wanted + 0.5, wanted) == pytest.approx(0.5)
+    assert agreement.mean_distance(wanted + 0.5, wanted) == pytest.approx(0.5)
+    assert agreement.mean_distance(wanted * torch.nan, wanted) == float("inf")
     assert agreement.distance(wanted / 0, wanted) == float("inf")
     assert agreement.distance(wanted * torch.nan, wanted) == float("inf")
 
