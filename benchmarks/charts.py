@@ -115,7 +115,7 @@ CHARTS = (
     ),
     Chart(
         "arrivals",
-        "T11",
+        "arrivals",
         "A token of prompts that arrive by themselves, 0.1B",
         "Time of a token, waiting included, by how many prompts arrive in a second",
     ),

@@ -142,7 +142,7 @@ GOALS = (
     _at_least("T11", _ONE_BY_ONE, "32 prompts at once", "one_by_one", "batch", 8),
     _at_most("T11", _REORDERED, "8 prompts at once", "batch_reordered", "batch", 1.05),
     _at_most("T11", _REORDERED, "32 prompts at once", "batch_reordered", "batch", 1.05),
-    _at_least("T11", "prompts a second, half shared ÷ nothing shared", _ARRIVING, _KEPT, "", 1.6),
+    _at_least("arrivals", "prompts a second, half shared ÷ nothing shared", _ARRIVING, _KEPT, "", 1.6),
     _at_most("T11", "first token of a newcomer ÷ alone", "a newcomer", "newcomer", "newcomer_alone", 2),
     _at_most("T13", "a token ÷ llama.cpp's", _LARGE, "token", "llama.cpp:decode", 1.7),
     _at_most("T13", "a token ÷ llama.cpp's", _BF16, "token", "llama.cpp:decode", 1.7),

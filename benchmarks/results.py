@@ -158,7 +158,7 @@ def readme(reports: Reports) -> str:
             labels.get(way) or f"{peer}, {'nothing cached' if kind == 'full' else 'what is cached in memory'}"
         )
         lines.append(row(words, *(_cell(group, way) for group in groups.values())))
-    found = list(pairs(reports, ("T1", "T2", "T11", "T13")))
+    found = list(pairs(reports, ("T1", "T2", "arrivals", "T13")))
     sentences = [f"- {pair.sentence}" for pair in found]
     shape = next(iter(groups.values()))["params"]
     about = (

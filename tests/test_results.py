@@ -224,7 +224,10 @@ def test_charts_of_many_prompts() -> None:
         for kind in ("half", "batch")
         for rate in (0.5, 2)
     }
-    reports = {"T11": report("T11", *crowds, *steps, group("arriving", {}, values=values))}
+    reports = {
+        "T11": report("T11", *crowds, *steps),
+        "arrivals": report("arrivals", group("arriving", {}, values=values)),
+    }
     drawn = {
         name: {t.name: (list(t.x), list(t.y)) for t in one.data} for name, one in figures(reports).items()
     }
@@ -254,7 +257,7 @@ def test_the_readme_has_prompts_at_once() -> None:
             ("8 prompts at once", 8, {"one_by_one": 80_000.0, "batch": 16_000.0, "llama.cpp:batch": 8_000.0}),
         )
     ]
-    reports = {**measured(), "T11": report("T11", *crowds)}
+    reports = {**measured(), "T11": report("T11", *crowds), "arrivals": report("arrivals", *crowds)}
     readme = results.readme(reports)
     assert "| prompts at once | 1 | 8 |" in readme
     assert "| one after the other | 6.4 | 6.4 |" in readme

@@ -1,4 +1,4 @@
-"""T11: attention over what many prompts share, answers to many prompts at once, and a newcomer among them."""
+"""T11 and arrivals: attention over what many prompts share, answers at once, a newcomer, and arrivals."""
 
 from __future__ import annotations
 
@@ -38,8 +38,13 @@ CHECKED = ("batch", "batch_reordered")  # whose answers are compared with those 
 
 
 def together(scale: Scale, say: Say) -> list[Group]:
-    """T11: attention alone, whole answers, a newcomer, steps as answers grow, prompts that arrive."""
-    return [*_attention(scale, say), *answers(scale, say), *_beside(scale, say), _arriving(scale, say)]
+    """T11: attention alone, whole answers, a newcomer, steps as answers grow."""
+    return [*_attention(scale, say), *answers(scale, say)]
+
+
+def small(scale: Scale, say: Say) -> list[Group]:
+    """Arrivals: beside llama.cpp on a small model, and prompts that arrive."""
+    return [*_beside(scale, say), _arriving(scale, say)]
 
 
 def _attention(scale: Scale, say: Say) -> list[Group]:
@@ -72,7 +77,7 @@ def answers(scale: Scale, say: Say) -> list[Group]:
             newcomer.notes.append(f"not measured, nor are steps of many prompts: {why}")
             return [*groups, newcomer]
         newcomer.values |= answered(crowd, CHECKED[:1], crowd.decoders + 1)
-        newcomer.measure(crowd.newcomers(), scale, say)
+        newcomer.measure(crowd.newcomers(), scale, say, rounds=scale.few)
         steps, waits = zip(*crowd.waits, strict=True)
     newcomer.values |= {
         "time between two tokens of the others, ms": statistics.median(steps),
@@ -94,7 +99,7 @@ def _at_once(crowd: Crowd, count: int, scale: Scale, say: Say) -> Group:
     ways += [replace(crowd.way(kind, count), name=kind) for kind in kinds]
     say(f"{group.name}: comparing answers")
     group.values |= answered(crowd, [kind for kind in kinds if kind in CHECKED], count)
-    group.measure(ways, scale, say)
+    group.measure(ways, scale, say, rounds=scale.few if count in IN_ORDERS else min(2, scale.few))
     for name, samples in group.samples.items():
         seconds = statistics.median(known(samples)) / 1000
         group.values[f"{PER_SECOND}{name}"] = count * crowd.size.new / seconds
@@ -115,7 +120,7 @@ def _beside(scale: Scale, say: Say) -> list[Group]:
         group.values |= answered(crowd, CHECKED, PRIVATE)
         ways = [replace(crowd.way(kind, PRIVATE), name=kind) for kind in CHECKED]
         with _others(group, crowd, size.model, say) as others:
-            group.measure([*ways, *others], scale, say)
+            group.measure([*ways, *others], scale, say, rounds=scale.few)
     return [group]
 
 

@@ -106,30 +106,38 @@ its mark, which waits 90 ms for the next key.""",
         "T11",
         "Many prompts at once",
         ("crowds", "together"),
-        """First one layer's attention of a row of each of 32 prompts: `private` is one fused call over a
-copy for each prompt, `unaware` reads the shared text where it lies, but for each prompt
+        """First one layer's attention of a row of each of 32 prompts: `private` is one fused call over
+a copy for each prompt, `unaware` reads the shared text where it lies, but for each prompt
 by itself, `reordered` is ours with the shared text as eight modules in another order in
 every prompt. Then whole answers, from when all prompts are handed in until the last is
-whole: they read the same stored modules and end with a text of their own. `one_by_one`
-is timed on four prompts and counted up; in bf16 it computes an idle second row with every
-token, as the product does there, some 8% of its time, and neither side guesses tokens.
-`batch_reordered` has the modules in another
-order in every prompt, `batch_plain` has the same text as plain text, `private` reads
-modules of its own in every prompt. Memory is the most that segments, and what answers under
-way hold of their own, have taken in any pass; of prompts that share nothing it is told with
-the steps, a copy for each. A newcomer is timed from when it is handed in to its
-first token, by itself and while 16 others decode. A step of 8 prompts is timed by how
-much each has of its own, `private` over copies of what is shared. At last prompts arrive
-by themselves, at times that are drawn: a token counts from when its prompt was due, and a
-system keeps up as long as it takes at most twice as long as by itself. That is one draw of
-48 arrivals at each of four rates, and what a system keeps up with lies on a straight line
-between two rates, which are named beside it: differences smaller than from one rate to the
-next say little. A kind is asked for more until it takes longer than that, and for less only
-where its first rate is too high. Answers are looked at too, before the time is taken: those
-to up to eight prompts in `batch` and `batch_reordered` beside the same one by one, the logits
-of a step of many beside those of each prompt alone, attention beside `private`. Where the
-first logits are further apart than a tenth of their spread (0.001 in fp32), or more than one
-answer in four begins otherwise, `same text` is "no", and no goal is met.""",
+whole: they read the same stored modules and end with a text of their own. `one_by_one` is
+timed on two or four prompts and counted up; in bf16 it computes an idle second row with
+every token, as the product does there, some 8% of its time, and neither side guesses
+tokens. `batch_reordered` has the modules in another order in every prompt, `batch_plain`
+has the same text as plain text, `private` reads modules of its own in every prompt. Memory
+is the most that segments, and what answers under way hold of their own, have taken in any
+pass; of prompts that share nothing it is told with the steps, a copy for each. A newcomer
+is timed from when it is handed in to its first token, by itself and while 16 others decode.
+A step of 8 prompts is timed by how much each has of its own, `private` over copies of what
+is shared. Answers are looked at too, before the time is taken: those to up to eight prompts
+in `batch` and `batch_reordered` beside the same one by one, the logits of a step of many
+beside those of each prompt alone, attention beside `private`. Where the first logits are
+further apart than a tenth of their spread (0.001 in fp32), or more than one answer in four
+begins otherwise, `same text` is "no", and no goal is met.""",
+    ),
+    Part(
+        "arrivals",
+        "Prompts that arrive by themselves, and llama.cpp with slots",
+        ("crowds", "small"),
+        """First whole answers to eight prompts as in T11, on the small model, beside llama.cpp with as
+many slots over one cache: what prompts begin with in common is there before on both
+sides, and where each has the modules in another order, that is little. Then prompts
+arrive by themselves, at times that are drawn: a token counts from when its prompt was due,
+and a system keeps up as long as it takes at most twice as long as by itself. That is one
+draw of 48 arrivals at each of four rates, and what a system keeps up with lies on a
+straight line between two rates, which are named beside it: differences smaller than from
+one rate to the next say little. A kind is asked for more until it takes longer than that,
+and for less only where its first rate is too high. Answers are looked at as in T11.""",
     ),
     Part(
         "T13",
