@@ -122,8 +122,9 @@ A step of 8 prompts is timed by how much each has of its own, `private` over cop
 is shared. Answers are looked at too, before the time is taken: those to up to eight prompts
 in `batch` and `batch_reordered` beside the same one by one, the logits of a step of many
 beside those of each prompt alone, attention beside `private`. Where the first logits are
-further apart than a tenth of their spread (0.001 in fp32), or more than one answer in four
-begins otherwise, `same text` is "no", and no goal is met.""",
+further apart than a tenth of their spread (0.001 in fp32; of steps the mean distance
+counts), or more than one answer in four begins otherwise, `same text` is "no", and no goal
+is met.""",
     ),
     Part(
         "arrivals",
