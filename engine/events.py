@@ -165,9 +165,12 @@ class Listener:
 
     Attributes:
         turn: told that the turn of a side has come after a Waiting; must be quick.
+        stopped: asked whether nobody wants the answer any more, also between the layers of a long pass: its
+            events end there.
     """
 
     turn: Callable[[Side], None] = lambda _: None
+    stopped: Callable[[], bool] = lambda: False
 
 
 Event = Working | FirstToken | Delta | Finished | Compared

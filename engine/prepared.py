@@ -14,7 +14,7 @@ from engine.batch.submission import Submission
 from engine.cache.schema_encoding import EncodeReport, encode_schema
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import PlacementPolicy, Scope
-from engine.errors import PathError, SettingsError
+from engine.errors import CancelledError, PathError, SettingsError
 from engine.events import SIDES, Answer, Compared, Event, Listener, Side, Working
 from engine.inference.comparison import compare
 from engine.inference.computing import Computing, Progress, returned
@@ -319,7 +319,10 @@ class PreparedPrompt:
     ) -> Generator[Event, None, None]:
         answers: dict[Side, Answer] = {}
         for one in submissions:
-            answers[one.side] = yield from self._steps(one, listener)
+            try:
+                answers[one.side] = yield from self._steps(one, listener)
+            except CancelledError:
+                return
         if len(answers) == len(SIDES):
             yield Compared(compare(answers["cached"], answers["uncached"]))
 

@@ -280,7 +280,8 @@ class Runs:
                 run.sides[side].waits = False
 
         prompt = request.schema.prompt(request.prompt)
-        stream = prompt.stream(settings, mode="both", order=order, listener=Listener(turn))
+        listener = Listener(turn, lambda: job.stopping)
+        stream = prompt.stream(settings, mode="both", order=order, listener=listener)
         with contextlib.closing(cast(Any, stream)):
             for event in stream:
                 if run.repeat == 1 or isinstance(event, (FirstToken, Waiting)):

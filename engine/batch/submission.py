@@ -9,10 +9,13 @@ from typing import Protocol
 
 from engine.batch.ticket import Ticket
 from engine.cache.segment_cache import SegmentCache
+from engine.errors import CancelledError
 from engine.events import Answer, Event, Finished, Listener, Side
 from engine.inference.answering import answering
 from engine.inference.computing import Computing
 from engine.inference.params import RunSettings
+from engine.model.interruption import InterruptedPassError
+from engine.model.network import Network
 from engine.prompt.tokenized import Planned, TokenizedPrompt
 from engine.stopwatch import Stopwatch
 
@@ -45,16 +48,36 @@ class Submission:
 
         Raises:
             ClosedError: the engine was closed.
+            CancelledError: the listener wants no more of it.
         """
         clock = Stopwatch()
         clock.parts["parse"] = self.parse_ms
         work = answering(cache, self.prompt, self.planned, self.settings, clock)
+        if listener is not None:
+            work = _while_wanted(work, cache.model.network, listener)
         with contextlib.closing(computing.steps(work, self.side, clock, listener)) as steps:
             while True:
                 event = next(steps)
                 yield event
                 if isinstance(event, Finished):  # its last turn brings nothing and may be long in coming
                     return event.answer
+
+
+def _while_wanted(
+    work: Generator[Event, None, Answer], network: Network, listener: Listener
+) -> Generator[Event, None, Answer]:
+    """Runs a generator to its end, step by step, and no further than it is wanted."""
+    with contextlib.closing(work):
+        while True:
+            try:
+                with network.interruptible(listener.stopped):
+                    event = next(work)
+            except StopIteration as end:
+                answer: Answer = end.value
+                return answer
+            except InterruptedPassError:
+                raise CancelledError("The answer was stopped before it was complete.") from None
+            yield event
 
 
 class Answerer(Protocol):

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from torch import Tensor
 from engine.model.attention_path import CARRIED, AttentionSetup, DroppedError, attach, can_change, register
 from engine.model.batched_kv_cache import BatchedKVCache, Member
 from engine.model.dense_kv_cache import DenseKVCache
+from engine.model.interruption import WORTH_ROWS, left_early
 from engine.model.kv_cache import KVCache, Rowwise, StopForward, UnfitError, placed_keys
 from engine.model.packed_kv_cache import PackedKVCache, PackedText
 from engine.model.scratch import Scratch
@@ -48,6 +50,7 @@ class Network:
         self.layers: int = self.config.num_hidden_layers
         self.setup = setup or AttentionSetup("segments", (None,) * self.layers)
         self._scratch = scratch or Scratch()
+        self._unwanted: tuple[int, Callable[[], bool]] | None = None  # of one thread's passes
         self._keeps_last = "logits_to_keep" in inspect.signature(module.forward).parameters
         self._carriers = [
             part
@@ -58,6 +61,23 @@ class Network:
     def under(self, setup: AttentionSetup) -> Network:
         """Returns the same module attending in another way."""
         return Network(self.module, setup, self._scratch)
+
+    @contextlib.contextmanager
+    def interruptible(self, unwanted: Callable[[], bool]) -> Iterator[None]:
+        """Has this thread's long passes left between two layers; for who has the engine's turn.
+
+        Args:
+            unwanted: whether nobody wants the pass any more; must be quick.
+
+        Raises:
+            InterruptedPassError: from the pass that was left, none of whose rows are counted; a KV cache of a
+                model with attention code of its own is of no use after it.
+        """
+        before, self._unwanted = self._unwanted, (threading.get_ident(), unwanted)
+        try:
+            yield
+        finally:
+            self._unwanted = before
 
     @property
     def dtype(self) -> torch.dtype:
@@ -280,7 +300,11 @@ class Network:
     ) -> Tensor:
         """Logits of the last rows, or of those that a tensor names."""
         with self._scratch.turn:  # buffers, the way of attending and what is carried are the module's
-            return self._computed(token_ids, positions, kv, keep)
+            unwanted = self._unwanted
+            if unwanted is None or unwanted[0] != threading.get_ident() or len(token_ids) < WORTH_ROWS:
+                return self._computed(token_ids, positions, kv, keep)
+            with left_early(self.module, self.layers, unwanted[1]):
+                return self._computed(token_ids, positions, kv, keep)
 
     def _computed(
         self, token_ids: Sequence[int], positions: Sequence[int], kv: _Attended, keep: int | Tensor

@@ -163,6 +163,29 @@ def test_stopping_half_way_keeps_what_came() -> None:
     assert found.frame() == frame
 
 
+def test_stopping_reaches_into_a_step() -> None:
+    jobs, begun, told = Jobs(), threading.Event(), list[str]()
+
+    class Long(PlayedEngine):
+        def _side(self, side: Any, number: int) -> Iterator[Any]:
+            yield Working(side, "encoding m", 0, 1)
+            begun.set()
+            for _ in range(500):
+                if self.listener.stopped():
+                    told.append(side)
+                    return
+                threading.Event().wait(0.01)
+            yield from super()._side(side, number)
+
+    states = runs_of(engine := Long(), jobs).start(request(engine)).states()
+    next(states)
+    assert begun.wait(10)
+    jobs.stop("k")
+    *_, end = states
+    assert end["result"]["state"] == "stopped"
+    assert told[0] == "cached", "in the middle of its step"
+
+
 def test_a_run_that_is_stopped_before_its_turn_computes_nothing() -> None:
     engine, jobs = PlayedEngine(), Jobs()
     jobs.stop("k")
