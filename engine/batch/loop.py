@@ -17,6 +17,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 from torch import Tensor
 
@@ -30,6 +31,7 @@ from engine.cache.segment_cache import SegmentCache
 from engine.errors import ClosedError
 from engine.events import Barred, Waiting
 from engine.inference.computing import LONGEST_SECONDS, WAITING, Computing
+from engine.model.interruption import InterruptedPassError
 from engine.model.kv_cache import Rows
 
 log = logging.getLogger(__name__)
@@ -219,7 +221,11 @@ class BatchLoop:
             run = self._preparing
             assert run is not None
             try:
-                event = run.prepare() if run.sequence is None else None
+                with self._interruptible([run]):
+                    event = run.prepare() if run.sequence is None else None
+            except InterruptedPassError:
+                self._end(run, cancelled())
+                continue
             except Exception as error:
                 self._end(run, error)
                 continue
@@ -306,12 +312,21 @@ class BatchLoop:
         if rows:
             self._compute(rows, started)
 
+    def _interruptible(self, runs: Sequence[Run]) -> AbstractContextManager[None]:
+        """Has a long pass left between two layers once nobody wants anything of it."""
+        return self._cache.model.network.interruptible(lambda: all(run.reply.cancelled for run in runs))
+
     def _compute(self, rows: dict[Run, Rows], started: float) -> None:
         """Makes the pass; where that fails, each by itself, so that only who is at fault ends."""
         runs = list(rows)
         others = [run.placements for run in self._under_way if run not in rows]
         try:
-            logits = self._passes.run([run.member(own) for run, own in rows.items()], others)
+            with self._interruptible(runs):
+                logits = self._passes.run([run.member(own) for run, own in rows.items()], others)
+        except InterruptedPassError:
+            for run in runs:
+                self._end(run, cancelled())
+            return
         except Exception as error:
             if len(runs) == 1:
                 self._end(runs[0], error)

@@ -297,6 +297,41 @@ def test_others_pass_who_waits_for_another_program(engine: Engine, monkeypatch: 
     assert waits.result(WAIT).tokens["generated"] == 2
 
 
+@pytest.mark.parametrize("what", ["new text", "a module"])
+@pytest.mark.parametrize("family", ["llama-gqa", "falcon"])
+def test_a_long_pass_that_nobody_wants_is_left_between_two_layers(
+    tmp_path: Path, family: str, what: str
+) -> None:
+    with engine_in(tmp_path, family) as engine:
+        text = LONG * 3
+        schema = engine.schema(f'<schema name="s"><module name="m">{text}</module></schema>')
+        prompt = schema.prompt(f"<prompt>{'<m/>go' if what == 'a module' else text}</prompt>")
+        module = engine.model.network.module
+        first, second, *_ = next(
+            part for part in module.modules() if isinstance(part, torch.nn.ModuleList) and len(part) > 1
+        )
+        made, tickets, there = list[int](), list[Any](), threading.Event()
+
+        def cancel(*_: Any) -> None:
+            there.wait(10)
+            tickets[0].cancel()
+
+        hooks = [
+            first.register_forward_pre_hook(cancel),
+            second.register_forward_pre_hook(lambda *_: made.append(1)),
+        ]
+        tickets.append(engine.submit(prompt, max_new_tokens=2))
+        there.set()
+        with pytest.raises(CancelledError):
+            tickets[0].result(WAIT)
+        for hook in hooks:
+            hook.remove()
+        assert not made, "the second layer was never come to"
+        assert engine.submit(prompt, max_new_tokens=2).result(WAIT).tokens["generated"] == 2
+        settled(lambda: not loop_of(engine).busy)
+        assert engine.memory_tier.held == 0
+
+
 def test_who_waits_for_a_step_of_another_answer_is_told_and_can_cancel(tmp_path: Path) -> None:
     with engine_in(tmp_path) as engine:
         engine.computing.patience = 0.02
