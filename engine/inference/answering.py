@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from engine.cache.fetched import Fetched, Request
 from engine.cache.segment_cache import SegmentCache, wanted
+from engine.errors import StoreError
 from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, Side
 from engine.inference.params import RunSettings
 from engine.inference.prefill import Prefill, prefill, whole
@@ -119,7 +120,10 @@ class Answering:
         fetched = self._fetched
         answer = _answer(sequence, ending, fetched)
         if fetched is not None:
-            self._cache.store_held(wanted(self._planned.slices), fetched)
+            try:
+                self._cache.store_held(wanted(self._planned.slices), fetched)
+            except StoreError as error:  # the answer is complete all the same
+                fetched.saved(error)
         return answer
 
     def close(self) -> None:

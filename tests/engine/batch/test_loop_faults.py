@@ -23,6 +23,7 @@ from engine.batch.submission import Submission
 from engine.batch.ticket import Reply
 from engine.batch.tree import PrefixTree
 from engine.cache.store import Store
+from engine.cache.store.index import FailedIndexError
 from engine.engine import Engine
 from engine.errors import CancelledError, ClosedError
 from engine.events import Answer, Barred, Finished, FirstToken, Working
@@ -330,6 +331,26 @@ def test_a_long_pass_that_nobody_wants_is_left_between_two_layers(
         assert engine.submit(prompt, max_new_tokens=2).result(WAIT).tokens["generated"] == 2
         settled(lambda: not loop_of(engine).busy)
         assert engine.memory_tier.held == 0
+
+
+@pytest.mark.parametrize("submitted", [True, False])
+def test_an_index_that_fails_at_the_end_takes_no_answer(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, submitted: bool
+) -> None:
+    prompt = prompts_of(engine)[0]
+    wanted = prompt.answer(max_new_tokens=4)
+    engine.segment_cache.unsaved()
+
+    def lacks(*_: Any) -> set[str]:
+        raise FailedIndexError("the index is no database any more")
+
+    monkeypatch.setattr(Store, "lacks", lacks)
+    found = (
+        engine.submit(prompt, max_new_tokens=4).result(WAIT) if submitted else prompt.answer(max_new_tokens=4)
+    )
+    assert found.token_ids == wanted.token_ids
+    gc.collect()
+    assert "no database" in str(engine.segment_cache.unsaved())
 
 
 def test_who_waits_for_a_step_of_another_answer_is_told_and_can_cancel(tmp_path: Path) -> None:
