@@ -6,7 +6,7 @@ import random
 import sqlite3
 import time
 import weakref
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import pytest
@@ -409,15 +409,15 @@ def test_encoding_holds_in_memory_only_what_others_still_see(tmp_path: Path, mon
     engine = Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path), memory=0)
     held: list[int] = []
     made_keys: list[weakref.ref[torch.Tensor]] = []
-    made = encoding.encode
+    made = encoding.encode_in_parts
 
-    def watched(*given, **named) -> list[Segment]:
-        (segment,) = made(*given, **named)
+    def watched(*given, **named) -> Generator[None, None, list[Segment]]:
+        (segment,) = yield from made(*given, **named)
         made_keys.append(weakref.ref(segment.keys))
         held.append(sum(keys() is not None for keys in made_keys))
         return [segment]
 
-    monkeypatch.setattr(encoding, "encode", watched)
+    monkeypatch.setattr(encoding, "encode_in_parts", watched)
     many = "".join(f'<module name="m{number}">text {number}</module>' for number in range(20))
     report = engine.schema(schema_of(f'<schema name="s">Read. {many}</schema>')).encode()
     assert report.kept == 21
