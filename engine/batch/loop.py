@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -22,6 +21,7 @@ from contextlib import AbstractContextManager
 from torch import Tensor
 
 from engine.batch import scheduler
+from engine.batch.inbox import Inbox
 from engine.batch.passes import Pass, Passes, held_bytes
 from engine.batch.run import Run
 from engine.batch.submission import Submission
@@ -36,8 +36,6 @@ from engine.model.kv_cache import Rows
 
 log = logging.getLogger(__name__)
 
-_IDLE_SECONDS = 1.0  # that the thread waits for a prompt: a new one would set up torch's threads again
-_LAST_SECONDS = 10.0  # that closing waits for a thread which nothing is computed for any more
 _LEAST_PART = 8  # of a pass: so much is encoded at once, though a row or two are left
 _LOOK_SECONDS = 0.02  # between two looks at what another program is at
 
@@ -65,11 +63,8 @@ class BatchLoop:
         self.appetite = 2 * self._most
         self.watcher: Callable[[Pass], None] | None = None
         self._rows = scheduler.rows_of(cache.model.network.device.type)
-        self._changed = threading.Condition()
-        self._closed = False
-        self._came: deque[Run] = deque()
+        self._came: Inbox[Run] = Inbox(self._work)
         self._dropped: deque[Reply] = deque()  # appended to without a lock
-        self._thread: threading.Thread | None = None
         # Of the thread alone:
         self._waiting: list[Run] = []
         self._preparing: Run | None = None
@@ -84,20 +79,8 @@ class BatchLoop:
             ClosedError: the engine was closed.
         """
         self._computing.require_open()
-        reply = Reply(submission.side, self._dropped.append, self._is_here)
-        run = Run(submission, reply, self._cache, self.tree, self._rows_left)
-        with self._changed:
-            self._came.append(run)
-            self._changed.notify_all()
-            if self._thread is None or not self._thread.is_alive():  # as in a child of a fork
-                # The engine's turn is never given to it once the program ends, so it need not be waited for.
-                self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
-                try:
-                    self._thread.start()
-                except BaseException:
-                    self._thread = None
-                    self._came.pop()
-                    raise
+        reply = Reply(submission.side, self._dropped.append, lambda: self._came.here)
+        self._came.put(Run(submission, reply, self._cache, self.tree, self._rows_left))
         return Ticket(reply)
 
     @property
@@ -105,18 +88,9 @@ class BatchLoop:
         """Whether there is a prompt that has not ended."""
         return bool(self._came) or bool(self._everyone())
 
-    def _is_here(self) -> bool:
-        """Whether this is the thread that answers."""
-        return self._thread is threading.current_thread()
-
     def close(self) -> None:
         """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_LAST_SECONDS)
+        self._came.close()
 
     # What the thread does
 
@@ -147,15 +121,8 @@ class BatchLoop:
 
     def _took_in(self) -> bool:
         """Takes in who came; says whether there is anybody. Where nobody comes for a while, it is over."""
-        with self._changed:
-            if not self._everyone():
-                self._changed.wait_for(lambda: self._came or self._closed, _IDLE_SECONDS)
-                if not self._came:
-                    self._thread = None
-                    return False
-            self._waiting.extend(self._came)
-            self._came.clear()
-            return True
+        some = bool(self._everyone())
+        return self._came.take(self._waiting, wait=not some) or some
 
     def _say_waiting(self) -> None:
         for run in self._everyone():

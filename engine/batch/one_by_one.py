@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections import deque
 
+from engine.batch.inbox import Inbox
 from engine.batch.submission import Submission
 from engine.batch.ticket import Reply, Ticket, cancelled
 from engine.cache.segment_cache import SegmentCache
 from engine.inference.computing import Computing
-
-_IDLE_SECONDS = (
-    1.0  # that the thread waits for a further prompt: a new one would set up torch's threads again
-)
-_LAST_SECONDS = 10.0  # that closing waits for a thread which nothing is computed for any more
 
 
 class OneByOne:
@@ -30,11 +25,8 @@ class OneByOne:
 
     def __init__(self, cache: SegmentCache, computing: Computing) -> None:
         self._cache, self._computing = cache, computing
-        self._changed = threading.Condition()
-        self._waiting: deque[tuple[Submission, Reply]] = deque()
-        self._closed = False
+        self._waiting: Inbox[tuple[Submission, Reply]] = Inbox(self._work)
         self._dropped: deque[Reply] = deque()  # appended to without a lock
-        self._thread: threading.Thread | None = None
 
     def submit(self, submission: Submission) -> Ticket:
         """Takes a prompt in and returns at once.
@@ -43,45 +35,22 @@ class OneByOne:
             ClosedError: the engine was closed.
         """
         self._computing.require_open()
-        reply = Reply(submission.side, self._dropped.append, self._is_here)
-        with self._changed:
-            self._waiting.append((submission, reply))
-            self._changed.notify_all()
-            if self._thread is None or not self._thread.is_alive():  # as in a child of a fork
-                # The engine's turn is never given to it once the program ends, so it need not be waited for.
-                self._thread = threading.Thread(target=self._work, name="answers", daemon=True)
-                try:
-                    self._thread.start()
-                except BaseException:
-                    self._thread = None
-                    self._waiting.pop()
-                    raise
+        reply = Reply(submission.side, self._dropped.append, lambda: self._waiting.here)
+        self._waiting.put((submission, reply))
         return Ticket(reply)
-
-    def _is_here(self) -> bool:
-        """Whether this is the thread that answers."""
-        return self._thread is threading.current_thread()
 
     def close(self) -> None:
         """Waits until all has ended; for after `Computing.close`, which lets no further step begin."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-            thread = self._thread
-        if thread is not None and thread is not threading.current_thread():
-            thread.join(_LAST_SECONDS)
+        self._waiting.close()
 
     def _work(self) -> None:
-        while True:
-            self._end_dropped()
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._closed, _IDLE_SECONDS)
-                if not self._waiting:
-                    self._thread = None
-                    return
-                submission, reply = self._waiting.popleft()
+        self._end_dropped()
+        taken: list[tuple[Submission, Reply]] = []
+        while self._waiting.take(taken, 1):
+            submission, reply = taken.pop()
             if reply.outcome is None:
                 self._answer(submission, reply)
+            self._end_dropped()
 
     def _answer(self, submission: Submission, reply: Reply) -> None:
         try:

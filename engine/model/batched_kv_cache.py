@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from engine.model.attention import AttentionParams
-from engine.model.kv_cache import KVCache, OwnKVCache, Rows, UnfitError, check_states
+from engine.model.kv_cache import KVCache, OwnKVCache, Rows, check_queries, check_states
 from engine.model.laid_slices import LaidSlices, SliceCall
 from engine.model.readers import Readers, Sight
 from engine.model.rope import Rotaries, Rotary
@@ -237,8 +237,7 @@ class BatchedKVCache:
             UnfitError: the shapes are none that a segment can hold.
         """
         check_states(layer, len(self.rotaries), self._borders[-1], key, value)
-        if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
-            raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
+        check_queries(query, key)
         heads, rows, size = query.shape
         out = query.new_empty(rows, heads, size).transpose(0, 1)  # as the model reads it on
         count = len(self._decoding)

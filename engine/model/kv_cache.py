@@ -187,6 +187,16 @@ def placed_keys(placement: Placement, layer: int, rotary: Rotary | None) -> Tens
     return rotary.shift(stored, placement.shift) if rotary else stored
 
 
+def check_queries(query: Tensor, key: Tensor) -> None:
+    """Checks queries [heads, rows, head_dim] against the keys of the same rows.
+
+    Raises:
+        UnfitError: they are none of these.
+    """
+    if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
+        raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
+
+
 def check_states(layer: int, layers: int, rows: int, key: Tensor, value: Tensor) -> None:
     """Checks keys and values [..., kv_heads, tokens, head_dim] that a model hands over.
 

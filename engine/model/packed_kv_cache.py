@@ -27,7 +27,7 @@ from engine.model.attention import (
     unpack,
 )
 from engine.model.banded import Band, banded_attention, bands
-from engine.model.kv_cache import StopForward, UnfitError, check_states
+from engine.model.kv_cache import StopForward, UnfitError, check_queries, check_states
 from engine.model.masks import Hidden
 from engine.model.rope import Rotaries, Rotary
 from engine.model.scratch import Scratch
@@ -137,8 +137,7 @@ class PackedKVCache:
             UnfitError: the shapes are none that a segment can hold.
         """
         check_states(layer, len(self.rotaries), self.rows, key, value)
-        if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
-            raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
+        check_queries(query, key)
         self.windows[layer] = rules.window
         for text, rows in zip(self.texts, self._rows, strict=True):
             text.segment.keys[layer] = key[:, rows]

@@ -25,7 +25,7 @@ from engine.model.attention import (
 from engine.model.banded import banded_attention, block_rows
 from engine.model.fused_attention import attend_fused, fuses
 from engine.model.gathering import Gathering, split
-from engine.model.kv_cache import OwnKVCache, Rowwise, StopForward, UnfitError, check_states
+from engine.model.kv_cache import OwnKVCache, Rowwise, StopForward, UnfitError, check_queries, check_states
 from engine.model.masks import Block, Hidden, Masks
 from engine.model.rope import Rotaries
 from engine.model.scratch import Scratch
@@ -262,8 +262,7 @@ class SegmentKVCache:
         """
         masks = self.masks
         check_states(layer, len(self.rotaries), masks.rows, key, value)
-        if query.shape[1] != key.shape[1] or query.shape[0] % key.shape[0] or query.shape[2] != key.shape[2]:
-            raise UnfitError(f"queries {tuple(query.shape)} do not match keys {tuple(key.shape)}")
+        check_queries(query, key)
         self.windows[layer] = rules.window
         keys, values = self.append(layer, key, value)
         heads, rows, _ = query.shape
