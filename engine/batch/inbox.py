@@ -7,6 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from engine.model.thread_pool import release_thread_pool
+
 IDLE_SECONDS = 1.0  # that the thread waits for more: a new one would set up torch's threads again
 _LAST_SECONDS = 10.0  # that closing waits for a thread which nothing is computed for any more
 T = TypeVar("T")
@@ -37,6 +39,8 @@ class Inbox(Generic[T]):
 
     def put(self, item: T) -> None:
         """Hands something over. Where no thread can be started, it is not taken in, and that is raised."""
+        if not self.here:
+            release_thread_pool()  # of whoever goes on to wait
         with self._changed:
             self._left.append(item)
             self._changed.notify_all()

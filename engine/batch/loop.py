@@ -33,6 +33,7 @@ from engine.events import Barred, Waiting
 from engine.inference.computing import LONGEST_SECONDS, WAITING, Computing
 from engine.model.interruption import InterruptedPassError
 from engine.model.kv_cache import Rows
+from engine.model.thread_pool import release_thread_pool
 
 log = logging.getLogger(__name__)
 
@@ -122,6 +123,8 @@ class BatchLoop:
     def _took_in(self) -> bool:
         """Takes in who came; says whether there is anybody. Where nobody comes for a while, it is over."""
         some = bool(self._everyone())
+        if not some and not self._came:
+            release_thread_pool()
         return self._came.take(self._waiting, wait=not some) or some
 
     def _say_waiting(self) -> None:

@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 
 from engine.errors import ClosedError
 from engine.events import Barred, Listener, Side, Waiting, Working
+from engine.model.thread_pool import release_thread_pool
 from engine.stopwatch import Stopwatch
 
 log = logging.getLogger(__name__)
@@ -154,6 +155,7 @@ class Computing:
                 yield event
         finally:
             work.close()
+            release_thread_pool()
 
     def finish(
         self,
@@ -206,6 +208,8 @@ class Computing:
         self._changed.notify_all()
 
     def _end(self) -> None:
+        if len(self._line) > 1:
+            release_thread_pool()  # the next step is another thread's
         with self._changed:
             self._thread = None
             self._line.popleft()

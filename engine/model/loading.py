@@ -33,7 +33,9 @@ from engine.model.model import DTYPES, Model
 from engine.model.packed_weights import pack_weights
 from engine.model.quantized_weights import quantize_weights, require_quantizable
 from engine.model.remembered import Memory
+from engine.model.thread_pool import release_thread_pool
 from engine.places import user_cache
+from engine.prompt.tokenizer import Tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +89,27 @@ def load(
         model = _load_folder(name, folder, devices, wanted, quantize, progress)
         log.info("loaded %s from %s on %s", name, folder, model.device)
     pack_weights(model.network.module, weights)
+    release_thread_pool()  # its answers may be computed by other threads
     return model
+
+
+def load_tokenizer(name: str = "demo") -> Tokenizer:
+    """Loads the tokenizer of a model, and no weights.
+
+    Args:
+        name: as for `load`.
+
+    Raises:
+        ModelError: there is no such model, or its tokenizer cannot be read.
+    """
+    if name.startswith(RANDOM):
+        return Tokenizer(random_models.byte_tokenizer())
+    folder = DEMO_FOLDER if name == "demo" else _folder(name)
+    return Tokenizer(_guarded(name, lambda: _tokenizer(folder)))
+
+
+def _tokenizer(folder: Path) -> Any:
+    return AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
 
 
 def _probed(
@@ -232,7 +254,7 @@ def read_checkpoint(
     Weights are read, not mapped: a file that is overwritten later must not change a model that is running.
     """
     folder = checkpoint.folder
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    tokenizer = _tokenizer(folder)
     made, config = network_class(config)
     with ExitStack() as files, _Unfilled():
         network, told = made.from_pretrained(
