@@ -121,10 +121,10 @@ is timed from when it is handed in to its first token, by itself and while 16 ot
 A step of 8 prompts is timed by how much each has of its own, `private` over copies of what
 is shared. Answers are looked at too, before the time is taken: those to up to eight prompts
 in `batch` and `batch_reordered` beside the same one by one, the logits of a step of many
-beside those of each prompt alone, attention beside `private`. Where the first logits are
-further apart than a tenth of their spread (0.001 in fp32; of steps the mean distance
-counts), or more than one answer in four begins otherwise, `same text` is "no", and no goal
-is met.""",
+beside those of each prompt alone, attention beside `private`. Where logits are further
+apart than a tenth of their spread (0.001 in fp32), in the mean of their squares, or attention
+is anywhere, or more than one answer in four begins otherwise, `same text` is "no", and no
+goal is met.""",
     ),
     Part(
         "arrivals",
