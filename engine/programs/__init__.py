@@ -1,10 +1,12 @@
 """Python functions as schemas and prompts: the source is compiled, and nothing is run to compile it.
 
-`docs/programs.md` says what a program may hold and what becomes of it.
+`docs/programs.md` says what a program may hold and what becomes of it. `SchemaBuilder` puts a schema
+together from data.
 """
 
 from __future__ import annotations
 
+from engine.programs.builder import Part, SchemaBuilder, SchemaError, Slot
 from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.parameters import Arg
 from engine.programs.program import Program, compile_source, schema
@@ -13,11 +15,15 @@ from engine.programs.writer_api import Recorder
 
 __all__ = [
     "Arg",
+    "Part",
     "Program",
     "ProgramArgumentError",
     "ProgramError",
     "PromptCallError",
     "Recorder",
+    "SchemaBuilder",
+    "SchemaError",
+    "Slot",
     "compile_source",
     "schema",
     "to_program",

@@ -1,20 +1,64 @@
-"""A call of one program in another: which parameter gets which expression."""
+"""A call of one program in another: which program it is, and which parameter gets which expression."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
-from engine.programs.expressions import Const, Expr, ExpressionReader, Fault, Ref
+from engine.pml import ROLES
+from engine.programs.constants import UncomputableError, has_methods, measure
+from engine.programs.expression_reader import ExpressionReader
+from engine.programs.expressions import Const, Expr, Fault, Ref
+from engine.programs.objects import Bindable, attribute_of
 from engine.programs.parameters import Arg, NewWords, Parameter, accepts, expected, short
+from engine.programs.refusals import refused_statement
+from engine.programs.scopes import Definition
+from engine.programs.statements import Frame, LocalFunction
+
+
+def callee_of(call: ast.Call, frame: Frame) -> LocalFunction | Definition:
+    """The program that a statement calls.
+
+    Raises:
+        ProgramError: it calls something else.
+    """
+    what, p = ast.unparse(call.func)[:60], frame.recorder
+    found: Any = None
+    match call.func:
+        case ast.Attribute(value=ast.Name(id=name)) if name == p:
+            message = f"{what}(…) is no statement of a program; there is {p}.text(…), and with {p}.module(…):"
+            if call.func.attr in ("module", "union", *ROLES):
+                message = f"{what}(…) is round what it holds; write with {what}(…):, and its text below"
+            raise frame.fault(call, message)
+        case ast.Attribute(value=owner, attr=attribute):
+            value = frame.reader.read(owner, frame.names)
+            if not isinstance(value, Const) or has_methods(value.value):
+                statement = ast.copy_location(ast.Expr(call), call)
+                raise frame.fault(call, refused_statement(statement, p))
+            try:
+                found = attribute_of(value.value, attribute)
+            except UncomputableError as reason:
+                raise frame.fault(call, str(reason)) from None
+        case _:
+            found = frame.reader.known(call.func, "what is called", frame.names)
+    if isinstance(found, LocalFunction):
+        return found
+    definition = found.definition if isinstance(found, Bindable) else None
+    if isinstance(definition, Definition):
+        return definition
+    message = f"{what} is no program, so this call cannot be compiled; give it the decorator @schema"
+    if found is print:
+        message = f"print writes to the terminal; write {p}.text(…)"
+    raise frame.fault(call, message)
 
 
 def bind_call(
     call: ast.Call,
     parameters: tuple[Parameter, ...],
     reader: ExpressionReader,
-    names: Mapping[str, Expr],
+    names: Mapping[str, Any],
     fault: Fault,
 ) -> dict[str, Expr]:
     """What every parameter of the called program stands for.
@@ -66,12 +110,16 @@ def _given(
     parameter: Parameter,
     node: ast.expr,
     reader: ExpressionReader,
-    names: Mapping[str, Expr],
+    names: Mapping[str, Any],
     fault: Fault,
 ) -> Expr:
     text = isinstance(parameter.kind, (Arg, NewWords))
     value = reader.read_text(node, names) if text else reader.read(node, names)
     if isinstance(value, Const):
+        try:
+            measure(value.value)
+        except UncomputableError as reason:
+            raise fault(node, str(reason)) from None
         unset = value.value is None and isinstance(parameter.kind, Arg)
         if not unset and not accepts(parameter.kind, value.value):
             message = f"{parameter.name} cannot be {short(value.value)}; it takes {expected(parameter.kind)}"

@@ -3,37 +3,40 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from engine.pml import NAME, RESERVED, RoleName
+from engine.pml import RoleName
 from engine.pml.entities import forbidden_character
-from engine.pml.names import NAME_RULE
-from engine.pml.sources import SourceError, Sources
-from engine.programs.calls import bind_call
-from engine.programs.expressions import (
-    Comparison,
-    Const,
-    Expr,
-    Join,
-    Logic,
-    Ref,
-    describe,
-    references,
-    text_of,
-)
+from engine.pml.sources import Sources
+from engine.programs.calls import bind_call, callee_of
+from engine.programs.constants import Budget, UncomputableError
+from engine.programs.expressions import Const, Expr, Join, Logic, Not, Ref, references, text_of
+from engine.programs.functions import Work
+from engine.programs.modules import branches_of, included, module_name, options_of
 from engine.programs.naming import legible, unique
 from engine.programs.outline import Compiled, ModuleNode, NewTurn, Node, Say, Turn, UnionNode
+from engine.programs.refusals import refused_statement
 from engine.programs.scopes import Definition
 from engine.programs.statements import (
+    Bind,
     Branch,
     Frame,
     LocalFunction,
+    LoopEnd,
+    Rounds,
+    Step,
     callee_frame,
     chain,
+    entered,
+    exits_of,
+    leave,
     line_of,
     method_of,
+    opposite,
+    reach,
     statements_of,
     turn_of,
 )
@@ -59,17 +62,16 @@ def compile_program(definition: Definition, name: str, scaffolds: tuple[tuple[st
     docstring = ast.get_docstring(node)
     explicit = any(turn_of(inner, "") for inner in ast.walk(node))
     opened: RoleName | None = "user" if docstring is not None and not explicit else None
-    frame = Frame.of(definition, place="turn" if opened else "schema", role=opened)
+    frame = Frame.of(definition, "turn" if opened else "schema", opened, Work(Budget.of(node)))
     compiler = _Compiler(explicit)
-    recorder, parameters = frame.signature.read(node)
-    frame.names.update({one.name: Ref(one) for one in parameters})
-    frame = replace(frame, recorder=recorder)
+    recorder, parameters = frame.signature.read(definition)
+    frame = entered(frame, recorder, {one.name: Ref(one) for one in parameters})
     if docstring is not None:
         bad = forbidden_character(docstring)
         if bad is not None:
             raise frame.fault(node.body[0], f"{bad!r} may stand in no document; remove it")
     try:
-        body = compiler.block(statements_of(node), frame)
+        body, _ = compiler.block(statements_of(node), frame)
     except RecursionError:
         raise frame.fault(node, f"{node.name} is nested too deep to be compiled; flatten it") from None
     return Compiled(name, parameters, tuple(body), tuple(compiler.tail), scaffolds, opened, docstring)
@@ -83,60 +85,125 @@ class _Compiler:
         self._sources = Sources()
         self.tail: list[NewTurn] = []
 
-    def block(self, statements: list[ast.stmt], frame: Frame) -> list[Node]:
-        """The nodes of the statements of one block."""
-        if frame.depth > MAX_DEPTH:
-            raise frame.fault(statements[0], f"this is nested more than {MAX_DEPTH} deep; flatten it")
+    def block(self, steps: Iterable[Step], frame: Frame) -> tuple[list[Node], ast.stmt | None]:
+        """The nodes of one block, and the statement that leaves what is round it, if there is one."""
+        pending: deque[Step] = deque(steps)
         nodes: list[Node] = []
-        for statement in statements:
-            for node in self._statement(statement, frame):
+        while pending:
+            step = pending.popleft()
+            self._count(step, frame)
+            match step:
+                case LoopEnd():
+                    continue
+                case Rounds(_, items, at):
+                    if at >= len(items):
+                        pending.popleft()  # the end of the loop, which its else is not in
+                    pending.extendleft(reversed(step.steps()))
+                    continue
+                case Bind(target, value):
+                    frame.reader.unpack(target, value, frame.names)
+                    continue
+                case ast.Return(value=None | ast.Constant(value=None)):
+                    return nodes, step
+                case ast.Break() | ast.Continue():
+                    if not leave(pending, "loop" if isinstance(step, ast.Break) else "round"):
+                        return nodes, step
+                    continue
+            for node in self._statement(step, frame, pending):
                 if isinstance(node, Say) and nodes and isinstance(nodes[-1], Say):
                     nodes[-1] = Say(nodes[-1].parts + node.parts)
                 else:
                     nodes.append(node)
-        return nodes
+        return nodes, None
 
-    def _statement(self, node: ast.stmt, frame: Frame) -> Iterator[Node]:
+    def _count(self, step: Step, frame: Frame) -> None:
+        place = step if isinstance(step, ast.stmt) else frame.definition.node
+        if frame.depth > MAX_DEPTH:
+            raise frame.fault(place, f"this is nested more than {MAX_DEPTH} deep; flatten it")
+        try:
+            frame.reader.work.budget.step()
+        except UncomputableError as reason:
+            raise frame.fault(place, str(reason)) from None
+
+    def _statement(self, node: ast.stmt, frame: Frame, pending: deque[Step]) -> Iterator[Node]:
         match node:
             case ast.Pass() | ast.Expr(value=ast.Constant()):
                 return
             case ast.FunctionDef():
-                frame.names[node.name] = LocalFunction(node, frame)
+                self._define(node, frame)
                 return
-            case (
-                ast.Assign(targets=[ast.Name() as target], value=value)
-                | ast.AnnAssign(target=ast.Name() as target, value=ast.expr() as value)
-            ):
-                self._assign(target, value, frame)
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign():
+                self._assign(node, frame)
+                return
+            case ast.For():
+                self._unroll(node, frame, pending)
                 return
             case ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(name), "text")) as call):
                 if name == frame.recorder:
                     yield from self._text(call, frame)
                     return
-        if self.tail and not turn_of(node, frame.recorder):
+        if self.tail and not isinstance(node, ast.If) and not turn_of(node, frame.recorder):
             raise frame.fault(node, "after the new words of a prompt only text can follow; move this up")
         match node:
             case ast.With():
-                yield from self._with(node, frame)
+                yield from self._with(node, frame, pending)
             case ast.If():
-                yield from self._if(node, frame)
+                yield from self._if(node, frame, pending)
             case ast.Match():
-                yield self._union(self._cases(node, frame), None, frame)
+                yield from self._match(node, frame, pending)
             case ast.Expr(value=ast.Call() as call):
                 yield self._call(call, frame)
             case _:
-                what = ast.unparse(node).partition("\n")[0]
-                message = (
-                    f"{what[:60]!r} cannot be compiled; a program consists of text, if, match, with, names "
-                    "that are set once, and calls of other programs"
-                )
-                raise frame.fault(node, message)
+                raise frame.fault(node, refused_statement(node, frame.recorder))
 
-    def _assign(self, target: ast.Name, value: ast.expr, frame: Frame) -> None:
-        if target.id in frame.names or target.id == frame.recorder:
-            message = f"{target.id} has a value already; a name is set once, so take another one"
-            raise frame.fault(target, message)
-        frame.names[target.id] = frame.reader.read(value, frame.values)
+    # Names
+
+    def _define(self, node: ast.FunctionDef, frame: Frame) -> None:
+        for decorator in node.decorator_list:
+            head = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if ast.unparse(head).rpartition(".")[2] != "schema":
+                shown = ast.unparse(decorator)[:60]
+                raise frame.fault(decorator, f"@{shown} would have to be run; remove it from {node.name}")
+        definition = frame.definition
+        frame.names[node.name] = LocalFunction(
+            node, frame.names, definition.look_up, definition.fault, frame=frame
+        )
+
+    def _assign(self, node: ast.Assign | ast.AnnAssign | ast.AugAssign, frame: Frame) -> None:
+        if node.value is None:
+            return
+        if isinstance(node, ast.AugAssign):
+            self._add(node, frame)
+            return
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        match targets, node.value:
+            case [ast.Tuple(elts=names)], ast.Tuple(elts=values) if len(names) == len(values):
+                read = [frame.reader.read(value, frame.names) for value in values]
+                for name, one in zip(names, read, strict=True):
+                    frame.reader.unpack(name, one, frame.names)
+            case _:
+                found = frame.reader.read(node.value, frame.names)
+                for target in targets:
+                    frame.reader.unpack(target, found, frame.names)
+
+    def _add(self, node: ast.AugAssign, frame: Frame) -> None:
+        """`text += more`, which sets the name anew."""
+        if not isinstance(node.target, ast.Name):
+            what = ast.unparse(node.target)[:60]
+            raise frame.fault(node, f"{what} would be changed, and values stay as they are; set a name")
+        name = node.target.id
+        old = frame.reader.read(ast.copy_location(ast.Name(name, ast.Load()), node), frame.names)
+        kind = type(old.value).__name__ if isinstance(old, Const) else "str"
+        if kind not in ("str", "int", "float", "bool", "tuple"):
+            message = f"+= changes a {kind} wherever it has a name, and values stay as they are"
+            raise frame.fault(node, f"{message}; write {name} = {name} + …")
+        added = frame.reader.read(node.value, frame.names)
+        frame.names[name] = frame.reader.combine(node, node.op, old, added)
+
+    def _unroll(self, node: ast.For, frame: Frame, pending: deque[Step]) -> None:
+        """Puts the rounds of a loop over constants before what follows it."""
+        items = frame.reader.items(node.iter, frame.names)
+        pending.extendleft((LoopEnd("loop"), Rounds(node, items)))
 
     # Text
 
@@ -144,14 +211,17 @@ class _Compiler:
         parts: list[Expr] = []
         for argument in call.args:
             if isinstance(argument, ast.Starred):
-                raise frame.fault(argument, "* cannot be compiled; write each part of the text")
-            value = frame.reader.read_text(argument, frame.values)
+                lines = frame.reader.items(argument.value, frame.names)
+                values = [frame.reader.text_of_constant(argument, line) for line in lines]
+                parts.extend(values)
+                continue
+            value = frame.reader.read_text(argument, frame.names)
             parts.extend(value.parts if isinstance(value, Join) else (value,))
         end = "\n"
         for keyword in call.keywords:
             if keyword.arg != "end":
                 raise frame.fault(keyword, f"text has no option {keyword.arg}; it has end")
-            end = frame.reader.constant(keyword.value, "the end of a text", frame.values)
+            end = frame.reader.constant(keyword.value, "the end of a text", frame.names)
             if not isinstance(end, str):
                 raise frame.fault(keyword, 'the end of a text is text; write end=""')
         parts.append(Const(end))
@@ -185,6 +255,12 @@ class _Compiler:
         remedy = f"give it a length, {name}: Arg[50], or move it to the end"
         if frame.place == "module":
             message = f"{name} is text of any length, which belongs to no module; {remedy}"
+            if frame.left:
+                message = (
+                    f"{name} is text of any length, which ends every prompt or none, and line {frame.left}"
+                )
+                remedy = f"give it a length, {name}: Arg[50], or write what it skips under an if of its own"
+                message = f"{message} decides here; {remedy}"
             raise frame.fault(node, message)
         if frame.place == "turn" and frame.role != "user":
             message = f"{name} is text of any length, which a prompt adds to the turn of the user; {remedy}"
@@ -203,69 +279,88 @@ class _Compiler:
 
     # Modules
 
-    def _with(self, node: ast.With, frame: Frame) -> Iterator[Node]:
-        role = turn_of(node, frame.recorder)
+    def _with(self, node: ast.With, frame: Frame, pending: deque[Step]) -> Iterator[Node]:
+        p, role = frame.recorder, turn_of(node, frame.recorder)
+        method = method_of(node, p)
+        if node.items[0].optional_vars is not None or len(node.items) > 1:
+            raise frame.fault(
+                node, f"with takes one of {p}.… here, and no as; write each on a line of its own"
+            )
+        left = None
         if role is not None:
-            yield from self._turn(node, role, frame)
-            return
-        method = method_of(node, frame.recorder)
-        if method == "module":
-            yield self._branch(_ALWAYS, node, [node], "", frame)
+            turn, left = self._turn(node, role, frame)
+            yield from turn
+        elif method == "module":
+            module, left = self._branch(
+                _ALWAYS, node, [node], "", frame, replace(frame.inside(), within=True)
+            )
+            yield module
         elif method == "union":
             yield self._explicit_union(node, frame)
         else:
-            p = frame.recorder
             message = (
                 f"after with comes {p}.system(), {p}.user(), {p}.assistant(), {p}.module(…), or {p}.union(…)"
             )
             raise frame.fault(node, message)
+        if left is not None:
+            pending.appendleft(left)
 
-    def _turn(self, node: ast.With, role: RoleName, frame: Frame) -> Iterator[Node]:
+    def _turn(self, node: ast.With, role: RoleName, frame: Frame) -> tuple[list[Node], ast.stmt | None]:
         if frame.place != "schema":
             where = "a module" if frame.place == "module" else "a turn"
             message = f"a turn cannot stand in {where}; put what depends on a condition into the turn"
+            if frame.left:
+                message = (
+                    f"line {frame.left} decides whether this turn comes, and a schema has all of its turns"
+                )
+                message = f"{message}; write an if within the turn instead of return"
             raise frame.fault(node, message)
         call = cast(ast.Call, node.items[0].context_expr)
-        if call.args or call.keywords or node.items[0].optional_vars:
+        if call.args or call.keywords:
             raise frame.fault(node, f"write with {frame.recorder}.{role}():")
         new = self._begins_with_new_words(node, frame)
         if self.tail and (not new and not self.tail[-1].role):
             message = "no turn of the schema can follow the new words of a prompt; move it up"
             raise frame.fault(node, message)
-        if new or self.tail:
-            self.tail.append(NewTurn(role, ()))
-            inner = replace(frame, place="turn", role=role, depth=frame.depth + 1)
-            if self.block(list(node.body), inner):
-                raise frame.fault(node, "a turn that begins with new words holds text only")
-            return
-        inner = replace(frame, place="turn", role=role, depth=frame.depth + 1)
-        yield Turn(role, tuple(self.block(list(node.body), inner)))
+        inner = replace(frame, place="turn", role=role, depth=frame.depth + 1, within=True)
+        if not new and not self.tail:
+            body, left = self.block(node.body, inner)
+            return [Turn(role, tuple(body))], left
+        self.tail.append(NewTurn(role, ()))
+        body, left = self.block(node.body, inner)
+        if body:
+            raise frame.fault(node, "a turn that begins with new words holds text only")
+        return [], left
 
     def _begins_with_new_words(self, node: ast.With, frame: Frame) -> bool:
         """Whether the first thing in a turn is text of any length, so that the prompt adds the whole turn."""
         match node.body[0]:
             case ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(name), "text"), args=[first, *_])):
                 if name == frame.recorder and not isinstance(first, ast.Starred):
-                    found = next(references(frame.reader.read_text(first, frame.values)), None)
+                    found = next(references(frame.reader.read_text(first, frame.names)), None)
                     return found is not None and found.arg is None
         return False
 
     def _explicit_union(self, node: ast.With, frame: Frame) -> Node:
-        options = self._options(node, frame, ("scaffold",))
+        options = options_of(node, frame, ("scaffold",))
         scaffold = options.get("scaffold")
         if scaffold is not None and not isinstance(scaffold, str):
             raise frame.fault(node, "the scaffold of a union is the name of one of its modules")
-        body = [one for one in node.body if not isinstance(one, ast.Pass)]
-        match body:
+        branches: tuple[Branch, ...]
+        match [one for one in node.body if not isinstance(one, ast.Pass)]:
             case []:
                 return UnionNode((), scaffold)
             case [ast.If() as inner]:
-                return self._union(chain(inner), scaffold, frame)
+                read = [replace(one, condition=self._condition(one, frame)) for one in chain(inner)]
+                branches = tuple(read)
             case [ast.Match() as inner]:
-                return self._union(self._cases(inner, frame), scaffold, frame)
-        raise frame.fault(node, "a union holds one if with its elif and else, or one match")
+                branches = branches_of(inner, frame.reader.read(inner.subject, frame.names), frame)
+            case _:
+                raise frame.fault(node, "a union holds one if with its elif and else, or one match")
+        members = self._members(branches, replace(frame, within=True), deque())
+        return UnionNode(tuple(members), scaffold)
 
-    def _if(self, node: ast.If, frame: Frame) -> Iterator[Node]:
+    def _if(self, node: ast.If, frame: Frame, pending: deque[Step]) -> Iterator[Node]:
         kept: list[Branch] = []
         for branch in chain(node):
             condition = self._condition(branch, frame)
@@ -274,162 +369,128 @@ class _Compiler:
             kept.append(replace(branch, condition=condition))
             if isinstance(condition, Const):
                 break
-        if kept and isinstance(kept[0].condition, Const):
-            yield from self.block(kept[0].body, replace(frame, depth=frame.depth + 1))
-        elif len(kept) == 1:
-            yield self._branch(kept[0].condition, kept[0].node, kept[0].body, kept[0].name(), frame)
-        elif kept:
-            yield self._union(tuple(kept), None, frame)
+        yield from self._choice(kept, frame, pending, False)
+
+    def _match(self, node: ast.Match, frame: Frame, pending: deque[Step]) -> Iterator[Node]:
+        subject = frame.reader.read(node.subject, frame.names)
+        found = list(branches_of(node, subject, frame))
+        kept = [one for one in found if not isinstance(one.condition, Const) or one.condition.value]
+        sure = next((place for place, one in enumerate(kept) if isinstance(one.condition, Const)), len(kept))
+        yield from self._choice(kept[: sure + 1], frame, pending, not isinstance(subject, Const))
+
+    def _choice(
+        self, branches: list[Branch], frame: Frame, pending: deque[Step], union: bool
+    ) -> Iterator[Node]:
+        """A module, or a union; what is decided while compiling stands where it is."""
+        if not branches:
+            return
+        if not union and isinstance(branches[0].condition, Const):
+            pending.extendleft(reversed(branches[0].body))
+            return
+        if self.tail:
+            raise frame.fault(
+                branches[0].node, "after the new words of a prompt only text can follow; move this up"
+            )
+        members = self._members(tuple(branches), frame, pending)
+        if union or len(members) > 1:
+            yield UnionNode(tuple(members))
+        else:
+            yield from members
 
     def _condition(self, branch: Branch, frame: Frame) -> Expr:
         if branch.condition is not None:
             return branch.condition
-        return _ALWAYS if branch.test is None else frame.reader.read(branch.test, frame.values)
+        return _ALWAYS if branch.test is None else frame.reader.read_condition(branch.test, frame.names)
 
-    def _union(self, branches: tuple[Branch, ...], scaffold: str | None, frame: Frame) -> Node:
-        members = []
-        read = [replace(one, condition=self._condition(one, frame)) for one in branches]
-        for place, one in enumerate(read):
-            name = one.name()
+    def _members(self, branches: tuple[Branch, ...], frame: Frame, pending: deque[Step]) -> list[ModuleNode]:
+        """The modules of some branches. What follows one that may be left early belongs into all of them."""
+        exits = set[str]().union(*(exits_of(one.body) for one in branches))
+        first = branches[0]
+        rest = self._rest(exits, first.node, frame, pending)
+        if exits and not isinstance(branches[-1].condition, Const):
+            branches = (*branches, Branch(first.node, None, [], _ALWAYS))
+        members: list[ModuleNode] = []
+        left_by: list[Expr] = []
+        frames: list[Frame] = []
+        for place, one in enumerate(branches):
+            condition, name = one.condition or _ALWAYS, one.name()
             if one.test is None and not one.case:
-                first = read[0].condition
-                name = f"not-{describe(first)}" if place == 1 and len(read) == 2 and first else "otherwise"
-            members.append(self._branch(one.condition, one.node, one.body, name, frame))
-        return UnionNode(tuple(members), scaffold)
+                name = "otherwise"
+                if place == 1 and len(branches) == 2 and first.condition:
+                    name = opposite(first.condition, bool(exits))
+            inner = frame.branch()
+            frames.append(replace(inner, left=line_of(first.node)) if exits else inner)
+            module, left = self._branch(condition, one.node, [*one.body, *rest], name, frame, frames[-1])
+            if isinstance(left, (ast.Break, ast.Continue)):
+                raise frame.fault(left, "this leaves a loop that is not round it here; write it in the loop")
+            if exits and not module.body:
+                left_by.append(Not(condition))
+                continue
+            if left_by:
+                all_of = tuple(left_by) if condition == _ALWAYS else (*left_by, condition)
+                module = replace(module, condition=all_of[0] if len(all_of) == 1 else Logic("and", all_of))
+            members.append(module)
+        for inner in frames:
+            frame.merge(inner, line_of(first.node))
+        return members
 
-    def _cases(self, node: ast.Match, frame: Frame) -> tuple[Branch, ...]:
-        subject = frame.reader.read(node.subject, frame.values)
-        found = []
-        for case in node.cases:
-            condition, name = self._pattern(case.pattern, subject, frame)
-            if case.guard is not None:
-                guard = frame.reader.read(case.guard, frame.values)
-                condition, name = Logic("and", (condition, guard)), f"{name}-and-{describe(guard)}"
-            found.append(Branch(case.pattern, None, case.body, condition, name))
-        return tuple(found)
-
-    def _pattern(self, node: ast.pattern, subject: Expr, frame: Frame) -> tuple[Expr, str]:
-        """The condition of a pattern, and the words its module is named by."""
-        match node:
-            case ast.MatchValue(value=value):
-                constant = frame.reader.constant(value, "what a case names", frame.values)
-                condition = Comparison("==", subject, Const(constant))
-                return condition, describe(condition)
-            case ast.MatchSingleton(value=constant):
-                condition = Comparison("is", subject, Const(constant))
-                return condition, describe(condition)
-            case ast.MatchOr(patterns=patterns):
-                read = [self._pattern(one, subject, frame) for one in patterns]
-                return Logic("or", tuple(one for one, _ in read)), "-or-".join(name for _, name in read)
-            case ast.MatchAs(pattern=None, name=None):
-                return _ALWAYS, "otherwise"
-        raise frame.fault(node, "a case names a value, several with |, or _ for all others")
+    def _rest(self, exits: set[str], node: ast.AST, frame: Frame, pending: deque[Step]) -> list[Step]:
+        """What follows a choice of which a branch may be left early: taken from what is to be compiled."""
+        if not exits:
+            return []
+        count = reach(exits, list(pending))
+        every = exits | exits_of(list(pending)[:count])
+        if count is None or (frame.within and "return" in every):
+            what = next(word for word in ("return", "break", "continue") if word in every)
+            message = f"{what} depends on a condition here, and leaves a with that every prompt has"
+            raise frame.fault(node, f"{message}; write the rest of the with under else")
+        frame.reader.work.budget.steps -= count + 20
+        return [pending.popleft() for _ in range(count)]
 
     def _branch(
-        self, condition: Expr | None, node: ast.AST, statements: list[ast.stmt], words: str, frame: Frame
-    ) -> ModuleNode:
+        self, condition: Expr, node: ast.AST, steps: list[Step], words: str, frame: Frame, within: Frame
+    ) -> tuple[ModuleNode, ast.stmt | None]:
         """A module; one `with p.module(…)` as all that a branch holds names the branch's own module."""
-        inner = [one for one in statements if not isinstance(one, ast.Pass)]
+        inner = [one for one in steps if not isinstance(one, (ast.Pass, LoopEnd))]
         if self.tail:
             raise frame.fault(node, "no module can follow the new words of a prompt; move it up")
         options: dict[str, Any] = {}
-        body = statements
         match inner:
-            case [ast.With() as only] if method_of(only, frame.recorder) == "module":
-                options = self._options(only, frame, ("name", "cache", "src"))
-                node, body = only, only.body
+            case [ast.With() as only] if method_of(only, frame.recorder) == "module" and len(only.items) == 1:
+                options = options_of(only, frame, ("name", "cache", "src"))
+                node, steps = only, list(only.body)
+                within = replace(within, within=True)
         cache, src = options.get("cache", True), options.get("src")
         if not isinstance(cache, bool):
             raise frame.fault(node, "cache is True or False")
-        name = self._module_name(options.get("name"), words, node, frame)
-        within: tuple[Node, ...]
+        name = module_name(options.get("name"), words, node, frame)
         if src is not None:
-            within = self._included(src, body, node, frame)
-        else:
-            within = tuple(self.block(list(body), frame.inside()))
-        return ModuleNode(name, condition or _ALWAYS, within, cache, src)
-
-    def _module_name(self, given: Any, words: str, node: ast.AST, frame: Frame) -> str:
-        if given is None:
-            return unique(legible(words), frame.taken, line_of(node))
-        if not isinstance(given, str) or not NAME.fullmatch(given):
-            raise frame.fault(node, f"{given!r} is no name of a module; {NAME_RULE}")
-        if given in RESERVED:
-            raise frame.fault(node, f"{given!r} is a word of the language; take another name")
-        if given in frame.taken:
-            line = frame.taken[given]
-            raise frame.fault(node, f"{given!r} already names the module of line {line}; take another name")
-        frame.taken[given] = line_of(node)
-        return given
-
-    def _included(self, src: Any, body: list[ast.stmt], node: ast.AST, frame: Frame) -> tuple[Node, ...]:
-        match body:
-            case [
-                ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(name), "include"), args=[], keywords=[]))
-            ]:
-                if name == frame.recorder and isinstance(src, str):
-                    try:
-                        text = self._sources.read(src, frame.definition.base)
-                    except SourceError as error:
-                        raise frame.fault(node, str(error)) from None
-                    return (Say((Const(text),)),) if text else ()
-        p = frame.recorder
-        raise frame.fault(node, f"a module with src holds the text of that file; write {p}.include() in it")
-
-    def _options(self, node: ast.With, frame: Frame, known: tuple[str, ...]) -> dict[str, Any]:
-        """The arguments of `p.module(…)` or `p.union(…)`; only the name of a module goes without its key."""
-        call = cast(ast.Call, node.items[0].context_expr)
-        options: dict[str, Any] = {}
-        if len(call.args) > (1 if "name" in known else 0):
-            raise frame.fault(call, f"give {', '.join(known)} by their names")
-        pairs = [("name", one) for one in call.args] + [(one.arg or "**", one.value) for one in call.keywords]
-        for key, value in pairs:
-            if key not in known or key in options:
-                raise frame.fault(value, f"{key} is not to be given here; there is {', '.join(known)}")
-            options[key] = frame.reader.constant(value, key, frame.values)
-        if "name" in known and "name" not in options:
-            raise frame.fault(call, f'the module has no name; write {frame.recorder}.module("…")')
-        return options
+            body = [one for one in steps if isinstance(one, ast.stmt)]
+            return ModuleNode(
+                name, condition, included(src, body, node, frame, self._sources), cache, src
+            ), None
+        nodes, left = self.block(steps, within)
+        return ModuleNode(name, condition, tuple(nodes), cache, src), left
 
     # Calls
 
     def _call(self, call: ast.Call, frame: Frame) -> Node:
-        callee = self._callee(call, frame)
+        callee = callee_of(call, frame)
         first = call.args[0] if call.args else None
         if not (isinstance(first, ast.Name) and first.id == frame.recorder):
             name = ast.unparse(call.func)
             message = f"{name} writes with the recorder; write {name}({frame.recorder}, …)"
             raise frame.fault(call, message)
         inner = callee_frame(callee, frame)
-        node = inner.definition.node
-        if node in frame.calls:
-            raise frame.fault(call, f"{node.name} would call itself without end; a schema is finite")
+        definition = inner.definition
+        if definition.place in frame.calls:
+            message = f"{definition.node.name} would call itself without end; a schema is finite"
+            raise frame.fault(call, message)
         if len(frame.calls) > MAX_DEPTH:
             raise frame.fault(call, f"programs call one another more than {MAX_DEPTH} deep")
-        recorder, parameters = inner.signature.read(node)
-        bound = bind_call(call, parameters, frame.reader, frame.values, frame.fault)
-        inner.names.update(bound)
-        inner = replace(inner, recorder=recorder, calls=(*frame.calls, node))
-        name = unique(legible(node.name), frame.taken, call.lineno)
-        return ModuleNode(name, _ALWAYS, tuple(self.block(statements_of(node), inner)))
-
-    def _callee(self, call: ast.Call, frame: Frame) -> LocalFunction | Definition:
-        found: Any = None
-        match call.func:
-            case ast.Name(id=name):
-                found = frame.names[name] if name in frame.names else frame.reader.name(call.func)
-            case ast.Attribute(value=ast.Name() as owner, attr=attribute) if owner.id not in frame.names:
-                found = None
-                if owner.id != frame.recorder:
-                    found = getattr(frame.reader.name(owner), attribute, None)
-        definition = getattr(found, "definition", None)
-        if isinstance(found, LocalFunction):
-            return found
-        if isinstance(definition, Definition):
-            return definition
-        what = ast.unparse(call.func)
-        message = f"{what} is no program, so this call cannot be compiled; give it the decorator @schema"
-        if what.startswith(f"{frame.recorder}."):
-            p = frame.recorder
-            message = f"{what}(…) is no statement of a program; there is {p}.text(…), and with {p}.module(…):"
-        raise frame.fault(call, message)
+        recorder, parameters = inner.signature.read(definition)
+        bound = bind_call(call, parameters, frame.reader, frame.names, frame.fault)
+        inner = entered(replace(inner, calls=(*frame.calls, definition.place)), recorder, bound)
+        name = unique(legible(definition.node.name), frame.taken, call.lineno)
+        nodes, _ = self.block(statements_of(definition.node), inner)
+        return ModuleNode(name, _ALWAYS, tuple(nodes))

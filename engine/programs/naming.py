@@ -6,6 +6,7 @@ import keyword
 import re
 from collections.abc import Iterable
 from typing import Any, Final
+from unicodedata import normalize
 
 from engine.pml import NAME, RESERVED, ArgumentText, Bound, Module, Param, Schema, Union
 
@@ -16,7 +17,8 @@ def legible(words: str) -> str:
     """A valid name from some words; a valid name stays as it is."""
     if NAME.fullmatch(words) and words not in RESERVED:
         return words
-    name = re.sub(r"[^A-Za-z0-9_.-]+", "-", words).strip("-.")
+    kept = "".join(one if NAME.fullmatch(f"_{one}") else "-" for one in normalize("NFC", words))
+    name = re.sub("-+", "-", kept).strip("-.")
     if len(name) > _LONGEST:
         name = name[:_LONGEST].rpartition("-")[0] or name[:_LONGEST]
     if not name:
@@ -42,10 +44,14 @@ class VariableNames:
     Args:
         schema: the schema.
         taken: names that mean something else already.
+
+    Attributes:
+        substitutes: the variables that are spelled in another way than what they stand for, with its name.
     """
 
     def __init__(self, schema: Schema, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
+        self.substitutes: dict[str, str] = {}
         self._nodes: dict[int, str] = {}
         pending: list[tuple[Any, str]] = [(schema, "")]
         while pending:
@@ -53,14 +59,14 @@ class VariableNames:
             children: tuple[Any, ...] = ()
             if isinstance(node, Module):
                 if node.path not in schema.index.union_of:
-                    self._nodes[id(node)] = self.new(node.name)
+                    self._nodes[id(node)] = self.named(node.name)
                 above = variable(node.name)
                 children = node.children
             elif isinstance(node, Union):
                 self._nodes[id(node)] = self.new(f"{above}_choice" if above else "choice")
                 children = node.members
             elif isinstance(node, Param):
-                self._nodes[id(node)] = self.new(node.name)
+                self._nodes[id(node)] = self.named(node.name)
             else:
                 children = getattr(node, "children", ())
             pending.extend((child, above) for child in reversed(children))
@@ -83,6 +89,13 @@ class VariableNames:
                 values[self.of(part.param)] = part.text
         return values
 
+    def named(self, name: str) -> str:
+        """A variable for what has this name, noted where it is spelled in another way."""
+        found = self.new(name)
+        if found != name:
+            self.substitutes[found] = name
+        return found
+
     def new(self, name: str) -> str:
         """A variable like a name of PML, and unlike all others."""
         base = found = variable(name)
@@ -95,8 +108,10 @@ class VariableNames:
 
 
 def variable(name: str) -> str:
-    """A name of PML as a name of Python."""
-    found = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    """A name of PML as a name of Python, which reads its own names in one form of Unicode."""
+    plain = normalize("NFKC", name)
+    found = "".join(one if f"_{one}".isidentifier() else "_" for one in plain)
+    found = found if found.isidentifier() else f"_{found}"
     own = found.startswith("__") and found.endswith("__")  # __name__ and its like mean something to Python
     return f"{found}_" if own or keyword.iskeyword(found) or keyword.issoftkeyword(found) else found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final
 
 from engine.pml.entities import forbidden_character
@@ -13,8 +14,8 @@ from engine.programs.errors import ProgramArgumentError
 MAX_LENGTH: Final = 9_999_999
 """The longest parameter that a schema may have, in tokens."""
 
-ChoiceValue = str | int | None
-"""A value of a `Literal` parameter."""
+ChoiceValue = str | int | Enum | None
+"""A value of a `Literal` or `Enum` parameter."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Options:
-    """A `Literal` parameter."""
+    """A `Literal` or `Enum` parameter."""
 
     values: tuple[ChoiceValue, ...]
 
@@ -74,7 +75,11 @@ class Parameter:
     default: Any = None
 
     def value(self, given: Any) -> Any:
-        """What a given argument means: None for an `Arg` is no text."""
+        """What a given argument means: None for an `Arg` is no text, the value of a member that member."""
+        if isinstance(self.kind, Options):
+            for one in self.kind.values:
+                if isinstance(one, Enum) and type(given) is type(one.value) and given == one.value:
+                    return one
         return "" if given is None and isinstance(self.kind, Arg) else given
 
 
@@ -95,7 +100,7 @@ def expected(kind: Kind) -> str:
         case Flag():
             return "True or False"
         case Options(values):
-            return "one of " + ", ".join(repr(value) for value in values)
+            return "one of " + ", ".join(_shown(value) for value in values)
         case Arg(length):
             return f"text of at most {length} tokens"
         case _:
@@ -122,9 +127,8 @@ def complete(name: str, parameters: tuple[Parameter, ...], given: Mapping[str, A
                 f"call {name}({parameter.name}=…)"
             )
             raise ProgramArgumentError(message)
-        value = given.get(parameter.name, parameter.default)
-        unset = value is None and isinstance(parameter.kind, Arg)
-        if not unset and not accepts(parameter.kind, value):
+        value = parameter.value(given.get(parameter.name, parameter.default))
+        if not accepts(parameter.kind, value):
             message = (
                 f"{name}: {parameter.name} cannot be {short(value)}; it takes {expected(parameter.kind)}"
             )
@@ -133,7 +137,7 @@ def complete(name: str, parameters: tuple[Parameter, ...], given: Mapping[str, A
         if bad is not None:
             message = f"{name}: {parameter.name} holds {bad!r}, which no document may hold; remove it"
             raise ProgramArgumentError(message)
-        values[parameter.name] = parameter.value(value)
+        values[parameter.name] = value
     return values
 
 
@@ -141,3 +145,7 @@ def short(value: object) -> str:
     """A value as it is shown in a message."""
     shown = repr(value)
     return shown if len(shown) <= 60 else shown[:59] + "…"
+
+
+def _shown(value: ChoiceValue) -> str:
+    return f"{type(value).__name__}.{value.name}" if isinstance(value, Enum) else repr(value)

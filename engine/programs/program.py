@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import sys
 import types
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, TypeAlias, overload
 
 from engine.pml import NAME, Prompt, Schema
 from engine.pml.conversation import Message
@@ -18,19 +18,25 @@ from engine.programs.build import build_prompt, build_schema
 from engine.programs.compiler import compile_program
 from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.naming import legible
+from engine.programs.objects import MISSING, Bindable, Defaults
 from engine.programs.outline import Compiled
 from engine.programs.parameters import Parameter, complete
-from engine.programs.scopes import Decorated, Definition, decorated_in, definition_of
+from engine.programs.program_files import Decorated, ProgramFile
+from engine.programs.scopes import Definition, definition_of
 from engine.programs.writer_api import Recorder
+
+Decorable: TypeAlias = "types.FunctionType | staticmethod[..., Any] | classmethod[Any, ..., Any]"
+"""What `schema` decorates."""
 
 Scaffolds = Iterable[str | Iterable[str]]
 """Modules that are encoded together: each entry is several paths, in a list or with spaces between."""
 
 
-class Program:
+class Program(Bindable):
     """A function that was made a program by `schema`. It is compiled at its first use.
 
     Calling it gives a prompt; calling it with the recorder of another program makes it a module of that one.
+    In a class it is a method: what it reads of its object are constants of the program.
 
     Args:
         definition: finds the function's source.
@@ -61,6 +67,23 @@ class Program:
             ProgramError: the source cannot be found.
         """
         return self._find()
+
+    def __get__(self, instance: object, owner: type | None = None) -> Program:
+        """The program of an object, or of its class."""
+        return self.of(owner if instance is None else instance)
+
+    def of(self, receiver: Any) -> Program:
+        """The program as a method of an object, or of a class; the same where it stands in no class.
+
+        Args:
+            receiver: the object or class.
+        """
+        above = getattr(self._function, "__qualname__", "").rpartition(".")[0]
+        if self._function is None:
+            above = self.definition.owner
+        if not above or above.endswith("<locals>"):
+            return self
+        return Program(lambda: self.definition.of(receiver), self._function, self._name, self._scaffolds)
 
     @cached_property
     def _compiled(self) -> Compiled:
@@ -136,7 +159,7 @@ class Program:
             ProgramError: the program cannot be compiled.
         """
         if args and isinstance(args[0], Recorder):
-            self._runnable()(*args, **arguments)
+            self._run(*args, **arguments)
             return None
         return build_prompt(self._compiled, self._values(args, arguments))
 
@@ -151,7 +174,7 @@ class Program:
         """
         compiled = self._compiled
         recorder = Recorder(compiled.opened, self.definition.base)
-        self._runnable()(recorder, **self._values(args, arguments))
+        self._run(recorder, **self._values(args, arguments))
         system = () if compiled.system is None else (Message("system", compiled.system),)
         return system + recorder.messages()
 
@@ -164,10 +187,21 @@ class Program:
         """
         return "".join(message.text for message in self.messages(*args, **arguments))
 
-    def _runnable(self) -> Callable[..., Any]:
+    def _run(self, /, *args: Any, **arguments: Any) -> None:
+        """Runs the function, to its end if it is `async`."""
         if self._function is None:
             raise ProgramError("this program was read from a file that is not run; import it to run it")
-        return self._function
+        definition = self.definition
+        receiver = definition.receiver
+        if definition.takes_receiver:
+            if receiver is MISSING or isinstance(receiver, Defaults):
+                name = definition.name
+                message = f"{name} is a method, so it is run of an object; write {definition.owner}(…)"
+                raise ProgramError(f"{message}.{definition.node.name}")
+            args = (receiver, *args)
+        done = self._function(*args, **arguments)
+        if definition.waits:
+            _finish(done)
 
     def _values(self, args: tuple[Any, ...], arguments: Mapping[str, Any]) -> dict[str, Any]:
         parameters, name = self.parameters, self.definition.node.name
@@ -180,28 +214,27 @@ class Program:
 
 
 @overload
-def schema(name: types.FunctionType, /) -> Program: ...
+def schema(name: Decorable, /) -> Program: ...
 
 
 @overload
-def schema(
-    name: str | None = None, *, scaffolds: Scaffolds = ()
-) -> Callable[[types.FunctionType], Program]: ...
+def schema(name: str | None = None, *, scaffolds: Scaffolds = ()) -> Callable[[Decorable], Program]: ...
 
 
 def schema(
-    name: types.FunctionType | str | None = None, *, scaffolds: Scaffolds = ()
-) -> Program | Callable[[types.FunctionType], Program]:
+    name: Decorable | str | None = None, *, scaffolds: Scaffolds = ()
+) -> Program | Callable[[Decorable], Program]:
     """Makes a function a program: `@schema`, or `@schema("travel")`.
 
     Args:
         name: name of the schema; by default that of the function.
         scaffolds: modules that are encoded together, each entry as paths with spaces between or in a list.
     """
-    if isinstance(name, types.FunctionType):
+    if isinstance(name, (types.FunctionType, staticmethod, classmethod)):
         return schema()(name)
 
-    def decorate(function: types.FunctionType) -> Program:
+    def decorate(decorated: Decorable) -> Program:
+        function: Any = decorated if isinstance(decorated, types.FunctionType) else decorated.__func__
         return Program(lambda: definition_of(function), function, name, scaffolds)
 
     return decorate
@@ -227,11 +260,33 @@ def compile_source(
         return Program(lambda: found.definition, None, found.name, found.scaffolds)
 
     modules: dict[str, types.ModuleType] = {"engine.programs": sys.modules["engine.programs"]}
-    programs: list[Program] = decorated_in(source, filename, base, modules, schema, wrap)
+    file = ProgramFile(source, filename, base, modules, schema, wrap)
+    programs: list[Program] = file.programs
     if name is not None:
-        programs = [one for one in programs if one.definition.node.name == name]
-    if not programs:
-        what = f"no program {name}" if name else "no program"
-        message = f"there is {what} in it; begin a function with @schema from engine.programs"
-        raise ProgramError(f"{Path(filename).name}: {message}")
-    return programs[-1]
+        programs = [one for one in programs if name in (one.definition.node.name, one.definition.name)]
+    if programs:
+        return programs[-1]
+    what = f"no program {name}" if name else "no program"
+    message = f"there is {what} in it; begin a function with @schema from engine.programs"
+    hidden = file.hidden()
+    if hidden is not None:
+        function, line = hidden
+        message = (
+            f"{function} (line {line}) is no program that can be read: @schema has to come from "
+            "engine.programs, and the function to stand at the top of the file or in a class there"
+        )
+    elif name and file.programs:
+        listed = ", ".join(one.definition.name for one in file.programs)
+        message = f"there is {what} in it; there is {listed}"
+    raise ProgramError(f"{Path(filename).name}: {message}")
+
+
+def _finish(running: Coroutine[Any, Any, Any]) -> None:
+    """Runs an `async` function that waits for nothing."""
+    try:
+        running.send(None)
+    except StopIteration:
+        return
+    finally:
+        running.close()
+    raise ProgramError("an async program waits for nothing; remove await")

@@ -5,19 +5,23 @@ from __future__ import annotations
 import ast
 import inspect
 import linecache
-import textwrap
 import types
-import typing
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from engine.programs.errors import ProgramError
-from engine.programs.expressions import Const, ExpressionReader, Fault
+from engine.programs.expressions import Fault
+from engine.programs.objects import MISSING, Defaults, Finder, ReadClass, Record
+from engine.programs.pure_functions import BUILTINS
+
+FunctionKind = Literal["function", "method", "class", "static"]
+"""What a function is of the class that it stands in, if it stands in one."""
+
+_WRAPPED: Final[dict[str, FunctionKind]] = {"staticmethod": "static", "classmethod": "class"}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Definition:
     """A function in its file.
 
@@ -25,18 +29,56 @@ class Definition:
         node: its syntax tree; lines count in the file.
         filename: the file.
         base: the folder of the file, where there is one.
-        look_up: the value of a name outside of the function; raises KeyError.
+        look_up: the value of a name outside the function; raises KeyError.
+        kind: what it is of its class.
+        owner: name of its class, empty where it stands in none.
+        receiver: the object that its first parameter stands for, in a class; else MISSING.
+        waits: whether it is `async`.
     """
 
     node: ast.FunctionDef
     filename: str
     base: Path | None
-    look_up: Callable[[str], Any]
+    look_up: Finder
+    kind: FunctionKind = "function"
+    owner: str = ""
+    receiver: Any = MISSING
+    waits: bool = False
 
     @property
     def fault(self) -> Fault:
         """Makes the error for a place in the file."""
         return faults_in(self.filename)
+
+    @property
+    def name(self) -> str:
+        """Its name, with that of its class before it."""
+        return f"{self.owner}.{self.node.name}" if self.owner else self.node.name
+
+    @property
+    def place(self) -> tuple[str, int, int]:
+        """File, line and column: the same for each reading of the file."""
+        return self.filename, self.node.lineno, self.node.col_offset
+
+    @property
+    def takes_receiver(self) -> bool:
+        """Whether its first parameter is the object or the class."""
+        return self.kind in ("method", "class")
+
+    def of(self, receiver: Any) -> Definition:
+        """The same as a method of an object, or of a class, of which then only what it sets is known.
+
+        Args:
+            receiver: the object or the class.
+        """
+        home = receiver if isinstance(receiver, (type, ReadClass)) else type(receiver)
+        if isinstance(receiver, (Record, Defaults)):
+            home = receiver.kind
+        if self.kind == "class":
+            receiver = home
+        elif receiver is home:
+            receiver = Defaults(home)
+        return replace(self, receiver=receiver)
 
 
 def faults_in(filename: str) -> Fault:
@@ -73,19 +115,43 @@ def definition_of(function: types.FunctionType) -> Definition:
     if not lines:
         message = f"the source of {name} cannot be found; write it in a file, from which it can be compiled"
         raise ProgramError(message, filename, first)
+    classes: dict[int, str] = {}
     for node in ast.walk(parse_python("".join(lines), filename)):
+        if isinstance(node, ast.ClassDef):
+            classes.update({id(inner): node.name for inner in node.body})
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name == name:
             start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if start == first:
-                return Definition(_plain(node, filename), filename, _folder(filename), _live(function))
+                owner = classes.get(id(node), "")
+                return define(node, filename, _folder(filename), _live(function), owner)
     message = f"{name} is not at this line of its file any more; import the file again"
     raise ProgramError(message, filename, first)
 
 
-def _plain(node: ast.FunctionDef | ast.AsyncFunctionDef, filename: str) -> ast.FunctionDef:
-    if isinstance(node, ast.AsyncFunctionDef):
-        raise ProgramError(f"{node.name} is asynchronous; write def", filename, node.lineno)
-    return node
+def define(
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    filename: str,
+    base: Path | None,
+    look_up: Finder,
+    owner: str,
+) -> Definition:
+    """The definition of a function in a file.
+
+    Args:
+        node: its syntax tree.
+        filename: the file.
+        base: the folder of the file.
+        look_up: the value of a name outside the function; raises KeyError.
+        owner: name of the class in whose body it stands, or nothing.
+    """
+    kind: FunctionKind = "method" if owner else "function"
+    for decorator in node.decorator_list:
+        if owner and isinstance(decorator, ast.Name):
+            kind = _WRAPPED.get(decorator.id, kind)
+    waits = isinstance(node, ast.AsyncFunctionDef)
+    plain = node if isinstance(node, ast.FunctionDef) else ast.FunctionDef(**dict(ast.iter_fields(node)))
+    ast.copy_location(plain, node)
+    return Definition(plain, filename, base, look_up, kind, owner, waits=waits)
 
 
 def _folder(filename: str) -> Path | None:
@@ -93,7 +159,7 @@ def _folder(filename: str) -> Path | None:
     return path.parent if path.is_file() else None
 
 
-def _live(function: types.FunctionType) -> Callable[[str], Any]:
+def _live(function: types.FunctionType) -> Finder:
     def look_up(name: str) -> Any:
         cells = function.__closure__ or ()
         for free, cell in zip(function.__code__.co_freevars, cells, strict=True):
@@ -102,137 +168,6 @@ def _live(function: types.FunctionType) -> Callable[[str], Any]:
                     return cell.cell_contents
                 except ValueError:
                     raise KeyError(name) from None
-        return function.__globals__[name]
+        return function.__globals__[name] if name in function.__globals__ else BUILTINS[name]
 
     return look_up
-
-
-@dataclass(frozen=True)
-class Decorated:
-    """A program in a file that is read and not run.
-
-    Attributes:
-        definition: its function.
-        name: the name of the schema that the decorator gives; None where it gives none.
-        scaffolds: the scaffolds that the decorator gives.
-    """
-
-    definition: Definition
-    name: str | None
-    scaffolds: Any
-
-
-def decorated_in(
-    source: str,
-    filename: str,
-    base: Path | None,
-    modules: Mapping[str, types.ModuleType],
-    decorator: object,
-    wrap: Callable[[Decorated], Any],
-) -> list[Any]:
-    """The programs in a Python file, which is read and never run.
-
-    Args:
-        source: the text of the file.
-        filename: its name, for messages.
-        base: the folder that files are included from.
-        modules: modules that may be imported besides those of the standard library that are known here.
-        decorator: the object that marks a program.
-        wrap: makes what calls of a program find.
-
-    Returns:
-        What `wrap` made, in the order of the file.
-
-    Raises:
-        ProgramError: it is not Python, or a decorator cannot be read.
-    """
-    names: dict[str, Any] = {}
-    known = {**_KNOWN, **modules}
-    fault = faults_in(filename)
-    reader = ExpressionReader(names.__getitem__, fault)
-    found: list[Any] = []
-    for node in parse_python(source, filename).body:
-        match node:
-            case ast.Import() | ast.ImportFrom():
-                _import(node, names, known)
-            case (
-                ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
-            ):
-                _assign(name, value, names, reader)
-            case ast.FunctionDef():
-                names.pop(node.name, None)
-                call = _decoration(node, names, decorator)
-                if call is not None:
-                    definition = Definition(node, filename, base, names.__getitem__)
-                    names[node.name] = wrap(_read_decorator(definition, call, reader))
-                    found.append(names[node.name])
-    return found
-
-
-_KNOWN: Final = {"typing": typing, "textwrap": textwrap, "inspect": inspect}
-
-
-def _import(node: ast.Import | ast.ImportFrom, names: dict[str, Any], known: Mapping[str, Any]) -> None:
-    module = known.get(node.module or "") if isinstance(node, ast.ImportFrom) and node.level == 0 else None
-    for alias in node.names:
-        name = alias.asname or alias.name
-        if isinstance(node, ast.Import):
-            if alias.name in known and "." not in name:
-                names[name] = known[alias.name]
-        elif module is not None and hasattr(module, alias.name):
-            names[name] = getattr(module, alias.name)
-        elif f"{node.module}.{alias.name}" in known:
-            names[name] = known[f"{node.module}.{alias.name}"]
-
-
-def _assign(name: str, value: ast.expr, names: dict[str, Any], reader: ExpressionReader) -> None:
-    """A constant of the file; what cannot be known without running it stays unknown."""
-    names.pop(name, None)
-    try:
-        names[name] = ast.literal_eval(value)
-        return
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        pass
-    try:
-        expression = reader.read(value, {})
-    except ProgramError:
-        return
-    if isinstance(expression, Const):
-        names[name] = expression.value
-
-
-def _decoration(node: ast.FunctionDef, names: Mapping[str, Any], decorator: object) -> ast.expr | None:
-    """The decorator that makes a function a program."""
-    for one in node.decorator_list:
-        head = one.func if isinstance(one, ast.Call) else one
-        if isinstance(head, ast.Name) and names.get(head.id) is decorator:
-            return one
-        if isinstance(head, ast.Attribute) and isinstance(head.value, ast.Name):
-            module = names.get(head.value.id)
-            if inspect.ismodule(module) and vars(module).get(head.attr) is decorator:
-                return one
-    return None
-
-
-def _read_decorator(definition: Definition, node: ast.expr, reader: ExpressionReader) -> Decorated:
-    name, scaffolds = None, ()
-    if isinstance(node, ast.Call):
-        if len(node.args) > 1:
-            raise definition.fault(node, "schema takes one name; give other things by their names")
-        if node.args:
-            name = reader.constant(node.args[0], "the name of the schema")
-        for keyword in node.keywords:
-            if keyword.arg == "name":
-                name = reader.constant(keyword.value, "the name of the schema")
-            elif keyword.arg == "scaffolds":
-                scaffolds = _scaffolds(keyword.value, reader)
-            else:
-                raise definition.fault(keyword, f"schema takes a name and scaffolds, and no {keyword.arg}")
-    return Decorated(definition, name, scaffolds)
-
-
-def _scaffolds(node: ast.expr, reader: ExpressionReader) -> Any:
-    if isinstance(node, (ast.List, ast.Tuple)):
-        return tuple(reader.constant(item, "a scaffold") for item in node.elts)
-    return reader.constant(node, "the scaffolds")

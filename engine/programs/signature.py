@@ -5,13 +5,16 @@ from __future__ import annotations
 import ast
 import types
 import typing
-from collections.abc import Callable
+from enum import Enum
 from typing import Any, Final, Literal, get_args, get_origin
 
 from engine.pml import NAME
 from engine.pml.entities import forbidden_character
+from engine.programs.constants import UncomputableError
 from engine.programs.errors import ProgramError
-from engine.programs.expressions import ExpressionReader, Fault
+from engine.programs.expression_reader import ExpressionReader
+from engine.programs.expressions import Fault
+from engine.programs.objects import Finder, ReadClass, Unknown, attribute_of
 from engine.programs.parameters import (
     MAX_LENGTH,
     Arg,
@@ -24,8 +27,9 @@ from engine.programs.parameters import (
     expected,
     short,
 )
+from engine.programs.scopes import Definition
 
-_BUILTIN: Final[dict[str, Any]] = {"bool": bool, "str": str, "None": None}
+_NUMBERS: Final = (int, float)
 
 
 class SignatureReader:
@@ -34,38 +38,55 @@ class SignatureReader:
     Args:
         look_up: the value of a name outside of the function; raises KeyError.
         fault: makes the error for a place.
+        expressions: reads the defaults.
     """
 
-    def __init__(self, look_up: Callable[[str], Any], fault: Fault) -> None:
+    def __init__(self, look_up: Finder, fault: Fault, expressions: ExpressionReader) -> None:
         self._look_up = look_up
         self._fault = fault
-        self._expressions = ExpressionReader(look_up, fault)
+        self._expressions = expressions
 
-    def read(self, node: ast.FunctionDef) -> tuple[str, tuple[Parameter, ...]]:
+    def read(self, definition: Definition) -> tuple[str, tuple[Parameter, ...]]:
         """The name of the recorder, and the parameters after it.
+
+        Args:
+            definition: the function; the object that a method is of is no parameter.
 
         Raises:
             ProgramError: the signature is not one that a schema can come from.
         """
+        node = definition.node
         arguments = node.args
         for star in (arguments.vararg, arguments.kwarg):
             if star is not None:
                 raise self._fault(star, f"*{star.arg} cannot become parameters; name each of them")
         if arguments.posonlyargs:
             raise self._fault(arguments.posonlyargs[0], "'/' is of no use here; remove it")
-        if not arguments.args:
+        self._check_decorators(definition)
+        places = arguments.args[1:] if definition.takes_receiver else arguments.args
+        if not places:
+            own = f"{arguments.args[0].arg}, " if arguments.args else ""
             raise self._fault(
-                node, f"{node.name} has no parameter to write with; begin with {node.name}(p, …)"
+                node, f"{node.name} has no parameter to write with; begin with {node.name}({own}p, …)"
             )
-        first, *rest = arguments.args
+        first, *rest = places
         padding: list[ast.expr | None] = [None] * (len(arguments.args) - len(arguments.defaults))
-        defaults = [*padding, *arguments.defaults][1:] + list(arguments.kw_defaults)
-        if len(arguments.defaults) == len(arguments.args):
+        defaults = [*padding, *arguments.defaults][len(arguments.args) - len(rest) :] + list(
+            arguments.kw_defaults
+        )
+        if len(arguments.defaults) > len(rest):
             raise self._fault(first, f"{first.arg} writes the text, so it has no default; remove it")
         named = rest + arguments.kwonlyargs
         return first.arg, tuple(
             self._parameter(argument, default) for argument, default in zip(named, defaults, strict=True)
         )
+
+    def _check_decorators(self, definition: Definition) -> None:
+        """A class method is bound by what is above it, so `@schema` has to be the outermost."""
+        if definition.kind == "class":
+            first = definition.node.decorator_list[0]
+            if isinstance(first, ast.Name) and first.id == "classmethod":
+                raise self._fault(first, "the class is not known here; write @schema above @classmethod")
 
     def _parameter(self, argument: ast.arg, default: ast.expr | None) -> Parameter:
         if argument.annotation is None:
@@ -90,7 +111,7 @@ class SignatureReader:
             raise self._fault(argument, f"{bad!r} may stand in no document; remove it")
 
     def _kind(self, name: str, node: ast.expr) -> Kind:
-        value = self._annotation(name, node)
+        value = self.annotation(name, node)
         if value is Arg:
             raise self._fault(node, f"{name}: Arg has no length; write {name}: Arg[5]")
         if value is bool:
@@ -99,17 +120,31 @@ class SignatureReader:
             return NewWords()
         if isinstance(value, Arg):
             return self._check_arg(node, name, value)
+        options = _options(value)
         members = get_args(value)
-        if get_origin(value) is Literal:
-            return self._options(node, name, members)
-        if get_origin(value) in (typing.Union, types.UnionType) and types.NoneType in members:
-            literals = [one for one in members if get_origin(one) is Literal]
-            if len(literals) == 1 and len(members) == 2:
-                return self._options(node, name, (*get_args(literals[0]), None))
-        raise self._unknown(name, node)
+        if options is None and get_origin(value) in (typing.Union, types.UnionType):
+            found = [_options(one) for one in members if one is not types.NoneType]
+            if len(found) == 1 and found[0] is not None and len(members) == 2:
+                options = (*found[0], None)
+        if options is None:
+            raise self._unknown(name, node, value)
+        for one in options:
+            if one is not None and type(one) not in (str, int) and not isinstance(one, Enum):
+                raise self._fault(node, f"{name} cannot be {one!r}; a Literal lists text, numbers, or None")
+        return Options(tuple(dict.fromkeys(options)))
 
-    def _unknown(self, name: str, node: ast.AST) -> ProgramError:
-        message = f"the annotation of {name} is none of bool, Arg[5], str, Literal[…], Literal[…] | None"
+    def _unknown(self, name: str, node: ast.AST, value: Any = None) -> ProgramError:
+        message = (
+            f"the annotation of {name} is none of bool, Arg[5], str, Literal[…], an Enum, "
+            "or one of the last two | None"
+        )
+        if value in _NUMBERS:
+            message = (
+                f"{name} is a number, and a prompt takes text; write {name}: Arg[5], or Literal[1, 2, 3]"
+            )
+        elif isinstance(value, (type, ReadClass)) and not issubclass(type(value), type(None)):
+            kind = value.name if isinstance(value, ReadClass) else value.__name__
+            message = f"{message}; of a {kind}, give each field that is used as a parameter of its own"
         return self._fault(node, message)
 
     def _check_arg(self, node: ast.AST, name: str, arg: Arg) -> Arg:
@@ -126,13 +161,16 @@ class SignatureReader:
         self._check_characters(node, arg.scaffold)
         return arg
 
-    def _options(self, node: ast.AST, name: str, values: tuple[Any, ...]) -> Options:
-        for value in values:
-            if value is not None and type(value) not in (str, int):
-                raise self._fault(node, f"{name} cannot be {value!r}; a Literal lists text, numbers, or None")
-        return Options(tuple(dict.fromkeys(values)))
+    def annotation(self, name: str, node: ast.expr) -> Any:
+        """What an annotation stands for: a type, a form of `typing`, or an `Arg`.
 
-    def _annotation(self, name: str, node: ast.expr) -> Any:
+        Args:
+            name: the parameter.
+            node: its annotation.
+
+        Raises:
+            ProgramError: it is none that a parameter of a program can have.
+        """
         match node:
             case ast.Constant(value=str(text)):
                 try:
@@ -141,40 +179,43 @@ class SignatureReader:
                     raise self._unknown(name, node) from None
                 for part in ast.walk(inner):
                     ast.copy_location(part, node)
-                return self._annotation(name, inner)
+                return self.annotation(name, inner)
             case ast.Constant(value=None):
                 return None
             case ast.Name():
-                return self._named(name, node)
-            case ast.Attribute(value=ast.Name() as owner, attr=attribute):
-                module = self._named(name, owner)
-                if isinstance(module, types.ModuleType) and attribute in vars(module):
-                    return vars(module)[attribute]
+                return _aliased(self._named(name, node))
+            case ast.Attribute(value=owner, attr=attribute):
+                try:
+                    return _aliased(attribute_of(self.annotation(name, owner), attribute))
+                except UncomputableError as reason:
+                    raise self._fault(node, f"the annotation of {name}: {reason}") from None
             case ast.Subscript(value=head, slice=index):
-                return self._subscript(name, node, self._annotation(name, head), index)
+                return self._subscript(name, node, self.annotation(name, head), index)
             case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-                pair = [self._annotation(name, side) for side in (left, right)]
-                literal = next((one for one in pair if get_origin(one) is Literal), None)
-                if literal is not None and None in pair:
-                    return typing.Optional[literal]  # noqa: UP045 - built from a value
+                pair = [self.annotation(name, side) for side in (left, right)]
+                chosen = next((one for one in pair if _options(one) is not None), None)
+                if chosen is not None and None in pair:
+                    return typing.Optional[chosen]  # noqa: UP045 - built from a value
             case ast.Call(func=head, args=[length], keywords=keywords):
-                if self._annotation(name, head) is Arg:
+                if self.annotation(name, head) is Arg:
                     return self._arg_call(name, length, keywords)
         raise self._unknown(name, node)
 
     def _named(self, name: str, node: ast.Name) -> Any:
         try:
-            return self._look_up(node.id)
+            found = self._look_up(node.id)
         except KeyError:
-            if node.id in _BUILTIN:
-                return _BUILTIN[node.id]
-        raise self._fault(node, f"the annotation of {name} names {node.id}, which is not defined; import it")
+            message = f"the annotation of {name} names {node.id}, which is not defined; import it"
+            raise self._fault(node, message) from None
+        if isinstance(found, Unknown):
+            raise self._fault(node, f"the annotation of {name}: {node.id} {found.reason}")
+        return found
 
     def _subscript(self, name: str, node: ast.expr, head: Any, index: ast.expr) -> Any:
         if head is Arg:
             return Arg(self._constant(name, index))
         if head is typing.Optional:
-            return typing.Optional[self._annotation(name, index)]  # noqa: UP045 - built from a value
+            return typing.Optional[self.annotation(name, index)]  # noqa: UP045 - built from a value
         if head is Literal:
             items = index.elts if isinstance(index, ast.Tuple) else [index]
             return Literal[tuple(self._constant(name, item) for item in items)]
@@ -190,3 +231,17 @@ class SignatureReader:
 
     def _constant(self, name: str, node: ast.expr) -> Any:
         return self._expressions.constant(node, f"what stands in the annotation of {name}")
+
+
+def _options(value: Any) -> tuple[Any, ...] | None:
+    """The values of a `Literal`, or the members of an Enum; None for another annotation."""
+    if get_origin(value) is Literal:
+        return get_args(value)
+    if isinstance(value, type) and issubclass(value, Enum):
+        return tuple(value.__members__.values())
+    return None
+
+
+def _aliased(value: Any) -> Any:
+    """What a name that `type` gave stands for."""
+    return value.__value__ if type(value).__name__ == "TypeAliasType" else value

@@ -64,9 +64,10 @@ class _Writer:
         self._schema = schema
         self._bound = bound
         self._names = VariableNames(
-            schema, ("p", "Arg", "Literal", "schema", "print", "bool", "str", "prompt", NEW_TEXT)
+            schema,
+            ("p", "self", "cls", "Arg", "Literal", "schema", "print", "bool", "str", "prompt", NEW_TEXT),
         )
-        self._function = self._names.new(schema.name or "prompt")
+        self._function = self._names.named(schema.name or "prompt")
         self._flags: list[str] = []
         self._slots: list[str] = []
         self._lines: list[str] = []
@@ -76,13 +77,22 @@ class _Writer:
     def write(self) -> str:
         self._children(self._schema.children, 1)
         new = self._new_text()
-        head = ['"""A schema as a program: compile it, or call it for a prompt."""', ""]
+        head = [*self._introduction(), ""]
         if self._literal:
             head += ["from typing import Literal", ""]
         head += [f"from engine.programs import {'Arg, ' if self._slots else ''}schema", "", ""]
         body = self._lines or [f"{_INDENT}pass"]
         main = ["", "", 'if __name__ == "__main__":', f"{_INDENT}print({self._function}.source())", ""]
         return "\n".join([*head, *self._decorator(), *self._signature(), *body, *self._call(new), *main])
+
+    def _introduction(self) -> list[str]:
+        """What the file is, and which names Python spells in another way than the schema."""
+        first = '"""A schema as a program: compile it, or call it for a prompt.'
+        pairs = [f"{_INDENT}{found}: {name}" for found, name in self._names.substitutes.items()]
+        if not pairs:
+            return [f'{first}"""']
+        said = "Names that are spelled in another way here, with what they stand for in the schema:"
+        return [first, "", said, "", *pairs, '"""']
 
     def _new_text(self) -> bool:
         """Lets a call add text at the end of the prompt, where the schema's turns leave room for it."""

@@ -49,9 +49,21 @@ def test_the_example_runs_as_it_stands(tmp_path: Path) -> None:
     assert parse_schema(done.stdout).tree == compile_source(PYTHON[0]).schema()
 
 
+@pytest.mark.parametrize("source", [one for one in PYTHON if "# line" not in one])
+def test_every_example_runs(source: str, tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(source, encoding="utf-8")
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, tmp_path / "example.py"]
+    done = subprocess.run(command, cwd=root, env={"PYTHONPATH": str(root)}, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    if "@schema" in source:
+        assert compile_source(source).schema() is not None
+
+
 def test_the_fault_is_at_the_line_it_names() -> None:
-    named = re.search(r"# line (\d+): (.*)", PYTHON[1])
+    source = next(one for one in PYTHON if "# line" in one)
+    named = re.search(r"# line (\d+): (.*)", source)
     assert named is not None
     with pytest.raises(ProgramError, match=named[2]) as caught:
-        compile_source(PYTHON[1]).schema()
+        compile_source(source).schema()
     assert caught.value.line == int(named[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,7 +11,7 @@ from typing import Literal
 
 import pytest
 
-from engine.pml import Param, Text, bind
+from engine.pml import Param, Text, bind, parse_schema
 from engine.pml.conversation import Message, conversation
 from engine.programs import Arg, ProgramArgumentError, ProgramError, compile_source, schema, to_program
 from tests.programs.sources import load
@@ -134,19 +135,16 @@ def test_a_called_program_keeps_its_own_names_and_lengths() -> None:
 @pytest.mark.parametrize(
     ("statements", "line", "says"),
     [
-        ("p.text('x')\nfor i in range(3): p.text('x')", 2, "cannot be compiled"),
-        ("while flag: p.text('x')", 1, "cannot be compiled"),
+        ("while flag: p.text('x')", 1, "while goes on"),
         ("p.text(open('/etc/passwd').read())", 1, "without running"),
-        ("print('x')", 1, "is no program|not a parameter"),
+        ("print('x')", 1, "print writes to the terminal"),
         ("p.txt('x')", 1, "no statement of a program"),
-        ("p.text(unknown)", 1, "not a parameter, nor a constant"),
+        ("p.text(unknown)", 1, "not a parameter, nor a name"),
         ("p.text(flag)", 1, "is a choice"),
         ("p.text(f'{a:>5}')", 1, "has no format"),
         ("p.text(a == 'x')", 1, "a condition is no text"),
         ("p.text('x' if flag else 'y')", 1, "write if and else"),
-        ("x = 'y'\nx = 'z'", 2, "set once"),
-        ("if flag:\n    x = 'y'\n    p.text(x)\np.text(x)", 4, "not a parameter, nor a constant"),
-        ("p.text(*['x'])", 1, "write each part"),
+        ("if flag:\n    x = 'y'\n    p.text(x)\np.text(x)", 4, "x depends on the condition of line 5"),
         ("p.text('x', sep='')", 1, "no option sep"),
         ("p.text('\\x00')", 1, "no document"),
         ("if flag:\n    with p.user(): p.text('x')", 2, "a turn cannot stand in a module"),
@@ -169,10 +167,10 @@ def test_a_called_program_keeps_its_own_names_and_lengths() -> None:
             91,
             "not supported",
         ),
-        ("return 'x'", 1, "cannot be compiled"),
-        ("try:\n    p.text('x')\nfinally: pass", 1, "cannot be compiled"),
-        ("if (x := flag): p.text('x')", 1, "cannot be compiled"),
-        ("global CITY", 1, "cannot be compiled"),
+        ("return 'x'", 1, "returns nothing; write p.text"),
+        ("try:\n    p.text('x')\nfinally: pass", 1, "try guards what may fail"),
+        ("if (x := flag): p.text('x')", 1, "set it on a line before"),
+        ("global CITY", 1, "changes nothing outside"),
         ("if a is 'x': p.text('x')", 1, "'is' compares with None"),
     ],
 )
@@ -191,7 +189,7 @@ def test_what_cannot_be_compiled_is_an_error_at_its_line(statements: str, line: 
         ("a: Arg", "has no length"),
         ("a: Arg[0]", "whole number of tokens"),
         ("a: Arg['x']", "whole number of tokens"),
-        ("a: int", "int, which is not defined|none of bool"),
+        ("a: int", "a is a number, and a prompt takes text"),
         ("a: Literal[1.5]", "cannot be 1.5"),
         ("a: bool = 'yes'", "the default of a is 'yes'"),
         ("a: Arg(2, name='1')", "cannot name a parameter"),
@@ -278,7 +276,7 @@ def test_a_file_is_compiled_and_not_run(tmp_path: Path) -> None:
         (f"{HEAD}@schema('s', colour=1)\ndef f(p): pass", "no colour"),
         ("(" * 5000, "not valid Python"),
         (f"{HEAD}@schema\ndef f(p): p.text({'-' * 100_000}1)", "nested too deep|not valid Python"),
-        (f"{HEAD}@schema\ndef f(p): p.text({' + '.join(['x'] * 3000)})", "nested too deep"),
+        (f"{HEAD}@schema\ndef f(p): p.text({' + '.join(['x'] * 3000)})", "x is not a parameter|too deep"),
         (f"{HEAD}@schema\ndef f(p): p.text({' + '.join(['x'] * 300)})", "x is not a parameter|too deep"),
     ],
 )
@@ -334,3 +332,30 @@ def test_the_source_must_be_at_hand() -> None:
 def test_programs_do_not_load_torch() -> None:
     code = "import sys, engine.programs; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[2]).returncode == 0
+
+
+def test_an_export_says_which_names_it_spells_in_another_way() -> None:
+    names = ("self", "cls", "p", "class", "print", "unit.py", "unit_py", "trip-plan", "plain", "None", "_")
+    source = "<schema name='s'>" + "".join(f"<module name='{name}'>x</module>" for name in names)
+    tree = parse_schema(source + "</schema>").tree
+    assert tree is not None
+    program = to_program(tree)
+    assert to_program(tree) == program
+    listed = dict(re.findall(r"^    (\w+): (\S+)$", program, re.M))
+    assert listed == {
+        "self_2": "self",
+        "cls_2": "cls",
+        "p_2": "p",
+        "class_": "class",
+        "print_2": "print",
+        "unit_py": "unit.py",
+        "unit_py_2": "unit_py",
+        "trip_plan": "trip-plan",
+        "None_": "None",
+        "__": "_",
+    }
+    assert compile_source(program).schema() == tree
+    assert set(load(program, "s").schema().index.by_path) == set(names)
+    plain = parse_schema("<schema name='s'><module name='plain'>x</module></schema>").tree
+    assert plain is not None
+    assert "spelled" not in to_program(plain)

@@ -1,0 +1,167 @@
+"""Schemas that are put together from data: the same as a document of them, checked as one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from engine.pml import Module, Param, Role, Schema, Text, Union, bind, parse_prompt, parse_schema
+from engine.pml.conversation import conversation
+from engine.programs import Part, SchemaBuilder, SchemaError, Slot
+from tests.pml.trees import schemas
+
+DOCUMENTS = {"unit": "  x = 1\n\n\ty < 2 && ]]>\n", "plan": "Go.\n"}
+
+
+def test_a_schema_of_documents() -> None:
+    builder = SchemaBuilder("docs").system("Answer from the documents.").user("Read:\n")
+    for name, text in DOCUMENTS.items():
+        builder.module(name, text)
+    builder.module(
+        "trip", "For ", Slot("days", 5, default="two"), " days.\n", {"rome": "Rome.\n", "oslo": "Oslo.\n"}
+    )
+    builder.union({"short": "Be short.", "long": "Be long."}).scaffold("unit", "plan")
+    schema, parsed = builder.schema(), parse_schema(builder.pml())
+    assert parsed.ok, parsed.diagnostics
+    assert parsed.tree == schema
+    assert schema.union_of("short") is schema.union_of("long")
+    unit = schema.module("unit")
+    assert unit is not None
+    assert [child.text for child in unit.children if isinstance(child, Text)] == [DOCUMENTS["unit"]]
+    prompt = parse_prompt("<prompt schema='docs'><unit/><trip days='3'><oslo/></trip><short/></prompt>").tree
+    assert prompt is not None
+    bound = bind(schema, prompt)
+    assert bound.ok, bound.diagnostics
+    text = "Read:\n" + DOCUMENTS["unit"] + "For 3 days.\nOslo.\nBe short."
+    assert [one.text for one in conversation(bound.parts)] == ["Answer from the documents.", text]
+
+
+def test_modules_nest_as_parts() -> None:
+    inner = Part("tokyo", "Tokyo", Part("food", "Sushi", cache=False))
+    schema = SchemaBuilder("s").text("All. ").module("trip", inner, [Part("a", "x"), Part("b", "y")]).schema()
+    assert [module.path for module in schema.modules()] == [
+        "trip",
+        "trip/tokyo",
+        "trip/tokyo/food",
+        "trip/a",
+        "trip/b",
+    ]
+    food = schema.module("trip/tokyo/food")
+    assert food is not None
+    assert not food.cache
+
+
+def test_text_of_files(tmp_path: Path) -> None:
+    (tmp_path / "unit.py").write_text("x = 1\n", encoding="utf-8")
+    builder = SchemaBuilder("s", base=tmp_path).module("unit.py", src="unit.py")
+    assert builder.schema() == parse_schema(builder.pml(), base=tmp_path).tree
+    with pytest.raises(SchemaError, match=r"E209, gone: .*gone"):
+        SchemaBuilder("s", base=tmp_path).module("gone", src="gone").schema()
+    with pytest.raises(SchemaError, match=r"E210, unit has the text of unit\.py"):
+        SchemaBuilder("s", base=tmp_path).module("unit", "more", src="unit.py").schema()
+
+
+@pytest.mark.parametrize(
+    ("builder", "code", "says"),
+    [
+        (
+            SchemaBuilder("s").module("a", "x").user().module("a", "y"),
+            "E302",
+            "a is the name of two modules; rename one",
+        ),
+        (SchemaBuilder("s").module("a", Part("b"), Part("b")), "E302", "a/b is the name of two modules"),
+        (SchemaBuilder("s").union({"a": "x"}, Part("a", "y")), "E302", "a is the name of two"),
+        (
+            SchemaBuilder("s").module("my file.txt", "x"),
+            "E301",
+            r"'my file.txt' cannot name a module.*name\('my file.txt'\) makes one",
+        ),
+        (SchemaBuilder("s").module("user", "x"), "E303", "user is an element of PML"),
+        (SchemaBuilder("s").module("a", "x\x00"), "E103", "a holds '.x00', which no document may hold"),
+        (SchemaBuilder("s").text("x\x00"), "E103", "the schema holds"),
+        (SchemaBuilder("s").module("a", Slot("x y", 5)), "E301", "'x y' in a cannot name a parameter"),
+        (SchemaBuilder("s").module("a", Slot("x", 0)), "E204", "length of x in a"),
+        (SchemaBuilder("s").module("a", "x").scaffold("b"), "", "E306"),
+        (SchemaBuilder("my docs"), "E301", "'my docs' cannot name a schema"),
+    ],
+)
+def test_faults_are_those_of_a_document(builder: SchemaBuilder, code: str, says: str) -> None:
+    for make in (builder.schema, builder.pml):
+        with pytest.raises(SchemaError, match=says) as caught:
+            make()
+        assert caught.value.faults[0].startswith(code)
+
+
+def test_every_fault_is_found_at_once() -> None:
+    with pytest.raises(SchemaError, match=r"\(and 1 more\)") as caught:
+        SchemaBuilder("s").module("a b", "x").module("c d", "y").schema()
+    assert len(caught.value.faults) == 2
+
+
+def test_a_name_for_any_title() -> None:
+    builder = SchemaBuilder("s").user()
+    for title in ("My file.txt", "My file.txt", "user", "🗼"):
+        builder.module(builder.name(title), "x")
+    assert [module.name for module in builder.schema().modules()] == [
+        "My-file.txt",
+        "My-file.txt-2",
+        "user-part",
+        "part",
+    ]
+
+
+def rebuilt(schema: Schema) -> SchemaBuilder:
+    builder = SchemaBuilder(schema.name)
+    for child in schema.children:
+        if isinstance(child, Role):
+            getattr(builder, child.role)()
+            for one in child.children:
+                add(builder, one)
+        else:
+            add(builder, child)
+    for scaffold in schema.scaffolds:
+        builder.scaffold(*scaffold.modules)
+    return builder
+
+
+def add(builder: SchemaBuilder, node: Any) -> None:
+    if isinstance(node, Text):
+        builder.text(node.text)
+    elif isinstance(node, Union):
+        builder.union(*(part(one) for one in node.members))
+    else:
+        builder.module(node.name, *map(content, node.children), cache=node.cache)
+
+
+def part(module: Module) -> Part:
+    return Part(module.name, *map(content, module.children), cache=module.cache)
+
+
+def content(node: Any) -> Any:
+    match node:
+        case Text(text):
+            return text
+        case Param(name, length, default, scaffold):
+            return Slot(name, length, default, scaffold)
+        case Union(members):
+            return [part(one) for one in members]
+    return part(node)
+
+
+def buildable(node: Any) -> bool:
+    """Whether nothing stands after a turn in no turn, no union has a scaffold, and none is empty."""
+    children = node.members if isinstance(node, Union) else getattr(node, "children", ())
+    roles = [isinstance(child, Role) for child in children]
+    plain = not isinstance(node, Union) or node.scaffold is None
+    return plain and roles == sorted(roles) and all(buildable(child) for child in children)
+
+
+@settings(max_examples=100)
+@given(schemas().filter(buildable))
+def test_every_schema_can_be_built(schema: Schema) -> None:
+    builder = rebuilt(schema)
+    assert builder.schema() == schema
+    assert parse_schema(builder.pml()).tree == schema

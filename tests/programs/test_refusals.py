@@ -1,0 +1,348 @@
+"""What is refused says the true reason, the line, and a remedy that works when it is followed."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.programs import ProgramError, compile_source
+from tests.programs.checks import both, file_of, written
+from tests.programs.sources import run
+
+HELPER = "def shout(text):\n    loud = text.upper()\n    return loud"
+WRAPPED = "import functools\n@functools.cache\ndef shout(text): return text.upper()"
+ENUM = "class City(Enum):\n    ROME = 'rome'\n    OSLO = 'oslo'"
+ODD = "class City(Enum):\n    ROME = 'rome'\n    def __str__(self): return 'Roma'"
+
+
+@pytest.mark.parametrize(
+    ("above", "statements", "says", "remedy"),
+    [
+        (
+            "",
+            "while not flag: p.text('x')",
+            "nothing is run while compiling; write for over",
+            "for _ in range(1): p.text('x')",
+        ),
+        (
+            "",
+            "for one in a: p.text(one)",
+            "a is known only in a prompt; write a list of constants, or .* SchemaBuilder",
+            "for one in ('x', 'y'): p.text(one)",
+        ),
+        (
+            "",
+            "for i in range(len(a)): p.text(i)",
+            "and a is not; write a constant",
+            "for i in range(2): p.text(i)",
+        ),
+        (
+            "",
+            "for one in {'x', 'y'}: p.text(one)",
+            "a set has no order, .* write sorted",
+            "for one in sorted({'x', 'y'}): p.text(one)",
+        ),
+        ("", "try: p.text('x')\nexcept ValueError: pass", "write its body without try", "p.text('x')"),
+        (
+            "",
+            "x = ['a']\nx += ['b']\np.text(*x)",
+            r"\+= changes a list .* write x = x \+",
+            "x = ['a']\nx = x + ['b']\np.text(*x)",
+        ),
+        ("", "x = []\nx.append('a')\np.text(*x)", r"write each text with p\.text", "p.text('a')"),
+        (
+            "",
+            "x = {}\nx['a'] = 'b'\np.text(x['a'])",
+            "values stay as they are; set a name",
+            "x = 'b'\np.text(x)",
+        ),
+        (
+            "",
+            "x = 'a'\nif flag: x += 'b'\np.text(x)",
+            "x depends on the condition of line .*; write its text there",
+            "p.text('a', end='')\nif flag: p.text('b', end='')",
+        ),
+        (
+            "",
+            "if flag: x = 'a'\nelse: x = 'b'\np.text(x)",
+            "depends on the condition",
+            "if flag: p.text('a')\nelse: p.text('b')",
+        ),
+        (
+            "",
+            "p.text(x)\nx = 'a'",
+            "x has no value here, as line 9 sets it later; set it before",
+            "x = 'a'\np.text(x)",
+        ),
+        ("", "return a", r"write p\.text\(a\), and return alone", "p.text(a)\nreturn"),
+        ("", "await other", "write other without await|nothing is waited for", "pass"),
+        ("", "global X", "remove global", "pass"),
+        ("", "yield 'x'", r"a program yields nothing; write p\.text", "p.text('x')"),
+        ("", "raise ValueError('x')", "remove raise", "pass"),
+        ("", "assert flag", "remove assert", "pass"),
+        ("", "import json\np.text(json.dumps(1))", "stands at the top of the file", "p.text('1')"),
+        (
+            "",
+            "f = lambda t: t\np.text(f('x'))",
+            "write a function with def",
+            "def f(t): return t\np.text(f('x'))",
+        ),
+        ("", "print('x')", r"print writes to the terminal; write p\.text", "p.text('x')"),
+        ("", "p.text(print)", "print is not called", "p.text('print')"),
+        (
+            "",
+            "p.text(a.upper())",
+            r"a is known only in a prompt, so a.upper\(…\) cannot be computed",
+            "p.text(a)",
+        ),
+        ("", "p.text(a * 2)", "write an f-string", "p.text(f'{a}{a}')"),
+        ("", "p.text(a[0])", "what is indexed must be known", "p.text(a)"),
+        (
+            "",
+            "x = zip('ab', 'cd')\np.text(*[one for one, _ in x])",
+            r"write list\(…\) round it",
+            "x = list(zip('ab', 'cd'))\np.text(*[one for one, _ in x])",
+        ),
+        (
+            "",
+            "with p.module('m'):\n    if flag: return\n    p.text('x')\np.text('y')",
+            "write the rest of the with under else",
+            "with p.module('m'):\n    if flag: pass\n    else: p.text('x')\np.text('y')",
+        ),
+        (
+            "",
+            "for i in range(2):\n    with p.module('day'): p.text(i)",
+            "in each round of the loop; put what differs into the name",
+            "for i in range(2):\n    with p.module(f'day-{i}'): p.text(i)",
+        ),
+        (
+            "",
+            "p.text(untold)",
+            "not a parameter, nor a name that the file sets or imports; define it",
+            "untold = 'x'\np.text(untold)",
+        ),
+        ("", "p.text(lenn('x'))", "did you mean len", "p.text(len('x'))"),
+        ("", "import os", "move it there", "pass"),
+        ("", "p = 'x'", "p writes the text, and line 8 sets it", "q = 'x'"),
+        ("", "x = p\nx.text('a')", r"p writes the text and is no value; write p\.text", "p.text('a')"),
+        (
+            "",
+            "p.text('{:{}}'.format('x', 3))",
+            "a format in a format .* write an f-string",
+            "p.text(f'{\"x\":{3}}')",
+        ),
+        (
+            "",
+            "with p.module('m') as m: p.text('x')",
+            "and no as; write each",
+            "with p.module('m'): p.text('x')",
+        ),
+        ("", "p.module('m')", r"write with p\.module\(…\):", "with p.module('m'): p.text('x')"),
+        ("", "x, *y = ('a', 'b')\np.text(x)", "give each value a name", "x, y = ('a', 'b')\np.text(x)"),
+        ("", "p.text('-'.join([a, 'b']))", r"or a itself in p\.text", "p.text(a, '-b')"),
+        ("", "del flag", "remove del", "pass"),
+        ("", "def f(q): q.text('x')\nf()", r"write f\(p, …\)", "def f(q): q.text('x')\nf(p)"),
+        (
+            "",
+            "@staticmethod\ndef f(q): q.text('x')\nf(p)",
+            "would have to be run; remove it",
+            "def f(q): q.text('x')\nf(p)",
+        ),
+        ("", "async def f(q): q.text('x')", "write def without async", "def f(q): q.text('x')"),
+        (HELPER, "p.text(shout('x'))", "let it be one return", None),
+        (WRAPPED, "p.text(shout('x'))", None, "p.text('X')"),
+        ("def f(*t): return t[0]", "p.text(f('x'))", "name each of them", None),
+        (
+            ENUM,
+            "p.text(City.ROME)",
+            r"City\.ROME is a member of an Enum and no text; write City\.ROME\.value",
+            "p.text(City.ROME.value)",
+        ),
+        (ENUM, "p.text(City.PARIS.value)", "City sets no PARIS", "p.text(City.OSLO.value)"),
+        (
+            "@schema\ndef part(q): q.text('x')",
+            "p.text(part(p))",
+            "part is a program, .* call it on a line of its own",
+            "part(p)",
+        ),
+        ("def part(q): q.text('x')", "part(p)", "give it the decorator @schema", None),
+    ],
+)
+def test_a_remedy_works(above: str, statements: str, says: str | None, remedy: str | None) -> None:
+    source = file_of(statements, above)
+    if says is not None:
+        with pytest.raises(ProgramError, match=says) as caught:
+            compile_source(source, "trip.py").schema()
+        assert caught.value.line > 4
+        assert "\n" not in str(caught.value)
+    if remedy is not None:
+        for flag in (False, True):
+            written(both(file_of(remedy, above)), flag=flag, a="z")
+
+
+@pytest.mark.parametrize(
+    ("above", "parameters", "statements", "says"),
+    [
+        (ODD, "c: City", "pass", r"City is an Enum \(line 5\) that defines __str__, .* leave __str__ out"),
+        (
+            "from cities import City",
+            "c: City",
+            "pass",
+            "City comes from cities in line 5, .* write its value here",
+        ),
+        ("from cities import NAME", "a: Arg[2] = None", "p.text(NAME)", "NAME comes from cities in line 5"),
+        (
+            "import os\nNAME = os.environ['X']",
+            "a: Arg[2] = None",
+            "p.text(NAME)",
+            "NAME is set in line 6, .*os comes from os in line 5",
+        ),
+        (
+            "if True:\n    NAME = 'x'",
+            "a: Arg[2] = None",
+            "p.text(NAME)",
+            "NAME is set in line 5 by what would have to be run",
+        ),
+        (
+            "NAMES = ['x']\nNAMES.append('y')",
+            "a: Arg[2] = None",
+            "p.text(*NAMES)",
+            "NAMES is changed in line 6, .* write all of it",
+        ),
+        ("D = {'x': 'y'}\nD['z'] = 'w'", "a: Arg[2] = None", "p.text(D['x'])", "D is changed in line 6"),
+        (WRAPPED, "a: Arg[2] = None", "p.text(shout('x'))", r"shout has the decorator @functools\.cache"),
+        (
+            "class C:\n    def __init__(self): self.x = 'a'\nONE = C()",
+            "a: Arg[2] = None",
+            "p.text(ONE.x)",
+            "ONE is set in line 7.*make C a dataclass",
+        ),
+        ("", "a: list", "pass", "the annotation of a is none of bool"),
+        ("", "a: float", "pass", r"a is a number, and a prompt takes text; write a: Arg\[5\]"),
+        (
+            "@dataclass\nclass Trip:\n    city: str",
+            "t: Trip",
+            "pass",
+            "of a Trip, give each field that is used as a parameter",
+        ),
+        ("", "a: Undefined", "pass", "names Undefined, which is not defined; import it"),
+    ],
+)
+def test_what_a_file_that_is_read_does_not_tell(
+    above: str, parameters: str, statements: str, says: str
+) -> None:
+    with pytest.raises(ProgramError, match=says):
+        compile_source(file_of(statements, above, parameters), "trip.py").schema()
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        "p.text('x' * 10 ** 9)",
+        "p.text(len([0] * 10 ** 12))",
+        "p.text(2 ** 10 ** 9)",
+        "p.text(1 << 10 ** 9)",
+        "x = 10 ** 3000\nfor i in range(1000): x = x * x",
+        "x = 'ab'\nfor i in range(99): x = x + x\np.text(x)",
+        "x = ['ab']\nfor i in range(99): x = [x, x]\np.text(f'{x}')",
+        "x = ['ab']\nfor i in range(99): x = x + x\np.text(len(x))",
+        "for i in range(10 ** 9): pass",
+        "for i in range(10 ** 12): p.text(i)",
+        "for i in range(1000):\n    for j in range(1000):\n        for k in range(1000): pass",
+        "p.text(sum(i for i in range(99999) for j in range(99999)))",
+        "p.text(''.join(str(i) for i in range(10 ** 8)))",
+        "def f(t): return f(t)\np.text(f('x'))",
+        "def f(n): return f(n - 1) + f(n - 1) if n else 'x'\np.text(f(39))",
+        "p.text('%1000000000d' % 1)",
+        "p.text('%*d' % (10 ** 9, 1))",
+        "p.text(('%(' * 1_000_000) % {'a': 1})",
+        "p.text('%(a(b))9999999999d' % {'a(b)': 1})",
+        "p.text('%(a)s' * 9999 % {'a': 'x' * 1_000_000})",
+        "x = list(range(99_999))\nfor i in x:\n    for j in x: break",
+        "x = list(range(99_999))\nfor i in x:\n    if -1 in x: pass",
+        "x = list(range(99_999))\nfor i in x: y = max(x)",
+        "x = ['y'] * 99_999\nfor i in x: y = f'{x}'",
+        "x = 'y' * 4_000_000\nfor i in range(99_999): y = x.count('z')",
+        "p.text('{:1000000000}'.format(1))",
+        "p.text(f'{1:{10 ** 9}}')",
+        "p.text('x'.center(10 ** 9), 'x'.zfill(10 ** 9))",
+        "x = 'x' * 4_000_000\np.text(x.replace('x', 'yy' * 1000))",
+        "x = '\\t' * 1_000_000\np.text(x.expandtabs(10 ** 6))",
+        "p.text(('x' * 1000).join(['y'] * 90_000))",
+        "p.text(('{0}' * 100_000).format('x' * 1000))",
+        "p.text(round(1, -10 ** 9))",
+        "p.text(sum([['x'] * 1000 for i in range(9999)], []))",
+        "x = [('y' * 4_000_000) + str(i) for i in range(99_999)]",
+        "\n".join(f"if a == '{i}':\n    if flag: return" for i in range(40)),
+    ],
+)
+def test_what_would_not_end_is_refused(statements: str) -> None:
+    with pytest.raises(ProgramError):
+        compile_source(file_of(statements), "trip.py").schema()
+    above = "X = 'x' * 10 ** 9\nY = [0] * 10 ** 12\nZ = [one for one in range(10 ** 9)]"
+    assert compile_source(file_of("pass", above)).schema().name == "program"
+
+
+def test_nothing_of_a_class_is_run() -> None:
+    above = """
+        RAN = []
+        class Loud(str):
+            def upper(self): RAN.append("upper"); return "no"
+            def __format__(self, form): RAN.append("format"); return "no"
+            def __eq__(self, other): RAN.append("eq"); return True
+            def __bool__(self): RAN.append("bool"); return True
+            def __iter__(self): RAN.append("iter"); return iter(())
+            def __len__(self): RAN.append("len"); return 1
+            def __repr__(self): RAN.append("repr"); return "no"
+            def __getitem__(self, key): RAN.append("item"); return "no"
+            __hash__ = None
+        class Held:
+            loud = Loud("x")
+            def __getattr__(self, name): RAN.append(name); return "no"
+        LOUD, HELD = Loud("x"), Held()
+    """
+    for statement in (
+        "p.text(LOUD)",
+        "p.text(f'{LOUD}')",
+        "p.text(LOUD.upper())",
+        "if LOUD: p.text('x')",
+        "p.text(LOUD + 'x')",
+        "if LOUD == 'x': p.text('x')",
+        "for x in LOUD: p.text('x')",
+        "p.text(len(LOUD))",
+        "p.text(LOUD[0])",
+        "p.text(HELD.other)",
+        "p.text(HELD.loud)",
+        "if a == LOUD: p.text('x')",
+        "p.text(*[LOUD])",
+        "p.text(not LOUD)",
+        "p.text('x'.join([LOUD]))",
+        "if a in [LOUD]: p.text('x')",
+        "with p.module(LOUD): p.text('x')",
+        "x = LOUD\nx += 'y'",
+        "p.text({'k': 1}[LOUD])",
+        "p.text(str(LOUD), repr(LOUD))",
+        "p.text('x', end=LOUD)",
+        "match LOUD:\n    case 'x': pass",
+    ):
+        names = run(file_of(statement, above))
+        with pytest.raises(ProgramError):
+            names["program"].schema()
+        assert names["RAN"] == [], statement
+
+
+def test_a_program_that_is_hidden_is_told_from_none() -> None:
+    inner = (
+        file_of("pass")
+        .replace("@schema\ndef program(p", "def make():\n  @schema\n  def program(p")
+        .replace("    pass", "      pass")
+    )
+    with pytest.raises(
+        ProgramError, match=r"program \(line 8\) is no program that can be read: .* top of the file"
+    ):
+        compile_source(inner).schema()
+    ours = "from engine.programs import Arg, schema"
+    other = file_of("pass").replace(ours, "from other import Arg, schema")
+    with pytest.raises(ProgramError, match=r"@schema has to come from engine\.programs"):
+        compile_source(other).schema()
+    with pytest.raises(ProgramError, match="there is no program trip in it; there is program"):
+        compile_source(file_of("pass"), name="trip")
