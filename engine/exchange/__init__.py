@@ -7,7 +7,17 @@ from __future__ import annotations
 
 from engine.exchange.errors import ExchangeError
 from engine.exchange.forms import FORMS, Exported, export
+from engine.exchange.from_folder import FolderOptions
 from engine.exchange.imported import Imported
 from engine.exchange.sources import KINDS, import_from
 
-__all__ = ["FORMS", "KINDS", "ExchangeError", "Exported", "Imported", "export", "import_from"]
+__all__ = [
+    "FORMS",
+    "KINDS",
+    "ExchangeError",
+    "Exported",
+    "FolderOptions",
+    "Imported",
+    "export",
+    "import_from",
+]

@@ -1,129 +1,157 @@
-"""Chat messages as a schema and the prompt that spells them.
+"""Conversations as a schema and the prompt that spells them.
 
 The last turn of the user is new text; what comes before it is the schema. Where a turn has several blocks,
-each becomes a module.
+each becomes a module, and so do documents and what tools have answered.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Final, cast
+from collections.abc import Iterable
+from typing import Any, Final
 
+from engine.exchange.bodies import rows, turns
 from engine.exchange.errors import ExchangeError
-from engine.exchange.imported import (
-    Imported,
-    first_words,
-    imports,
-    module,
-    require_characters,
-    role,
-    text,
-)
-from engine.pml import Prompt, RoleName, Schema
+from engine.exchange.imported import Imported, first_words, imports, module, role, text
+from engine.exchange.notes import Notes
+from engine.exchange.turns import Block, Turn
+from engine.pml import Prompt, Schema
 from engine.pml.diagnostics import NOWHERE
+from engine.programs.naming import legible, unique
 
-_ROLES: Final = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_NO_TEXT: Final = ("tool_calls", "function_call", "refusal", "audio")
-_TEXT_TYPES: Final = ("text", "input_text", "output_text")
-
-
-@dataclass(frozen=True)
-class _Turn:
-    role: RoleName
-    blocks: tuple[str, ...]
+_SHORT: Final = 60
 
 
-def from_messages(source: str, name: str) -> Imported:
-    """Reads the messages of a request to OpenAI or Anthropic.
+def parsed_json(source: str) -> Any:
+    """Parses JSON, or lines of JSON as a list.
+
+    Raises:
+        ExchangeError: it is neither.
+    """
+    try:
+        return json.loads(source)
+    except RecursionError as error:
+        raise ExchangeError(f"this is not valid JSON: {error}") from None
+    except ValueError as error:
+        reason = str(error)
+        lines = [line for line in source.splitlines() if line.strip()]
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"line {error.lineno}, column {error.colno}: {error.msg}"
+            if error.msg == "Extra data" and len(lines) > 1:
+                numbered = enumerate(source.splitlines(), 1)
+                return [_line(line, place) for place, line in numbered if line.strip()]
+        raise ExchangeError(f"this is not valid JSON: {reason}") from None
+
+
+def _line(line: str, place: int) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError) as error:
+        what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
+        raise ExchangeError(f"line {place} is not valid JSON: {what}") from None
+
+
+def picked(found: list[Any], row: int, noun: str, notes: Notes) -> Any:
+    """One of several, as a schema is made of one.
+
+    Raises:
+        ExchangeError: there is no such row.
+    """
+    if not 1 <= row <= len(found):
+        held = f"it holds {len(found):,}; give --row 1 to {len(found)}"
+        raise ExchangeError(f"there is no {noun} {row}: {held}")
+    if len(found) > 1:
+        notes.say(f"it holds {len(found):,} {noun}s, and number {row} is imported; --row gives another")
+    return found[row - 1]
+
+
+def from_messages(source: str, name: str, row: int = 1) -> Imported:
+    """Reads a conversation from JSON.
 
     Args:
-        source: JSON: a list of messages, or an object with `messages` and perhaps `system`.
+        source: JSON: a list of messages, the body of a request to a chat service, a row of a data set, or
+            lines or a list of these.
         name: name of the schema.
+        row: which conversation, from 1.
 
     Raises:
         ExchangeError: it is not JSON, holds no messages, or a message is none.
     """
-    try:
-        body = json.loads(source)
-    except (ValueError, RecursionError) as error:
-        reason = str(error)
-        if isinstance(error, json.JSONDecodeError):
-            reason = f"line {error.lineno}, column {error.colno}: {error.msg}"
-        raise ExchangeError(f"this is not valid JSON: {reason}") from None
-    notes: list[str] = []
-    turns = [turn for turn in _turns(body, notes) if turn.blocks]
-    if not turns:
-        raise ExchangeError("the messages hold no text, so there is nothing to make a schema of")
-    return _build(turns, name, notes)
+    return from_conversation(parsed_json(source), name, row)
 
 
-def _turns(body: Any, notes: list[str]) -> Iterator[_Turn]:
-    messages = body.get("messages") if isinstance(body, dict) else body
-    if not isinstance(messages, list):
-        message = 'there are no messages; give a list of them, or an object such as {"messages": […]}'
-        raise ExchangeError(message)
-    system = body.get("system") if isinstance(body, dict) else None
-    if system is not None:
-        yield _Turn("system", tuple(_blocks(system, "system", notes)))
-    for place, message in enumerate(messages, 1):
-        where = f"message {place}"
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise ExchangeError(f'{where} has no role; write {{"role": "user", "content": "…"}}')
-        known = _ROLES.get(message["role"])
-        if known is None:
-            notes.append(f"{where} is left out: its role is {message['role']!r}, for which PML has no turn")
+def from_conversation(value: Any, name: str, row: int = 1) -> Imported:
+    """Reads a conversation from a document that is parsed.
+
+    Raises:
+        ExchangeError: it holds no messages, or a message is none.
+    """
+    notes = Notes()
+    several = rows(value)
+    body = value if several is None else picked(several, row, "conversation", notes)
+    found = _joined(turns(body, notes))
+    if not found:
+        nothing = "the messages hold no text, so there is nothing to make a schema of"
+        raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
+    return _build(found, name, notes)
+
+
+def _joined(found: Iterable[Turn]) -> list[Turn]:
+    """The turns that hold something. What stood apart by nothing but a turn that is gone becomes one turn.
+
+    So does what a tool has answered with the turn of the user before it.
+    """
+    result: list[Turn] = []
+    gone = False
+    for turn in found:
+        if not turn.blocks:
+            gone = True
             continue
-        lost = [other for other in _NO_TEXT if message.get(other)]
-        notes.extend(f"{where}: {other} is left out, as a turn of PML is text" for other in lost)
-        yield _Turn(cast(RoleName, known), tuple(_blocks(message.get("content"), where, notes)))
+        last = result[-1] if result else None
+        if last is not None and last.role == turn.role and (gone or turn.result):
+            result[-1] = Turn(last.role, (*last.blocks, *turn.blocks))
+        else:
+            result.append(turn)
+        gone = False
+    return result
 
 
-def _blocks(content: Any, where: str, notes: list[str]) -> Iterator[str]:
-    if isinstance(content, str) or content is None:
-        content = [{"type": "text", "text": content or ""}]
-    if not isinstance(content, list):
-        raise ExchangeError(f"the content of {where} is neither text nor a list of blocks")
-    for block in content:
-        if isinstance(block, str):
-            block = {"type": "text", "text": block}
-        if not isinstance(block, dict):
-            raise ExchangeError(f"{where} holds a block that is neither text nor an object")
-        kind = block.get("type")
-        if kind not in _TEXT_TYPES or not isinstance(block.get("text"), str):
-            notes.append(f"{where}: a block of type {kind!r} is left out, as a turn of PML is text")
-        elif block["text"]:
-            yield require_characters(block["text"], where)
-
-
-def _build(turns: list[_Turn], name: str, notes: list[str]) -> Imported:
-    *earlier, last = turns
+def _build(found: list[Turn], name: str, notes: Notes) -> Imported:
+    *earlier, last = found
     taken: dict[str, int] = {}
     names: list[str] = []
     children: list[Any] = []
     tail: tuple[Any, ...] = ()
     if last.role != "user":
-        earlier = turns
-        notes.append("the messages end with no turn of the user, so the prompt adds no text")
-    elif len(last.blocks) == 1:
-        tail = (role("user", text(last.blocks[0])),)
+        earlier = found
+        notes.say("the messages end with no turn of the user, so the prompt adds no text")
+    elif len(last.blocks) == 1 and not last.blocks[0].alone:
+        tail = (role("user", text(last.blocks[0].text)),)
     children.extend(role(turn.role, _contents(turn.blocks, taken, names)) for turn in earlier)
-    if last.role == "user" and len(last.blocks) > 1:
-        *blocks, words = last.blocks
-        children.append(role("user", _modules(tuple(blocks), taken, names)))
-        tail = text(words)
+    if last.role == "user" and not tail:
+        *before, words = last.blocks
+        if words.alone:
+            before = [*before, words]
+            notes.say("the last turn of the user ends with a module, so the prompt adds no text")
+        else:
+            tail = text(words.text)
+        children.append(role("user", _modules(tuple(before), taken, names)))
     schema = Schema(name, tuple(children), (), NOWHERE)
-    return Imported(schema, Prompt(name, (*imports(names), *tail), NOWHERE), tuple(notes))
+    return Imported(schema, Prompt(name, (*imports(names), *tail), NOWHERE), notes.told())
 
 
-def _contents(blocks: tuple[str, ...], taken: dict[str, int], names: list[str]) -> tuple[Any, ...]:
-    return text(blocks[0]) if len(blocks) == 1 else _modules(blocks, taken, names)
+def _contents(found: tuple[Block, ...], taken: dict[str, int], names: list[str]) -> tuple[Any, ...]:
+    if len(found) == 1 and not found[0].alone:
+        return text(found[0].text)
+    return _modules(found, taken, names)
 
 
-def _modules(blocks: tuple[str, ...], taken: dict[str, int], names: list[str]) -> tuple[Any, ...]:
-    found = []
-    for block in blocks:
-        names.append(first_words(block, "part", taken))
-        found.append(module(names[-1], text(block)))
-    return tuple(found)
+def _modules(found: tuple[Block, ...], taken: dict[str, int], names: list[str]) -> tuple[Any, ...]:
+    made = []
+    for block in found:
+        if block.title:
+            names.append(unique(legible(block.title[:_SHORT]), taken, 0))
+        else:
+            names.append(first_words(block.text, "part", taken))
+        made.append(module(names[-1], text(block.text)))
+    return tuple(made)

@@ -13,7 +13,7 @@ from engine.pml.diagnostics import NOWHERE
 from engine.pml.entities import forbidden_character
 from engine.programs.naming import legible, unique
 
-_FIRST_WORDS: Final = re.compile(r"[A-Za-z0-9_]+")
+_FIRST_WORDS: Final = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,12 @@ class Imported:
 def text(value: str) -> tuple[Text, ...]:
     """A text as the children of an element: none where it is empty."""
     return (Text(value, NOWHERE),) if value else ()
+
+
+def apart(content: str) -> tuple[Text, ...]:
+    """A text as the children of a module that stands on lines of its own, with a blank line behind it."""
+    body = content.rstrip("\n")
+    return text(f"{body}\n\n") if body else ()
 
 
 def module(name: str, children: tuple[Any, ...]) -> Module:

@@ -36,6 +36,7 @@ _RESERVED: Final = (
     *("loop", "self", "super", "caller", "varargs", "kwargs", "context", "environment", "recursive"),
     *("block", "endblock", "set", "raw", "filter", "do", "macro", "call", "include", "extends", "autoescape"),
 )
+_SAID: Final = 20
 _SPECIAL: Final = re.compile(r"\{(?=[{%#\r]|\Z)|\r")
 _ESCAPES: Final = {"{": "{{ '{' }}", "\r": "{{ '\\r' }}"}
 
@@ -58,10 +59,11 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
     template = "".join(_Writer(names).schema(schema))
     if template.endswith("\n"):
         template += "{##}"  # jinja2 drops a line break at the very end
-    notes: list[str] = []
+    notes = _substitutes(names)
     context: dict[str, Any] = {}
     if bound is not None:
-        context, notes = _context(bound, names)
+        context, lost = _context(bound, names)
+        notes += lost
         shown = json.dumps(context, ensure_ascii=False, indent=2).replace("#}", "#\\u007d")
         template = f"{{# Render it with:\n{shown}\n#}}{template}"
     rendered = _render(template, context)
@@ -72,6 +74,13 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
         )
         raise ExchangeError(message)
     return template, tuple(notes)
+
+
+def _substitutes(names: VariableNames) -> list[str]:
+    """Which names a template spells in another way, in one sentence."""
+    pairs = [f"{found} for {name}" for found, name in names.substitutes.items()]
+    more = f", and {len(pairs) - _SAID} more in the same way" if len(pairs) > _SAID else ""
+    return [f"names are spelled as Jinja reads them: {', '.join(pairs[:_SAID])}{more}"] if pairs else []
 
 
 def _render(template: str, context: dict[str, Any]) -> str:

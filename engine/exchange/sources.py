@@ -2,45 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
-from engine.exchange.from_folder import from_folder
+from engine.exchange.from_folder import FolderOptions, from_folder
 from engine.exchange.from_jinja import DEFAULT_LENGTH, from_jinja
-from engine.exchange.from_messages import from_messages
+from engine.exchange.from_libraries import from_langchain, from_langfuse, from_promptfoo, library_of
+from engine.exchange.from_messages import from_conversation, parsed_json
+from engine.exchange.from_prompty import from_prompty, is_prompty
 from engine.exchange.imported import Imported
-from engine.pml.text_files import is_folder, read_text_file, require_folder
+from engine.exchange.templates import role_turns
+from engine.exchange.yaml_files import parsed_yaml
+from engine.pml.text_files import MAX_BYTES, Lines, is_folder, open_file, read_text_file, require_folder
 from engine.programs import compile_source
 from engine.programs.naming import legible
 
-KINDS: Final = ("messages", "jinja", "folder", "python")
+KINDS: Final = (
+    *("messages", "jinja", "folder", "python"),
+    *("prompty", "langchain", "langfuse", "promptfoo"),
+)
 """What `import_from` reads."""
 
 _ENDINGS: Final = {
-    ".json": "messages",
     ".jinja": "jinja",
     ".jinja2": "jinja",
     ".j2": "jinja",
     ".py": "python",
+    ".prompty": "prompty",
 }
-
-
-def kind_of(source: Path) -> str:
-    """The kind of a source, by its name.
-
-    Raises:
-        ExchangeError: the name does not tell.
-        TextFileError: nothing is there.
-    """
-    if is_folder(source):
-        return "folder"
-    found = _ENDINGS.get(source.suffix.lower())
-    if found is None:
-        kinds, known = ", ".join(KINDS), ", ".join(_ENDINGS)
-        message = f"{source} could be anything; name what it is ({kinds}), or let it end in {known}"
-        raise ExchangeError(message)
-    return found
+_VALUES: Final = (".json", ".jsonl", ".ndjson", ".yaml", ".yml")
+_LINES: Final = (".jsonl", ".ndjson")
+_MOST_ROWS: Final = 1_000_000
 
 
 def import_from(
@@ -49,41 +43,119 @@ def import_from(
     *,
     name: str | None = None,
     length: int = DEFAULT_LENGTH,
-    refer_from: Path | None = None,
+    row: int = 1,
+    folder: FolderOptions | None = None,
 ) -> Imported:
     """Makes a schema of a file or folder in another form. Nothing in it is run.
 
     Args:
         source: the file or folder.
-        kind: one of `KINDS`; by default what its name tells.
+        kind: one of `KINDS`; by default what its name or what stands in it tells.
         name: name of the schema; by default that of the source. A program names its own schema; there, `name`
             picks the function where the file holds several.
         length: length of a template's parameters, in tokens.
-        refer_from: for a folder, where the schema will be saved; its modules then refer to the files.
+        row: which conversation or prompt of a file that holds several, from 1.
+        folder: for a folder, which of its files are wanted, and how they become modules.
 
     Raises:
         ExchangeError: a folder cannot be read, or nothing in the source can become a schema.
         TextFileError: there is no such file or folder, or the file cannot be read as text.
         ProgramError: the program cannot be compiled; the error names the line.
     """
-    kind = kind_of(source) if kind is None else kind
-    if kind not in KINDS:
+    if kind is not None and kind not in KINDS:
         raise ExchangeError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
-    if kind == "folder":
+    if kind == "folder" or (kind is None and is_folder(source)):
         require_folder(source)
-        return from_folder(source, legible(name or source.resolve().name), refer_from=refer_from)
-    content = read_text_file(source)
-    if not content.strip():
-        raise ExchangeError(f"{source} is empty, so no schema comes of it; name another file")
-    if kind == "python":
-        program = compile_source(content, str(source), name=name, base=source.parent)
-        return Imported(program.schema(), None)
+        return from_folder(source, legible(name or source.resolve().name), folder)
+    short = legible(name or _stem(source))
     try:
-        if kind == "messages":
-            return from_messages(content, legible(name or _stem(source)))
-        return from_jinja(content, legible(name or _stem(source)), length)
+        if source.suffix.lower() in _LINES and kind in (None, "messages"):
+            value, total = _row(source, row)
+            return _with_total(from_conversation(value, short), row, total)
+        content = read_text_file(source)
+        if not content.strip():
+            raise ExchangeError("it is empty, so no schema comes of it; name another file")
+        kind, value = _recognised(source, content) if kind is None else (kind, _value(source, content, kind))
+        if kind == "python":
+            program = compile_source(content, str(source), name=name, base=source.parent)
+            return Imported(program.schema(), None)
+        readers: dict[str, Callable[[], Imported]] = {
+            "messages": lambda: from_conversation(value, short, row),
+            "jinja": lambda: from_jinja(content, short, length),
+            "prompty": lambda: from_prompty(content, short, length),
+            "langchain": lambda: from_langchain(value, short, length),
+            "langfuse": lambda: from_langfuse(value, short, length, row),
+            "promptfoo": lambda: from_promptfoo(value, short, length, row),
+        }
+        return readers[kind]()
     except ExchangeError as error:
         raise ExchangeError(f"{source}: {error}") from error
+
+
+def _recognised(source: Path, content: str) -> tuple[str, Any]:
+    """The kind of a file, and what its JSON or YAML says.
+
+    Raises:
+        ExchangeError: nothing tells, or it cannot be parsed.
+    """
+    ending = source.suffix.lower()
+    known = _ENDINGS.get(ending)
+    if known is not None:
+        return known, None
+    if ending in _VALUES:
+        value = _value(source, content, "messages")
+        return library_of(value) or "messages", value
+    if is_prompty(content):
+        return "prompty", None
+    if role_turns(content, None):
+        return "jinja", None
+    if content.lstrip()[:1] in ("{", "["):
+        try:
+            value = parsed_json(content)
+        except ExchangeError:
+            pass
+        else:
+            return library_of(value) or "messages", value
+    kinds, endings = ", ".join(KINDS), ", ".join((*_ENDINGS, *_VALUES))
+    raise ExchangeError(f"it could be anything; name what it is ({kinds}), or let it end in {endings}")
+
+
+def _value(source: Path, content: str, kind: str) -> Any:
+    """What the JSON or YAML of a file says; None for kinds that are neither."""
+    if kind in ("jinja", "prompty", "python"):
+        return None
+    written_in_yaml = source.suffix.lower() in (".yaml", ".yml") or kind == "promptfoo"
+    if written_in_yaml and content.lstrip()[:1] not in "{[":
+        return parsed_yaml(content)
+    return parsed_json(content)
+
+
+def _row(source: Path, row: int) -> tuple[Any, int]:
+    """A row of a file with a line for each, and how many rows it has.
+
+    Raises:
+        ExchangeError: there is no such row, or it is no JSON.
+    """
+    found, total = "", 0
+    with open_file(source) as file:
+        for line in Lines(file, str(source), limit=MAX_BYTES):
+            if line.strip():
+                total += 1
+                found = line if total == row else found
+            if total == _MOST_ROWS:
+                break
+    if not total:
+        raise ExchangeError("it is empty, so no schema comes of it; name another file")
+    if row > total:
+        raise ExchangeError(f"there is no conversation {row}: it holds {total:,}; give --row 1 to {total}")
+    return parsed_json(found), total
+
+
+def _with_total(found: Imported, row: int, total: int) -> Imported:
+    if total == 1:
+        return found
+    note = f"it holds {total:,} conversations, and number {row} is imported; --row gives another"
+    return Imported(found.schema, found.prompt, (note, *found.notes))
 
 
 def _stem(source: Path) -> str:

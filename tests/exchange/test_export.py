@@ -193,6 +193,12 @@ def test_files_are_copied_into_a_document_that_stands_alone(tmp_path: Path) -> N
     assert "copied" in found.notes[0]
 
 
+def test_names_that_jinja_spells_in_another_way_are_said() -> None:
+    schema = tree("<schema name='s'><module name='unit.py'>x</module><module name='loop'>y</module></schema>")
+    assert "unit_py for unit.py, loop_2 for loop" in export("jinja", schema).notes[0]
+    assert export("jinja", tree("<schema name='s'><module name='m'>x</module></schema>")).notes == ()
+
+
 @pytest.mark.parametrize("form", ["openai", "anthropic", "text"])
 def test_a_conversation_needs_a_prompt(form: str) -> None:
     with pytest.raises(ExchangeError, match="name the prompt"):

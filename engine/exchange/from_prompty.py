@@ -1,0 +1,80 @@
+"""A Prompty file as a schema: what its head says of inputs, and turns that are templates."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+from engine.exchange.errors import ExchangeError
+from engine.exchange.imported import Imported
+from engine.exchange.notes import Notes
+from engine.exchange.templates import Form, TemplateTurn, from_turns, role_turns
+from engine.exchange.yaml_files import parsed_yaml
+
+HEAD: Final = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_DESCRIBES: Final = frozenset(
+    {"name", "description", "authors", "author", "version", "tags", "template", "inputs"} | {"sample"}
+)
+
+
+def is_prompty(source: str) -> bool:
+    """Whether a text has a head of YAML and, behind it, lines that name roles."""
+    head = HEAD.match(source)
+    return head is not None and bool(role_turns(source[head.end() :], "system"))
+
+
+def from_prompty(source: str, name: str, length: int) -> Imported:
+    """Reads a Prompty file.
+
+    Args:
+        source: its text.
+        name: name of the schema.
+        length: length of the parameters, in tokens.
+
+    Raises:
+        ExchangeError: its head is no YAML, its turns are no templates, or there is no turn.
+    """
+    head = HEAD.match(source)
+    if head is None:
+        raise ExchangeError("this is no Prompty file: it begins with no head between two lines of ---")
+    given = parsed_yaml(head[1])
+    if given is None:
+        given = {}
+    if not isinstance(given, dict):
+        raise ExchangeError("the head of this Prompty file is no mapping; write name: …, model: …, inputs: …")
+    notes = Notes()
+    defaults = _defaults(given, notes)
+    for key in given:
+        if key not in _DESCRIBES:
+            notes.count("field", "of the head left out (settings are given to a run)", str(key))
+    body = source[head.end() :]
+    form = _form(given)
+    turns = role_turns(body, "system") or (TemplateTurn("user", body.strip()),)
+    turns = tuple(TemplateTurn(one.role, one.text, form, one.where) for one in turns)
+    return from_turns(turns, name, length, defaults=defaults, notes=notes)
+
+
+def _form(given: dict[Any, Any]) -> Form:
+    template = given.get("template")
+    kind = template.get("format", template.get("type")) if isinstance(template, dict) else template
+    if isinstance(kind, dict):
+        kind = kind.get("kind")
+    return "mustache" if str(kind).lower() == "mustache" else "jinja"
+
+
+def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:
+    """The defaults of inputs; samples are noted, for they are no defaults."""
+    inputs = given.get("inputs")
+    if isinstance(inputs, list):
+        inputs = {one.get("name"): one for one in inputs if isinstance(one, dict)}
+    defaults: dict[str, str] = {}
+    for key, told in (inputs if isinstance(inputs, dict) else {}).items():
+        if isinstance(told, dict):
+            if isinstance(told.get("default"), (str, int, float)):
+                defaults[str(key)] = str(told["default"])
+            if told.get("sample") is not None:
+                notes.count("sample", "of an input left out (give it as an argument)", str(key))
+    samples = given.get("sample")
+    for key in samples if isinstance(samples, dict) else {}:
+        notes.count("sample", "of an input left out (give it as an argument)", str(key))
+    return defaults

@@ -1,0 +1,234 @@
+"""Prompts of other libraries as schemas: their turns, their variables, and what of them is left out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.exchange import ExchangeError, Imported, import_from
+from engine.exchange.from_jinja import from_jinja
+from engine.exchange.templates import TemplateTurn, from_turns
+from engine.exchange.yaml_files import parsed_yaml
+from engine.pml import Module, Param, Role, Text, Union, parse_schema
+from engine.pml.writer import write_schema
+
+
+def outline(found: Imported) -> list[Any]:
+    """The roles with their text, parameters as {name} with their default, modules as (name: …)."""
+    return [
+        (child.role, _spelled(child)) if isinstance(child, Role) else _spelled(child)
+        for child in found.schema.children
+    ]
+
+
+def _spelled(node: Any) -> str:
+    match node:
+        case Text(text):
+            return str(text)
+        case Param(name, _, default):
+            return f"{{{name}}}" if default is None else f"{{{name}={default}}}"
+        case Module():
+            return f"({node.name}: {''.join(map(_spelled, node.children))})"
+        case Union():
+            return "|".join(map(_spelled, node.members))
+        case _:
+            return "".join(map(_spelled, node.children))
+
+
+def written(tmp_path: Path, name: str, content: str) -> Imported:
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8")
+    found = import_from(path)
+    assert parse_schema(write_schema(found.schema)).tree == found.schema
+    return found
+
+
+def told(found: Imported, *words: str) -> bool:
+    return any(all(word in note for word in words) for note in found.notes)
+
+
+PROMPTY = """---
+name: Basic
+description: A prompt.
+model:
+  api: chat
+inputs:
+  question:
+    type: string
+    sample: How old is it?
+  tone:
+    default: kind
+---
+system:
+You are a {{tone}} guide.
+
+user:
+{% if hurry %}Be brief.{% endif %}
+{{question}}
+"""
+
+
+def test_prompty(tmp_path: Path) -> None:
+    for name in ("basic.prompty", "basic.md"):
+        found = written(tmp_path, name, PROMPTY)
+        assert outline(found) == [
+            ("system", "(tone: You are a {tone=kind} guide.)"),
+            ("user", "(hurry: Be brief.)\n(question: {question})"),
+        ]
+        assert told(found, "1 field of the head left out", "model")
+        assert told(found, "1 sample of an input left out", "question")
+
+
+def test_lines_that_name_roles_begin_turns(tmp_path: Path) -> None:
+    found = written(tmp_path, "chat.jinja2", "# system:\nBe kind.\n\n# user:\n{{ question }}\n")
+    assert outline(found) == [("system", "Be kind."), ("user", "(question: {question})")]
+    plain = "A chat:\nuser:\nHi"
+    assert outline(from_jinja(plain, "s")) == [plain]
+
+
+def test_roles_inside_of_blocks_are_text() -> None:
+    found = from_jinja("system:\nA\n{% if b %}\nuser:\nB{% endif %}", "s")
+    assert outline(found)[0].startswith("system:\nA")
+    assert told(found, "read as text")
+
+
+def message(kind: str, **held: Any) -> dict[str, Any]:
+    return {"lc": 1, "type": "constructor", "id": ["langchain", "prompts", "chat", kind], "kwargs": held}
+
+
+def prompt(template: str, form: str | None = None, **held: Any) -> dict[str, Any]:
+    more = {"template_format": form} if form else {}
+    return message("PromptTemplate", template=template, **more, **held)
+
+
+def test_langchain(tmp_path: Path) -> None:
+    known = prompt("You know {topic}. Braces: {{x}}", partial_variables={"topic": "ships"})
+    chat = message(
+        "ChatPromptTemplate",
+        messages=[
+            message("SystemMessagePromptTemplate", prompt=known),
+            message("MessagesPlaceholder", variable_name="history"),
+            message("HumanMessagePromptTemplate", prompt=[prompt("{question}"), prompt("!")]),
+        ],
+    )
+    found = written(tmp_path, "a.json", json.dumps(chat))
+    assert outline(found) == [("system", "You know ships. Braces: {x}"), ("user", "(question: {question}!)")]
+    assert told(found, "history")
+    chain = message("RunnableSequence", first=chat, last=message("ChatOpenAI", model="m"))
+    assert outline(written(tmp_path, "b.json", json.dumps(chain))) == outline(found)
+    sections = "{{#long}}Long. {{/long}}{{^long}}Short. {{/long}}"
+    plain = {"_type": "prompt", "template": sections, "template_format": "mustache"}
+    found = written(tmp_path, "c.json", json.dumps(plain))
+    assert outline(found) == ["(long: Long. )", "(not-long: Short. )"]
+
+
+def test_langfuse(tmp_path: Path) -> None:
+    value = {
+        "name": "guide",
+        "type": "chat",
+        "version": 3,
+        "labels": ["production"],
+        "config": {"model": "m"},
+        "prompt": [
+            {"role": "system", "content": "You know {{topic}}."},
+            {"type": "placeholder", "name": "history"},
+            {"role": "user", "content": "{{question}}"},
+        ],
+    }
+    found = written(tmp_path, "guide.json", json.dumps(value))
+    assert outline(found) == [("system", "(topic: You know {topic}.)"), ("user", "(question: {question})")]
+    assert told(found, "config")
+    assert told(found, "history")
+    text = written(tmp_path, "text.json", json.dumps({"type": "text", "prompt": "Tell me of {{ topic }}."}))
+    assert outline(text) == [("user", "(topic: Tell me of {topic}.)")]
+
+
+PROMPTFOO = """
+description: x
+prompts:
+  - file://prompts/one.txt
+  - 'Translate to {{language}}: {{text}}'
+  - - role: system
+      content: You are {{tone}}.
+    - role: user
+      content: '{{question}}'
+  - '[{"role": "user", "content": "Hi {{name}}"}]'
+  - |
+    system:
+    Be kind.
+    user:
+    {{question}}
+providers: [openai:gpt-4]
+tests:
+  - vars: {language: French}
+  - vars: {language: Dutch}
+"""
+
+
+def test_promptfoo(tmp_path: Path) -> None:
+    path = tmp_path / "promptfooconfig.yaml"
+    path.write_text(PROMPTFOO, encoding="utf-8")
+    expected = [
+        [("user", "(language: Translate to {language}: {text})")],
+        [("system", "(tone: You are {tone}.)"), ("user", "(question: {question})")],
+        [("user", "(name: Hi {name})")],
+        [("system", "Be kind."), ("user", "(question: {question})")],
+    ]
+    for row, wanted in enumerate(expected, 1):
+        found = import_from(path, row=row)
+        assert outline(found) == wanted
+    assert told(found, "1 prompt left out", "file://prompts/one.txt")
+    assert told(found, "4 prompts", "number 4")
+    assert told(found, "2 tests left out")
+    assert told(found, "1 provider left out")
+
+
+@pytest.mark.parametrize(
+    ("turn", "says"),
+    [
+        (TemplateTurn("user", "{x", "f-string"), "no format string"),
+        (TemplateTurn("user", "{{#a}}x", "mustache"), "never closed"),
+        (TemplateTurn("user", "x{{/a}}", "mustache"), "ends no section"),
+        (TemplateTurn("user", "{% if %}", "jinja", "the turn of line 3"), "the turn of line 3, line 1"),
+        (TemplateTurn("user", "{{#a}}" * 3000 + "{{/a}}" * 3000, "mustache"), "nested too deep"),
+    ],
+)
+def test_templates_that_are_none(turn: TemplateTurn, says: str) -> None:
+    with pytest.raises(ExchangeError, match=says):
+        from_turns((turn,), "s", 32)
+
+
+def test_what_a_template_computes_is_left_out() -> None:
+    for form, text in (("mustache", "A {{> part}}"), ("f-string", "A {}"), ("f-string", "A {x!r:>{n}}")):
+        found = from_turns((TemplateTurn("user", text, form),), "s", 32)  # type: ignore[arg-type]
+        assert found.notes or "{x}" in str(outline(found))
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{new}: &{new} [{','.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (BOMB, "unfolds to more than"),
+        ("a: &a [*a]", "unfolds to more than"),
+        ("[" * 50_000, "nested too deep|not valid YAML"),
+        ("a: [", "not valid YAML: line 1"),
+        ("!!python/object/apply:os.system ['true']", "not valid YAML"),
+        ("x" * ((1 << 18) + 1), "more than 262,144 characters"),
+    ],
+)
+def test_yaml_that_is_hostile_or_broken(source: str, says: str) -> None:
+    with pytest.raises(ExchangeError, match=says):
+        parsed_yaml(source)
+
+
+def test_what_could_be_anything_is_asked_about(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("Just words.", encoding="utf-8")
+    with pytest.raises(ExchangeError, match=r"x\.txt: it could be anything; name what it is"):
+        import_from(tmp_path / "x.txt")
