@@ -1,9 +1,10 @@
 """A mutation fuzzer of the language: `python -m tests.fuzz_pml --seconds 60`.
 
 Each document is a mutation of a sample, of the test documents, or of the mutation before it. It goes through
-every reader of the package: parsing as schema and as prompt, binding, reading the picks, editing, formatting.
-A failure is an exception, a place outside the text, a formatter that changes the meaning, a document that
-takes longer than a second, or a peak of memory over 200 MB. The document is then kept.
+every reader of the package: parsing as schema and as prompt, binding, reading the picks, editing, formatting,
+and the quick fix of its first fault. A failure is an exception, a place outside the text, edits that
+overlap, a fix that brings errors, a formatter that changes the meaning, a document that takes longer than a
+second, or a peak of memory over 200 MB. The document is then kept.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from engine.pml import (
     Schema,
     bind,
     document_kind,
+    mended,
     parse_prompt,
     parse_schema,
     read_picks,
@@ -101,6 +103,8 @@ PIECES = (
 )
 SLOW = 1.0
 """Seconds that one document may take, in all readers together."""
+MENDED = 4_000
+"""Characters of a document whose first fault is mended, which takes three more looks at it."""
 LARGE = 200
 """MB by which the memory of the process may grow."""
 
@@ -152,8 +156,34 @@ def check_places(source: str, diagnostics: Sequence[Diagnostic]) -> None:
     for found in diagnostics:
         if not 0 <= found.span.start <= found.span.end <= len(source) or found.line < 1 or found.column < 1:
             raise FuzzError(f"{found} lies outside the text")
+        require_edits(source, found)
     if diagnostics:
         diagnostics[-1].render(source, "fuzz.pml")
+
+
+def require_edits(source: str, found: Diagnostic) -> None:
+    """The edits of a fix lie in the text, do not overlap, and have a hint that says what they write."""
+    place = 0
+    for edit in sorted(found.fix, key=lambda edit: (edit.span.start, edit.span.end)):
+        if not place <= edit.span.start <= edit.span.end <= len(source):
+            raise FuzzError(f"{found} has edits that overlap, or lie outside the text")
+        place = edit.span.end
+    if found.fix and not found.hint:
+        raise FuzzError(f"{found} has a fix and no hint")
+
+
+def _mend(source: str, diagnose: Callable[[str], Sequence[Diagnostic]]) -> None:
+    found = diagnose(source)
+    fault = next((one for one in found if one.fix), None)
+    if fault is None or len(source) > MENDED:
+        return
+    result = mended(source, fault, diagnose)
+    if result is not None and _errors(diagnose(result)) > _errors(found):
+        raise FuzzError(f"the fix of {fault} brings errors")
+
+
+def _errors(found: Sequence[Diagnostic]) -> int:
+    return sum(diagnostic.severity == "error" for diagnostic in found)
 
 
 def check(source: str, schema: Schema) -> bool:
@@ -164,6 +194,8 @@ def check(source: str, schema: Schema) -> bool:
     if as_prompt.tree is not None:
         check_places(source, bind(as_schema.tree or schema, as_prompt.tree).diagnostics)
         _edit(source, schema)
+    _mend(source, lambda text: parse_schema(text).diagnostics)
+    _mend(source, lambda text: parse_prompt(text).diagnostics)
     _format(source)
     return as_schema.ok or as_prompt.ok
 

@@ -44,6 +44,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E118": ("error", "A name with a prefix; only `xml:space` and `xml:lang` are known."),
     "E119": ("error", "There are more faults than are shown."),
     "E120": ("error", "The document has more than 40,000 elements, attributes and comments."),
+    "E121": ("error", "The file is no PML at all: Markdown, JSON, a web page, a program, …"),
     "E199": ("error", "Another fault of the XML, in the words of the XML parser."),
     "E201": ("error", "The root element is not `schema`, or not `prompt`."),
     "E202": ("error", "A required attribute is missing or empty."),
@@ -70,7 +71,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E407": ("error", "An argument for a parameter that the module does not have."),
     "E408": ("error", "An argument is given twice."),
     "E409": ("error", "A role stands before the last import of the prompt."),
-    "E501": ("error", "An argument has more tokens than its parameter's length."),
+    "E501": ("error", "An argument or a default has more tokens than its parameter's length."),
     "E502": (
         "error",
         "More tokens than the context window, in the prompt or in a module with what it is encoded after.",
@@ -125,6 +126,9 @@ def swap(span: Span, text: str | None) -> tuple[Edit, ...]:
     """The fix that writes a text in place of a span; none where there is no text."""
     return (Edit(span, text),) if text else ()
 
+
+NOTHING: Final = "nothing here"
+"""The hint of a fix that only takes something away."""
 
 NOWHERE: Final = Span(0, 0)
 """The span of a node that was never in a document."""
@@ -216,7 +220,8 @@ class Diagnostic:
         shown, indent, carets = _window(text, self.column - 1, width)
         gutter = f"{self.line} | "
         caret = " " * len(gutter) + indent + carets
-        note = f"\n{' ' * len(gutter)}hint: {self.hint}" if self.hint else ""
+        hint = "remove it" if self.hint == NOTHING else _printable(self.hint)
+        note = f"\n{' ' * len(gutter)}hint: {hint}" if hint else ""
         return f"{head}\n{gutter}{shown}\n{caret}{note}"
 
 
@@ -298,7 +303,7 @@ class Reporter:
         is_error = CATALOGUE[code][0] == "error"
         kept = self.errors if is_error else self.advice
         if len(kept) < MAX_DIAGNOSTICS:
-            if len(hint) > _MAX_HINT:
+            if len(hint) > _MAX_HINT or (hint == NOTHING and not fix):
                 hint, fix = "", ()
             kept.append(make(code, _printable(message), span, self.lines, hint, fix=fix))
         elif is_error:

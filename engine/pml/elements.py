@@ -73,10 +73,10 @@ class Element:
         return None
 
     def renamed(self, tag: str) -> tuple[Edit, ...]:
-        """The edits that give both tags another name; none where its end is missing or has a third."""
+        """The edits that give all its tags another name; none where its end has a third."""
         start = Edit(self.tag_span, tag)
         if self.close_span is None or self.end_name != self.tag:
-            return (start,) if self.empty_tag or self.end_name == tag else ()
+            return (start,) if self.close_span is None or self.end_name == tag else ()
         name = self.close_span.start + len("</")
         return (start, Edit(Span(name, name + len(self.tag)), tag))
 

@@ -6,12 +6,14 @@ import html.entities
 import re
 from typing import Final
 
-from engine.pml.diagnostics import Reporter, Span, quote
+from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
 
 _REFERENCE: Final = re.compile(
     r"&(?:#x([0-9A-Fa-f]{1,8});|#([0-9]{1,8});|([A-Za-z_][A-Za-z0-9_.\-]*);|(#[0-9A-Za-z]*;)?)"
 )
 _FIVE: Final = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
+_FORBIDDEN: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_UNFINISHED: Final = re.compile(r"&(?:lt|gt|amp|quot|apos)(?![A-Za-z0-9_.;\-])")
 _LINE_END: Final = re.compile(r"\r\n?")
 _ATTRIBUTE_SPACE: Final = re.compile(r"\r\n|[\t\n\r]")
 
@@ -28,7 +30,8 @@ def is_character(code: int) -> bool:
 
 def forbidden_character(text: str) -> str | None:
     """The first character of a text that no document may hold, not even as a reference."""
-    return next((char for char in text if not is_character(ord(char))), None)
+    found = _FORBIDDEN.search(text)
+    return found[0] if found else None
 
 
 def decode(raw: str, start: int, report: Reporter, attribute: bool = False) -> str:
@@ -64,11 +67,13 @@ def decode(raw: str, start: int, report: Reporter, attribute: bool = False) -> s
 
 def _resolve(match: re.Match[str], start: int, report: Reporter) -> str:
     span = Span(start + match.start(), start + match.end())
+    mark = Span(span.start, span.start + 1)
     number = int(match[1], 16) if match[1] else int(match[2]) if match[2] else None
     if number is not None:
         if is_character(number):
             return chr(number)
-        report.add("E110", f"{match[0]} stands for no character that XML allows; remove it", span)
+        message = f"{match[0]} stands for no character that XML allows; remove it"
+        report.add("E110", message, span, NOTHING, (Edit(span, ""),))
     elif match[3]:
         if match[3] in _FIVE:
             return _FIVE[match[3]]
@@ -84,11 +89,14 @@ def _resolve(match: re.Match[str], start: int, report: Reporter) -> str:
         if len(character) == 1:
             report.instead("E110", message, span, f"&#{ord(character)};")
         else:
-            report.add("E110", message, span)
+            report.add("E110", message, span, "&amp;", swap(mark, "&amp;"))
     elif match[4]:
-        report.add("E110", f"{quote(match[0])} is no character reference; write &#N; with a number", span)
+        message = f"{quote(match[0])} is no character reference; write &#N; with a number, or &amp; for '&'"
+        report.add("E110", message, span, "&amp;", swap(mark, "&amp;"))
+    elif unfinished := _UNFINISHED.match(match.string, match.start()):
+        hint, end = f"{unfinished[0]};", start + unfinished.end()
+        message = f"the entity {unfinished[0]} is not finished; write {hint}"
+        report.add("E109", message, mark, hint, (Edit(Span(end, end), ";"),))
     else:
-        report.instead(
-            "E109", "a plain '&' begins an entity; write &amp;", Span(span.start, span.start + 1), "&amp;"
-        )
+        report.instead("E109", "a plain '&' begins an entity; write &amp;", mark, "&amp;")
     return match[0]

@@ -12,7 +12,7 @@ Diagnose = Callable[[str], Sequence[Diagnostic]]
 
 def apply_edits(source: str, edits: Sequence[Edit]) -> str:
     """The source with edits that do not overlap; everything outside them stays as it is."""
-    for edit in sorted(edits, key=lambda edit: edit.span.start, reverse=True):
+    for edit in sorted(edits, key=lambda edit: (edit.span.start, edit.span.end), reverse=True):
         source = source[: edit.span.start] + edit.text + source[edit.span.end :]
     return source
 
@@ -26,8 +26,8 @@ def mended(source: str, fault: Diagnostic, diagnose: Diagnose) -> str | None:
         diagnose: finds all diagnostics of a document, as those of `source` were found.
 
     Returns:
-        The new source: the fault is gone from its place, and there are no more errors than before. None where
-        there is no fix, or where it would not keep that promise.
+        The new source: the fault is gone from its place, or there is one less of its kind, and there are no
+        more errors than before. None where there is no fix, or where it would not keep that promise.
     """
     if not fault.fix:
         return None
@@ -42,7 +42,12 @@ def _holds(fault: Diagnostic, before: Sequence[Diagnostic], after: Sequence[Diag
             place += len(edit.text) - (edit.span.end - edit.span.start)
     here = sum((found.code, found.span.start) == (fault.code, fault.span.start) for found in before)
     still = sum((found.code, found.span.start) == (fault.code, place) for found in after)
-    return still < here and _errors(after) <= _errors(before)
+    fewer = still < here or _of_kind(after, fault.code) < _of_kind(before, fault.code)
+    return fewer and _errors(after) <= _errors(before)
+
+
+def _of_kind(found: Sequence[Diagnostic], code: str) -> int:
+    return sum(diagnostic.code == code for diagnostic in found)
 
 
 def _errors(found: Sequence[Diagnostic]) -> int:

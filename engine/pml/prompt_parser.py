@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from engine.pml.diagnostics import LineIndex, Reporter, Span, quote, swap
-from engine.pml.elements import Attribute, Element
+from engine.pml.diagnostics import NOTHING, Edit, LineIndex, Reporter, Span, quote, swap
+from engine.pml.elements import Attribute, Chars, Element
 from engine.pml.names import NAME, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import Document, read
+from engine.pml.remedies import escaped, meant_attribute, meant_choice, moved, removed, unwrapped
 from engine.pml.scanner import Scanner
 from engine.pml.tree import Argument, Import, Parsed, Prompt, Role, RoleName, Text
 from engine.pml.tree_builder import Frame, TreeBuilder
@@ -57,14 +58,15 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         name = root.get("schema")
         if name is not None and not name.value.strip():
             message = "the attribute schema is empty; name the schema, or leave the attribute out"
-            self._report.add("E202", message, name.span)
+            self._report.add("E202", message, name.span, NOTHING, removed(self._text, name.span))
             name = None
+        roles = (child for child in root.children if isinstance(child, Element) and child.tag in ROLES)
+        self._first_role, self._end = next(roles, None), root.close_span
         frame = self._frame(root, "prompt", False)
         self._fill(frame)
         span = name.value_span if name else root.tag_span
-        return Prompt(
-            name.value if name else None, tuple(frame.children), root.span, span, self._report.lines
-        )
+        children = tuple(frame.children)
+        return Prompt(name.value if name else None, children, root.span, span, self._report.lines, self._text)
 
     def _frame(self, element: Element, kind: Literal["prompt", "import", "role"], preserve: bool) -> _Frame:
         preserve = preserves(element, preserve)
@@ -92,18 +94,9 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         if tag in ROLES:
             return self._role(frame, element)
         if tag in RESERVED:
-            name = element.get("name")
-            remedy = (
-                f"write <{name.value}/>"
-                if tag == "module" and name
-                else "import modules by their names, <name/>"
-            )
+            remedy, hint, fix = self._of_schema(frame, element)
             message = f"<{tag}> belongs to a schema and may not stand in a prompt; {remedy}"
-            hint = f"<{name.value}/>" if name and tag == "module" and NAME.fullmatch(name.value) else ""
-            alone = element.closed and not element.children and len(element.attributes) == 1
-            self._report.add(
-                "E206", message, element.tag_span, hint, swap(element.span, hint) if alone else ()
-            )
+            self._report.add("E206", message, element.tag_span, hint, fix)
             # What an unclosed parameter has swallowed is read as following it; reading it here too would
             # double the work with each of them.
             swallowed = tag in INLINE and not element.closed
@@ -111,9 +104,13 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         if frame.kind == "role":
             message = (
                 f"<{tag}> may not stand in <{frame.element.tag}>: a role of a prompt holds text only, and "
-                "modules bring their roles from the schema; move the import out of it"
+                "modules bring their roles from the schema; move the import out of it, or write "
+                f"&lt;{tag} where it is text"
             )
-            self._report.add("E206", message, element.tag_span)
+            hint, fix = f"it before <{frame.element.tag}>", self._before_roles(element)
+            if any(isinstance(child, Chars) and child.text.strip() for child in element.children):
+                hint, fix = f"&lt;{tag}", escaped(element)
+            self._report.add("E206", message, element.tag_span, hint if fix else "", fix)
             return None
         inner = self._frame(element, "import", frame.preserve)
         for key, attribute in element.attributes.items():
@@ -121,6 +118,31 @@ class _PromptBuilder(TreeBuilder[_Frame]):
                 inner.arguments.append(Argument(key, attribute.value, attribute.span, attribute.name_span))
         self._check_space(element)
         return inner
+
+    def _of_schema(self, frame: _Frame, element: Element) -> tuple[str, str, tuple[Edit, ...]]:
+        """What to write for an element of a schema: in words, as a hint and as edits."""
+        tag, name = element.tag, element.get("name")
+        if tag == "module" and name and NAME.fullmatch(name.value):
+            if frame.kind == "role" or not element.closed:
+                return f"write <{name.value}/>", f"<{name.value}/>", ()
+            start = Edit(Span(element.tag_span.start, name.span.end), name.value)
+            return f"write <{name.value}/>", f"<{name.value}/>", (start, *element.renamed(name.value)[1:])
+        if tag in ("param", "parameter") and frame.kind == "import" and element.renamed("arg"):
+            return "an argument is an <arg>", "arg", element.renamed("arg")
+        if tag == "scaffold" and element.closed and not element.children:
+            return "remove it", NOTHING, (Edit(element.span, ""),)
+        return "import modules by their names, <name/>, and take its tags away", NOTHING, unwrapped(element)
+
+    def _before_roles(self, element: Element) -> tuple[Edit, ...]:
+        """The edits that move an import before the first turn of the prompt."""
+        first = self._first_role
+        if (
+            first is None
+            or not (element.closed or element.empty_tag)
+            or first.span.start > element.span.start
+        ):
+            return ()
+        return moved(self._text, element.span, first.span.start)
 
     def _role(self, frame: _Frame, element: Element) -> _Frame:
         self._check_attributes(element, ())
@@ -130,7 +152,10 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         message = (
             f"<{element.tag}> may not stand in <{where}>: a role stands directly in the prompt; move it out"
         )
-        self._report.add("E206", message, element.tag_span)
+        hint, fix = NOTHING, unwrapped(element)
+        if frame.kind == "import" and element.closed and self._end is not None:
+            hint, fix = "it before </prompt>", moved(self._text, element.span, self._end.start)
+        self._report.add("E206", message, element.tag_span, hint, fix)
         return self._transparent(frame, element)
 
     def _argument(self, frame: _Frame, element: Element) -> None:
@@ -153,7 +178,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
                 parts.append(item.text)
             else:
                 message = f"<{item.tag}> may not stand in <arg>, which holds text only; write &lt; for '<'"
-                self._report.add("E206", message, item.tag_span)
+                self._report.add("E206", message, item.tag_span, f"&lt;{item.tag}", escaped(item))
         return "".join(parts)
 
     # Attributes
@@ -163,15 +188,12 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             if name in known or ":" in name:
                 continue
             near = self._speller.nearest(name, [other for other in known if other not in element.attributes])
+            near = near or meant_attribute(name, known, element.attributes)
             remedy = f"did you mean {near}?" if near else "remove it"
             span = Span(attribute.span.start, attribute.span.start + len(name))
-            self._report.add(
-                "E203",
-                f"<{element.tag}> has no attribute {quote(name)}; {remedy}",
-                span,
-                near or "",
-                swap(span, near),
-            )
+            message = f"<{element.tag}> has no attribute {quote(name)}; {remedy}"
+            fix = swap(span, near) or removed(self._text, attribute.span)
+            self._report.add("E203", message, span, near or NOTHING, fix)
             if near:
                 element.attributes[near] = Attribute(
                     near, attribute.value, attribute.span, attribute.value_span
@@ -184,4 +206,5 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             message = (
                 f'xml:space cannot be {quote(mode.value)}; write xml:space="default" or xml:space="preserve"'
             )
-            self._report.add("E204", message, mode.value_span)
+            right = meant_choice(mode.value, SPACE_MODES)
+            self._report.add("E204", message, mode.value_span, right or "", swap(mode.value_span, right))

@@ -9,8 +9,9 @@ from typing import Final
 
 import lxml.etree as ET
 
-from engine.pml.diagnostics import MAX_ERRORS, LineIndex, Reporter, Span
+from engine.pml.diagnostics import MAX_ERRORS, NOTHING, Edit, LineIndex, Reporter, Span
 from engine.pml.elements import Element
+from engine.pml.other_kinds import binary_kind, other_kind
 from engine.pml.scanner import Scanner
 from engine.pml.text_files import BOM, MAX_BYTES, EncodingError, decode
 
@@ -38,14 +39,20 @@ def read(source: str | bytes) -> Document:
     report = Reporter(LineIndex(text))
     if undecoded is not None:
         report.add("E101", undecoded[1], undecoded[0])
+    other = other_kind(text)
+    if other is not None:
+        message = f"this is {other.what}, and no PML; {other.remedy}"
+        report.add("E121", message, other.span, other.command)
+        return Document(text, None, report)
     for match in islice(_FORBIDDEN.finditer(text), MAX_ERRORS):
         code = ord(match[0])
-        report.add(
-            "E103", f"the character U+{code:04X} is not allowed in XML; remove it", Span(*match.span())
-        )
+        span, message = Span(*match.span()), f"the character U+{code:04X} is not allowed in XML; remove it"
+        glued = text[span.start - 1 : span.start] in ("<", "/", "&")  # without it, a tag might begin there
+        report.add("E103", message, span, NOTHING, () if glued else (Edit(span, ""),))
     root = Scanner(text, report).scan()
     if root is None and not report.errors:
-        report.add("E116", "the document is empty; begin with a root element", Span(0, len(text)))
+        message = 'the document is empty; begin with <schema name="…"> or <prompt schema="…">'
+        report.add("E116", message, Span(0, len(text)))
     if root is not None and not report.errors:
         _second_opinion(text, report)
     return Document(text, root, report)
@@ -66,11 +73,21 @@ def _decode(data: bytes) -> tuple[str, tuple[Span, str] | None]:
     except EncodingError as error:
         body = data.removeprefix(BOM)
         if error.wide:
-            text = body.decode("utf-16", "replace")
+            text = body.decode(_codec(body), "replace")
             return text, (Span(0, min(1, len(text))), "the document is UTF-16; save it as UTF-8")
+        kind = binary_kind(body)
+        if kind is not None:
+            return "", (Span(0, 0), f"the document is no text but {kind}; name a file of text in UTF-8")
         at = len(body[: error.at].decode("utf-8"))
         message = f"byte 0x{body[error.at]:02X} is not UTF-8; save the document as UTF-8"
         return body.decode("utf-8", "replace"), (Span(at, at + 1), message)
+
+
+def _codec(body: bytes) -> str:
+    """How UTF-16 is decoded: as its mark says, else as its first zero byte does."""
+    if body[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return "utf-16"
+    return "utf-16-be" if body[:1] == b"\0" else "utf-16-le"
 
 
 def _second_opinion(text: str, report: Reporter) -> None:

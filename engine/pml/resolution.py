@@ -5,14 +5,21 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
+from typing import Final
 
-from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
+from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
 from engine.pml.names import NAME
+from engine.pml.remedies import moved, wrapped
 from engine.pml.spelling import Speller
 from engine.pml.tree import Argument, Import, Module, Prompt, Role, Schema, Text
+
+_MOST_EDITS: Final = 100
+"""The most places that one fix changes."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,7 @@ class Resolver:
         self._prompt = prompt
         self._report = report
         self._speller = Speller()
+        self._source = prompt.source
         self._written: dict[str, Import] = {}
         self._chosen: dict[int, str] = {}
         self._result = Resolution()
@@ -76,9 +84,11 @@ class Resolver:
         imports = [place for place, child in enumerate(top) if isinstance(child, Import)]
         split = imports[-1] + 1 if imports else 0
         head: list[Import | Text] = []
+        early = [child for child in top[:split] if isinstance(child, Role)]
+        behind = self._behind(early, top[split - 1].span.end) if early else ()
         for child in top[:split]:
             if isinstance(child, Role):
-                self._role_too_early(child, top[split - 1])
+                self._role_too_early(child, top[split - 1], behind)
                 self._result.tail.append(child)
             else:
                 head.append(child)
@@ -126,7 +136,7 @@ class Resolver:
             message = (
                 f"module {quote(path)} is imported at line {first} and again at line {again}; remove one"
             )
-            self._report.add("E405", message, node.name_span)
+            self._report.add("E405", message, node.name_span, NOTHING, _without(node))
         self._arguments(module, node)
         if level.last is None and level.leading:
             self._result.before.setdefault(path, []).extend(level.leading)
@@ -151,7 +161,10 @@ class Resolver:
                 return others[0]
             places = " or ".join(quote(module.path) for module in others[:3])
             message = f"the name {quote(node.name)} could be {places}; nest the import as in the schema"
-            self._report.add("E404", message, node.name_span, _nested(others[0].path))
+            free = (one.path for one in others if self._names.isdisjoint(one.path.split("/")[:-1]))
+            path = next(free, others[0].path)
+            fix = self._round(node, path.rpartition("/")[0])
+            self._report.add("E404", message, node.name_span, _nested(path), fix)
             return None
         return self._misplaced(parent, node, others)
 
@@ -160,12 +173,21 @@ class Resolver:
         module = (inside or others)[0]
         above = self._schema.parent_of(module.path)
         where = f"in {quote(above)}" if above else "at the top level of the schema"
-        remedy = f"write {_nested(module.path)} directly under the prompt"
-        message = f"module {quote(node.name)} stands {where}, not directly in {quote(parent)}; {remedy}"
-        self._report.add("E403", message, node.name_span, _nested(module.path))
+        if inside and above is not None:
+            hint, place = _nested(module.path.removeprefix(f"{parent}/")), "here"
+            fix = self._round(node, above.removeprefix(f"{parent}/"))
+        else:
+            alone = len(self._schema.index.by_name[module.name]) == 1
+            hint, place = f"<{module.name}/>" if alone else _nested(module.path), "directly under the prompt"
+            fix = self._outward(node, None if alone else above)
+        message = f"module {quote(node.name)} stands {where}, not directly in {quote(parent)}"
+        self._report.add("E403", f"{message}; write {hint} {place}", node.name_span, hint, fix)
         return module if len(inside) == 1 or len(others) == 1 else None
 
     def _unknown(self, parent: str, node: Import) -> None:
+        if self._report.full:
+            self._report.add("E402", "", node.name_span)
+            return
         index = self._schema.index
         near = self._speller.nearest(node.name, index.members.get(parent, {}))
         near = near or self._speller.nearest(node.name, index.by_name)
@@ -179,7 +201,71 @@ class Resolver:
             remedy = "it defines none"
         of = f"schema {quote(name)}" if name else "the schema"
         message = f"{of} has no module {quote(node.name)}; {remedy}"
-        self._report.add("E402", message, node.name_span, near or "", self._renamed(parent, node, near))
+        if near:
+            self._report.add("E402", message, node.name_span, near, self._renamed(parent, node, near))
+            return
+        hint = f"&lt;{node.name}"
+        message += f"; write {hint} where it is text"
+        self._report.add("E402", message, node.name_span, hint, self._as_text(node))
+
+    def _as_text(self, node: Import) -> tuple[Edit, ...]:
+        """The edits that make text of the tags of an unknown import, and of the unknown ones in it."""
+        edits: list[Edit] = []
+        waiting = [node]
+        while waiting:
+            one = waiting.pop()
+            if one is not node and one.name in self._schema.index.by_name:
+                continue
+            places = [one.name_span.start - 1, *([one.end_span.start - 2] if one.end_span else [])]
+            if any(self._source[place : place + 1] != "<" for place in places) or len(edits) > _MOST_EDITS:
+                return ()
+            edits += [Edit(Span(place, place + 1), "&lt;") for place in places]
+            waiting += [child for child in one.children if isinstance(child, Import)]
+        return tuple(edits)
+
+    @cached_property
+    def _imports(self) -> list[Import]:
+        return [child for child in self._prompt.children if isinstance(child, Import)]
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [child.span.start for child in self._imports]
+
+    @cached_property
+    def _names(self) -> set[str]:
+        """The names of all imports of the prompt."""
+        found: set[str] = set()
+        waiting = list(self._imports)
+        while waiting:
+            node = waiting.pop()
+            found.add(node.name)
+            waiting.extend(child for child in node.children if isinstance(child, Import))
+        return found
+
+    def _round(self, node: Import, path: str) -> tuple[Edit, ...]:
+        """The edits that write the imports of a path round an import, where none of them is written yet."""
+        names = path.split("/")
+        if any(name in self._names for name in names):
+            return ()
+        closed = "".join(f"</{name}>" for name in reversed(names))
+        return wrapped(node.span, "".join(f"<{name}>" for name in names), closed)
+
+    def _outward(self, node: Import, path: str | None) -> tuple[Edit, ...]:
+        """The edits that move an import behind the one directly under the prompt that it stands in."""
+        place = bisect_right(self._starts, node.span.start) - 1
+        if not self._source or place < 0 or self._imports[place].span.end < node.span.end:
+            return ()
+        edits = moved(self._source, node.span, self._imports[place].span.end)
+        if not edits:
+            return ()
+        begin, end = edits
+        if path is None:
+            return (begin, Edit(end.span, end.text.lstrip()))
+        names = path.split("/")
+        if any(name in self._names for name in names):
+            return ()
+        opened, closed = "".join(f"<{name}>" for name in names), "".join(f"</{name}>" for name in names[::-1])
+        return (begin, Edit(end.span, f"{opened}{end.text.lstrip()}{closed}"))
 
     def _renamed(self, parent: str, node: Import, near: str | None) -> tuple[Edit, ...]:
         """The edits that import the nearest module, if it may stand here and take what the import holds."""
@@ -203,13 +289,21 @@ class Resolver:
             span = self._prompt.schema_span
             self._report.add("E401", message, span, name, swap(span, name) if NAME.fullmatch(name) else ())
 
-    def _role_too_early(self, role: Role, last: object) -> None:
+    def _behind(self, roles: list[Role], place: int) -> tuple[Edit, ...]:
+        """The edits that move turns behind the last import, in their order."""
+        if not self._source or len(roles) > _MOST_EDITS:
+            return ()
+        texts = (self._source[role.span.start : role.span.end] for role in roles)
+        return (*(Edit(role.span, "") for role in roles), Edit(Span(place, place), "".join(texts)))
+
+    def _role_too_early(self, role: Role, last: object, fix: tuple[Edit, ...]) -> None:
         line = self._report.lines.line(last.name_span.start) if isinstance(last, Import) else 1
         message = (
             f"<{role.role}> stands before the last import (line {line}), but a role of a prompt is a "
             "new turn at its end; move it below the imports"
         )
-        self._report.add("E409", message, Span(role.span.start, role.span.start + len(role.role) + 1))
+        span = Span(role.span.start, role.span.start + len(role.role) + 1)
+        self._report.add("E409", message, span, "it behind the imports", fix)
 
     # Picks
 
@@ -238,7 +332,7 @@ class Resolver:
             f"{quote(path)} (line {here}) and {quote(other)} (line {there}) are members of one union, "
             "of which a prompt imports one; remove one of the two"
         )
-        self._report.add("E406", message, node.name_span)
+        self._report.add("E406", message, node.name_span, NOTHING, _without(node))
 
     def _arguments(self, module: Module, node: Import) -> None:
         params = {param.name for param in module.params()}
@@ -249,7 +343,7 @@ class Resolver:
             elif argument.name in given:
                 line = self._report.lines.line(given[argument.name].span.start)
                 message = f"the argument {quote(argument.name)} is already given at line {line}; keep one"
-                self._report.add("E408", message, argument.span)
+                self._report.add("E408", message, argument.span, NOTHING, (Edit(argument.span, ""),))
             else:
                 given[argument.name] = argument
 
@@ -266,7 +360,15 @@ class Resolver:
             )
         message = f"module {quote(module.path)} has no parameter {quote(argument.name)}; {remedy}"
         span = argument.name_span
-        self._report.add("E407", message, argument.span, near or "", swap(span, near) if span else ())
+        fix = swap(span, near) if span else ()
+        if not params:
+            fix = (Edit(argument.span, ""),)
+        self._report.add("E407", message, argument.span, near or NOTHING, fix)
+
+
+def _without(node: Import) -> tuple[Edit, ...]:
+    """The edit that takes an import away which holds nothing; one that does is for a person to merge."""
+    return () if node.children or node.arguments else (Edit(node.span, ""),)
 
 
 def _nested(path: str) -> str:

@@ -1,7 +1,8 @@
 """A tolerant XML scanner with exact spans: it reports every fault, recovers, and gives a tree.
 
-It knows XML only, nothing of PML's elements. Time is linear in the text, and nothing recurses, so the depth
-of a document costs no stack.
+It knows XML, and of PML only which names are elements: what looks like a tag and can be none of them, as in
+pasted code, is text. Time is linear in the text, and nothing recurses, so the depth of a document costs no
+stack.
 """
 
 from __future__ import annotations
@@ -13,34 +14,39 @@ from collections import Counter
 from itertools import islice
 from typing import Final
 
-from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
-from engine.pml.elements import Attribute, Chars, Element
+from engine.pml import markup
+from engine.pml.attribute_scanner import AttributeScanner
+from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
+from engine.pml.elements import Chars, Element
 from engine.pml.entities import decode
+from engine.pml.names import ATTRIBUTES, RESERVED
+from engine.pml.remedies import EMPTY, MEANT_ELEMENTS, enclosed, meant_element
+from engine.pml.scanned_text import MAX_ITEMS, NAME_PATTERN, EnoughError, ScannedText
+from engine.pml.spelling import Speller
 
 MAX_DEPTH: Final = 256
 """Elements nested deeper are reported and left out of the tree."""
 
-MAX_ITEMS: Final = 40_000
-"""Elements, attributes, comments and CDATA sections of a document; at the next one, reading ends."""
-
 MAX_ENDS: Final = 200
 """The most characters of missing end tags that one fix writes."""
 
-_NAME: Final = r"[A-Za-z_:\x80-\U0010FFFF][A-Za-z0-9_:.\-\x80-\U0010FFFF]*"
-_OPEN: Final = re.compile(rf"<({_NAME})")
-_CLOSE: Final = re.compile(rf"</({_NAME})?[ \t\r\n]*(>?)")
-_TAGS: Final = re.compile(rf"<(/?)({_NAME})(?:[^<>]*(/)>)?")
-_SPACE: Final = re.compile(r"[ \t\r\n]*")
-_ATTRIBUTE: Final = re.compile(rf"({_NAME})([ \t\r\n]*=)?[ \t\r\n]*")
-_BARE_VALUE: Final = re.compile(r"[^\s<>\"'/=]+")
-_JUNK: Final = re.compile(rf"(?!{_NAME})[^\s<>/](?:(?!{_NAME})[^\s<>/])*")
-_ENCODING: Final = re.compile(r"encoding\s*=\s*[\"']([^\"']*)")
-_DOCTYPE_PART: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[\[\]<>]")
-_KNOWN_PREFIXED: Final = ("xml:space", "xml:lang")
+_MAX_APART: Final = 4000
+"""How far an end tag may stand from its start tag to be mended together, in characters."""
 
-
-class _EnoughError(Exception):
-    """Reading on would take more time or memory than a document may."""
+_OPEN: Final = re.compile(rf"<({NAME_PATTERN})")
+_BELOW: Final = re.compile(rf"(?:/{NAME_PATTERN})+(?=[ \t\r\n>]|/>)")
+_CLOSE: Final = re.compile(rf"</([ \t]*)({NAME_PATTERN}(?:/{NAME_PATTERN})*)?[ \t\r\n]*(>?)")
+_CLOSE_REST: Final = re.compile(r"[^<>\n]*>")
+_TAGS: Final = re.compile(rf"<(/?)({NAME_PATTERN})(?:[^<>]*(/)>)?")
+_WHOLE: Final = re.compile(
+    rf"<{NAME_PATTERN}(?:[ \t\r\n]+{NAME_PATTERN}[ \t\r\n]*=[ \t\r\n]*(?:\"[^\"<]*\"|'[^'<]*'))*[ \t\r\n]*/?>"
+)
+_BLANK_REST: Final = re.compile(r"[ \t\r\n]*\Z")
+_LOST_OPEN: Final = re.compile(r"(?:schema|prompt)(?:>|[ \t\r\n]+\w+[ \t]*=)")
+_TAIL: Final = re.compile(r"[^<>\n]*")
+_ASSIGNED: Final = re.compile(r"[\w.\-][ \t]*=(?!=)")
+_SPACED: Final = re.compile(rf"<([ \t]+)(/?)({NAME_PATTERN})(?=[^<>]*>)")
+_BACKSLASH: Final = re.compile(rf"<\\({NAME_PATTERN})[ \t]*>")
 
 
 class Scanner:
@@ -49,30 +55,36 @@ class Scanner:
     def __init__(self, text: str, report: Reporter) -> None:
         self._text = text
         self._report = report
+        self._scanned = ScannedText(text, report)
+        self._attributes = AttributeScanner(self._scanned)
+        self._speller = Speller()
+        self._meanings: dict[str, str | None] = {}
         self._holder = Element("", Span(0, 0), Span(0, 0), Span(0, len(text)))
         self._stack = [self._holder]
         self._open: Counter[str] = Counter()
         self._unfinished: Counter[str] = Counter()
         self._balance: Counter[str] | None = None
-        self._missing: set[str] = set()
+        self._root = ""
         self._rooted = False
-        self._outside = False
+        self._outside: tuple[Span, str] | None = None
         self._deep = False
-        self._items = 0
+        self._prefixed: list[Element] = []
+        self._nested_ends: set[int] = set()  # end tags that the fix of their start tag mends
         self._ends = (-1, "")  # where elements were ended last, and the end tags that are missing there
-        self._swallows = False  # whether what is written after the text would belong to something unfinished
-        self._broken = -1  # where the last unfinished tag was broken off
 
     def scan(self) -> Element | None:
         """Scans the text and returns its root element, or None where it holds no element."""
         try:
             self._scan()
-        except _EnoughError:
+        except EnoughError:
             self._leave_rest()
-        for child in self._holder.children:
-            if isinstance(child, Element):
-                return child
-        return None
+        found = (child for child in self._holder.children if isinstance(child, Element))
+        root = next(found, None)
+        for element in self._prefixed:
+            self._say_prefixed(element)
+        if self._outside is not None:
+            self._say_outside(*self._outside, root)
+        return root
 
     def _scan(self) -> None:
         text, place = self._text, 0
@@ -85,26 +97,10 @@ class Scanner:
             place = self._markup(mark) if mark < len(text) else mark
         self._close_rest()
 
-    def _count(self, place: int) -> None:
-        """Counts one more item that begins at `place`."""
-        self._items += 1
-        if self._items > MAX_ITEMS:
-            message = (
-                f"the document has more than {MAX_ITEMS} elements, attributes and comments; what follows is "
-                "not read: split the document"
-            )
-            self._report.add("E120", message, Span(place, min(place + 1, len(self._text))))
-            raise _EnoughError
-        self._stop_if_hopeless()
-
-    def _stop_if_hopeless(self) -> None:
-        if self._report.hopeless:
-            raise _EnoughError
-
     def first_tag(self) -> str | None:
         """The name of the root element, found without reading further."""
         mark = self._text.find("<")
-        with contextlib.suppress(_EnoughError):
+        with contextlib.suppress(EnoughError):
             while mark >= 0 and not self._rooted:
                 mark = self._text.find("<", self._markup(mark))
         roots = [child.tag for child in self._holder.children if isinstance(child, Element)]
@@ -112,24 +108,37 @@ class Scanner:
 
     def _markup(self, mark: int) -> int:
         """Handles what begins with the `<` at `mark`; the answer is where it ends."""
-        text = self._text
+        text, inside = self._text, len(self._stack) > 1
         if text.startswith("</", mark):
-            self._stop_if_hopeless()
+            self._scanned.stop_if_hopeless()
             return self._end_tag(mark)
-        self._count(mark)
+        self._scanned.count(mark)
         opening = _OPEN.match(text, mark)
         if opening is not None:
             return self._start_tag(opening)
-        if text.startswith("<!--", mark):
-            return self._comment(mark)
-        if text.startswith("<![CDATA[", mark):
-            return self._cdata(mark)
+        if text.startswith(("<!--", "<![CDATA["), mark):
+            read = markup.comment if text.startswith("<!--", mark) else markup.cdata
+            end, chars = read(self._scanned, mark)
+            self._add(chars)
+            return end
         if text.startswith("<!", mark):
-            return self._declaration(mark)
+            return markup.declaration(self._scanned, mark, inside)
         if text.startswith("<?", mark):
-            return self._instruction(mark)
-        fix = () if mark == self._broken else swap(Span(mark, mark + 1), "&lt;")
-        self._report.add("E109", "a plain '<' begins a tag; write &lt;", Span(mark, mark + 1), "&lt;", fix)
+            return markup.instruction(self._scanned, mark, inside)
+        return self._plain(mark, "a plain '<' begins a tag; write &lt;")
+
+    def _plain(self, mark: int, message: str) -> int:
+        """Reports a `<` that begins no tag, and takes it as text; the answer is its end."""
+        spaced, turned = _SPACED.match(self._text, mark), _BACKSLASH.match(self._text, mark)
+        edit, hint = Edit(Span(mark, mark + 1), "&lt;"), "&lt;"
+        if spaced and (spaced[3] in RESERVED or self._text.startswith("/>", spaced.end())):
+            edit, hint = Edit(Span(*spaced.span(1)), ""), f"<{spaced[2]}{spaced[3]}"
+            message = f"a tag begins with its name, without a space; write {hint}"
+        elif turned and self._open[turned[1]]:
+            hint = f"</{turned[1]}>"
+            edit, message = Edit(Span(*turned.span()), hint), f"'\\' begins no closing tag; write {hint}"
+        fix = () if mark == self._scanned.broken else (edit,)
+        self._report.add("E109", message, Span(mark, mark + 1), hint, fix)
         self._add(Chars("<", Span(mark, mark + 1)))
         return mark + 1
 
@@ -142,23 +151,9 @@ class Scanner:
         while at >= 0:
             span = Span(start + at, start + at + 3)
             self._report.instead("E109", "']]>' may not stand in text; write ]]&gt;", span, "]]&gt;")
-            self._stop_if_hopeless()
+            self._scanned.stop_if_hopeless()
             at = raw.find("]]>", at + 3)
         self._add(Chars(decode(raw, start, self._report), Span(start, end)))
-
-    def _check_outside(self, raw: str, start: int) -> None:
-        content = raw.strip(" \t\r\n\ufeff" if start == 0 else " \t\r\n")
-        if not content:
-            return
-        begin = start + raw.index(content)
-        self._report_outside(Span(begin, begin + len(content)), "text")
-
-    def _report_outside(self, span: Span, what: str) -> None:
-        if self._outside:
-            return
-        self._outside = True
-        side = "after" if self._rooted else "before"
-        self._report.add("E115", f"{what} stands {side} the root element; move it inside, or remove it", span)
 
     def _add(self, child: Element | Chars) -> None:
         host = self._stack[-1]
@@ -169,18 +164,81 @@ class Scanner:
         if len(self._stack) <= MAX_DEPTH + 1:
             host.children.append(child)
 
+    # What stands outside the root element
+
+    def _check_outside(self, raw: str, start: int) -> None:
+        content = raw.strip(" \t\r\n\ufeff" if start == 0 else " \t\r\n")
+        if not content:
+            return
+        begin = start + raw.index(content)
+        self._report_outside(Span(begin, begin + len(content)), "text")
+
+    def _report_outside(self, span: Span, what: str) -> None:
+        """Remembers the first thing outside; what mends it shows when the root is known whole."""
+        self._outside = self._outside or (span, what)
+
+    def _say_outside(self, span: Span, what: str, root: Element | None) -> None:
+        after = root is not None and span.start > root.span.start
+        message = f"{what} stands {'after' if after else 'before'} the root element; "
+        if what in ("<schema>", "<prompt>"):
+            self._report.add("E115", f"{message}put it into a document of its own", span)
+            return
+        hint, fix = self._moved_in(span, root, after) if root is not None else ("", ())
+        self._report.add("E115", f"{message}move it inside, or remove it", span, hint, fix)
+
+    def _moved_in(self, span: Span, root: Element, after: bool) -> tuple[str, tuple[Edit, ...]]:
+        """The edits that let the root begin before what stands before it, or end after what stands after."""
+        text, opened, closing = self._text, root.open_span, root.close_span
+        if not after and _LOST_OPEN.match(text, span.start):
+            return f"<{text[span.start : span.start + 6]}", (Edit(Span(span.start, span.start), "<"),)
+        if root.tag not in ("schema", "prompt"):
+            if root.tag not in RESERVED or "</schema>" in text:
+                return "", ()
+            opening, end = '<schema name="my-schema">', "</schema>"
+            return f"{opening}…{end}", enclosed(text, opening, end)
+        finished = text.endswith(">", opened.start, opened.end)
+        if not after:
+            lead = text[span.start : opened.start]
+            if "<" in lead or "&" in lead or "]]>" in lead or root.empty_tag or not finished:
+                return "", ()
+            begin = Edit(Span(span.start, span.start), text[opened.start : opened.end])
+            return f"<{root.tag}> before it", (begin, Edit(opened, ""))
+        rest = text[root.span.end :]
+        if "<" in rest and root.tag == "prompt":
+            return "", ()  # whether those are imports is not known here
+        last = len(text.rstrip(" \t\r\n"))
+        if "&" in rest or "]]>" in rest or f"</{root.tag}" in rest or f"<{root.tag}" in rest:
+            return "", ()
+        hint = f"</{root.tag}> at the end"
+        if root.empty_tag and finished:
+            tail = Edit(Span(last, last), f"</{root.tag}>")
+            return hint, (Edit(Span(opened.end - 2, opened.end), ">"), tail)
+        if closing is None or root.end_name != root.tag or text[closing.end - 1] != ">":
+            return "", ()
+        return hint, (Edit(closing, ""), Edit(Span(last, last), f"</{root.tag}>"))
+
     # Tags
 
     def _start_tag(self, opening: re.Match[str]) -> int:
-        tag, start = opening[1], opening.start()
-        tag_span = Span(start + 1, opening.end())
-        if ":" in tag:
-            self._report.add(
-                "E118", f"the element name {quote(tag)} has a prefix; PML has no namespaces", tag_span
+        start, name_end = opening.start(), opening.end()
+        below = _BELOW.match(self._text, name_end) if self._root == "prompt" else None
+        if below is None and self._is_text(opening):
+            message = (
+                f"'<' before {quote(opening[1])} begins no tag; write &lt;, or put code into CDATA or a file "
+                "that src names"
             )
+            return self._plain(start, message)
+        name_end = below.end() if below else name_end
+        names = self._text[start + 1 : name_end].split("/")
+        tag = names[-1]
+        tag_span = Span(name_end - len(tag), name_end)
         element = Element(tag, tag_span, tag_span, tag_span)
-        end, finished = self._attributes(element, opening.end())
+        if ":" in tag:
+            self._prefixed.append(element)
+        end, finished = self._attributes.read(element, name_end)
         element.open_span = element.span = Span(start, end)
+        if len(names) > 1:
+            self._say_nested(element, names, finished)
         if len(self._stack) == 1 and self._rooted:
             self._report_outside(tag_span, f"<{tag}>")
         first = not self._rooted
@@ -188,7 +246,7 @@ class Scanner:
         if not finished:
             message = f"the tag <{tag}> is not finished, its '>' is missing; write it"
             self._report.missing("E104", message, element.open_span, ">" if opens else "/>", end)
-        self._rooted = True
+        self._rooted, self._root = True, self._root or tag
         if len(self._stack) > MAX_DEPTH and not self._deep:
             self._deep = True
             message = (
@@ -208,6 +266,53 @@ class Scanner:
             self._unfinished[tag] += 1
         return end
 
+    def _is_text(self, opening: re.Match[str]) -> bool:
+        """Whether what begins like a tag is none: no element of PML, no attributes, and no end tag."""
+        tag = opening[1]
+        if tag in RESERVED or len(self._stack) == 1:
+            return False
+        tail = _TAIL.match(self._text, opening.end())
+        if tail is None or _WHOLE.match(self._text, opening.start()):
+            return False
+        words = tail[0].strip(" \t\r/\\")
+        if not words or _ASSIGNED.search(tail[0]):
+            return False
+        if self._root == "prompt" and all(re.fullmatch(NAME_PATTERN, word) for word in words.split()):
+            return False  # an attribute that is being written
+        return self._meaning(tag) is None and not self._has_own_end(tag)
+
+    def _meaning(self, tag: str) -> str | None:
+        """The element of PML that a name is, or is likely to mean."""
+        if tag not in self._meanings:
+            near = MEANT_ELEMENTS.get(tag.casefold())
+            near = near or self._speller.nearest(tag, (*ATTRIBUTES, "parameter"))
+            self._meanings[tag] = tag if tag in RESERVED else near
+        return self._meanings[tag]
+
+    def _say_nested(self, element: Element, names: list[str], finished: bool) -> None:
+        """Reports a tag that names a path, as `<a/b/>`."""
+        *outer, last = names
+        opened = "".join(f"<{name}>" for name in outer)
+        closed = "".join(f"</{name}>" for name in reversed(outer))
+        start, end = element.open_span.start, element.open_span.end
+        hint, span = f"{opened}<{last}/>{closed}", Span(start + 1, element.tag_span.end)
+        begin = Edit(Span(start, span.end), f"{opened}<{last}")
+        fix: tuple[Edit, ...] = ()
+        closing = f"</{'/'.join(names)}>"
+        place = self._text.find(closing, end, end + _MAX_APART)
+        if finished and element.empty_tag:
+            fix = (begin, Edit(Span(end, end), closed))
+        elif finished and place >= 0:
+            self._nested_ends.add(place)
+            fix = (begin, Edit(Span(place, place + len(closing)), f"</{last}>{closed}"))
+        self._report.add("E107", f"a tag names one element; nest them: {hint}", span, hint, fix)
+
+    def _say_prefixed(self, element: Element) -> None:
+        local = element.tag.strip(":").rpartition(":")[2]
+        message = f"the element name {quote(element.tag)} has a prefix; PML has no namespaces"
+        fix = element.renamed(local) if local else ()
+        self._report.add("E118", message, element.tag_span, local, fix)
+
     def _has_own_end(self, tag: str) -> bool:
         """Whether the text has at least as many end tags as start tags of this name."""
         if self._balance is None:
@@ -220,48 +325,71 @@ class Scanner:
         match = _CLOSE.match(self._text, mark)
         if match is None:
             return mark + 2
-        tag, end = match[1] or "", match.end()
-        top = self._stack[-1].tag
-        if not match[2]:
-            end = mark + len(match[0].rstrip(" \t\r\n"))
-            message = f"the closing tag </{tag} is not finished, its '>' is missing; write it"
-            self._report.instead("E104", message, Span(mark, end), f"</{tag or top}>")
+        path, end = match[2] or "", match.end()
+        tag, top = path.rpartition("/")[2], self._stack[-1].tag
+        if not match[3]:
+            end = self._unfinished_end(mark, tag or top, end)
         if not tag:
-            if match[2]:
+            if match[3]:
                 if top:
                     message = f"a closing tag names its element; write </{top}>"
                     self._report.instead("E106", message, Span(mark, end), f"</{top}>")
                 else:
-                    self._report.add("E106", "</> closes nothing; remove it", Span(mark, end))
+                    fix = (Edit(Span(mark, end), ""),)
+                    self._report.add("E106", "</> closes nothing; remove it", Span(mark, end), NOTHING, fix)
             self._pop(end, top, mark, tag)
             return end
+        if match[3] and (match[1] or (path != tag and mark not in self._nested_ends)):
+            message = f"a closing tag is </, the name of one element, and >; write </{tag}>"
+            self._report.instead("E106", message, Span(mark, end), f"</{tag}>")
+        written = tag if self._text.startswith(tag, mark + 2) else ""
         if top != tag and self._near(tag, top) and (self._open[tag] or not self._unfinished[tag]):
             message = f"</{tag}> does not match <{top}>, which is open here; write both the same"
             self._report.instead("E106", message, Span(mark, end), f"</{top}>")
-            self._pop(end, top, mark, tag)
+            self._pop(end, top, mark, written)
         elif self._open[tag]:
             while self._stack[-1].tag != tag:
                 self._never_closed(mark, f"</{tag}> comes first")
-            self._pop(end, tag, mark, tag)
+            self._pop(end, tag, mark, written)
         elif self._unfinished[tag]:
             self._unfinished[tag] -= 1
         else:
-            self._stray_end(tag, top, mark, end)
+            self._stray_end(tag, top, Span(mark, end))
         return end
 
-    def _stray_end(self, tag: str, top: str, mark: int, end: int) -> None:
-        remedy = (
-            f"<{top}> is open here; write </{top}>, or remove it"
-            if top
-            else "no element is open here; remove it"
-        )
-        self._report.add("E106", f"</{tag}> closes nothing: {remedy}", Span(mark, end))
+    def _unfinished_end(self, mark: int, tag: str, end: int) -> int:
+        """Reports a closing tag without its `>`, or with something before it; the answer is its end."""
+        more = self._text[end - 1] in " \t" or self._text.startswith("/", end)
+        rest = _CLOSE_REST.match(self._text, end) if more else None
+        end = rest.end() if rest else mark + len(self._text[mark:end].rstrip(" \t\r\n"))
+        what = "holds its name only" if rest else "is not finished, its '>' is missing"
+        message = f"the closing tag </{tag} {what}; write </{tag}>"
+        self._report.instead("E104", message, Span(mark, end), f"</{tag}>")
+        return end
+
+    def _stray_end(self, tag: str, top: str, span: Span) -> None:
+        hint = NOTHING
+        fix: tuple[Edit, ...] = (Edit(span, ""),)
+        if not top:
+            remedy = "no element is open here; remove it"
+        elif tag in RESERVED:
+            remedy = f"<{top}> is open here; write </{top}>, or remove it"
+        elif self._root == "prompt" and (top == "prompt" or top not in RESERVED):
+            hint = f"<{tag}/>"
+            remedy, fix = f"write {hint} to import it, or remove it", swap(span, hint)
+        else:
+            hint = f"&lt;/{tag}>"
+            remedy, fix = f"write {hint} where it is text", swap(Span(span.start, span.start + 1), "&lt;")
+        last = top == "prompt" and _BLANK_REST.match(self._text, span.end)
+        if last or span.start == self._scanned.broken:
+            fix = ()  # it may be the end of the prompt, which is missing then
+        self._report.add("E106", f"</{tag}> closes nothing: {remedy}", span, hint, fix)
 
     def _near(self, tag: str, top: str) -> bool:
         """Whether an end tag looks like a misspelling of the open element's name, or the other way round."""
         if not top or self._report.full:
             return False
-        return difflib.SequenceMatcher(None, tag[:64], top[:64]).ratio() >= 0.8
+        return difflib.SequenceMatcher(None, tag[:64].casefold(), top[:64].casefold()).ratio() >= 0.8
 
     def _pop(self, end: int, tag: str, end_tag: int | None = None, end_name: str = "") -> None:
         """Ends the open element at `end`; `end_tag` is where its end tag begins, if it has one."""
@@ -276,17 +404,40 @@ class Scanner:
         element = self._stack[-1]
         name = element.get("name")
         label = f"<{element.tag} name={quote(name.value)}>" if name else f"<{element.tag}>"
-        message = f"{label} is never closed ({why}); write </{element.tag}>"
-        where, inner = self._ends
-        ends = f"{inner if where == end else ''}</{element.tag}>"
-        if len(ends) > MAX_ENDS or (self._swallows and end == len(self._text)):
-            self._report.add("E105", message, element.open_span, f"</{element.tag}>")
-        else:
-            fix = (Edit(Span(end, end), ends),)
-            self._report.add("E105", message, element.open_span, f"</{element.tag}>", fix)
-            self._ends = (end, ends)
+        hint, fix = self._ending(element, end)
+        message = f"{label} is never closed ({why}); write {hint}"
+        if element.tag not in RESERVED and not hint.startswith("&lt;"):
+            message += f", or &lt;{element.tag} where it is text"
+        self._report.add("E105", message, element.open_span, hint, fix)
         element.closed = False
         self._pop(end, element.tag)
+
+    def _ending(self, element: Element, end: int) -> tuple[str, tuple[Edit, ...]]:
+        """What ends an element that is never closed, as a hint and as edits; `end` is where it has to end."""
+        tag, opened, parent = element.tag, element.open_span, element.parent
+        importing = self._root == "prompt" and tag not in RESERVED
+        meaning = self._meaning(tag)
+        if tag.casefold() in MEANT_ELEMENTS:
+            meaning = meant_element(element)
+        glued = tag not in RESERVED and self._text[opened.start - 1 : opened.start].isalnum()
+        if self._text.endswith(">", opened.start, opened.end) and opened.start != self._scanned.broken:
+            slash = (Edit(Span(opened.end - 1, opened.end - 1), "/"),)
+            if len(self._stack) > 2 and (glued or (meaning is None and not importing)):
+                return f"&lt;{tag}", (Edit(Span(opened.start, opened.start + 1), "&lt;"),)
+            if meaning in EMPTY and not importing:
+                return "/>", slash
+            if tag in RESERVED and (second := _second(element)) is not None:
+                return f"</{tag}>", second
+            if parent is not None and parent.tag == tag and not element.attributes:
+                return f"</{tag}>", (Edit(Span(opened.start + 1, opened.start + 1), "/"),)
+            if importing and not any(isinstance(child, Element) for child in element.children):
+                return f"<{tag}/>", slash
+        where, inner = self._ends
+        ends = f"{inner if where == end else ''}</{tag}>"
+        if len(ends) > MAX_ENDS or (self._scanned.swallows and end == len(self._text)):
+            return f"</{tag}>", ()
+        self._ends = (end, ends)
+        return f"</{tag}>", (Edit(Span(end, end), ends),)
 
     def _close_rest(self) -> None:
         while len(self._stack) > 1:
@@ -297,202 +448,13 @@ class Scanner:
         while len(self._stack) > 1:
             self._pop(len(self._text), self._stack[-1].tag)
 
-    # Attributes
 
-    def _attributes(self, element: Element, place: int) -> tuple[int, bool]:
-        """Reads the attributes from `place` on; the answer is the tag's end and whether its `>` was there."""
-        text, complained, last = self._text, False, place
-        while True:
-            spaced = _SPACE.match(text, place)
-            begin = spaced.end() if spaced else place
-            char = text[begin : begin + 1]
-            if char == ">":
-                return begin + 1, True
-            if char == "/" and text.startswith("/>", begin):
-                element.empty_tag = True
-                return begin + 2, True
-            if char in ("", "<"):
-                self._broken = begin
-                return last, False
-            self._count(begin)
-            found = _ATTRIBUTE.match(text, begin)
-            if found is None:
-                last = place = self._junk(begin, complained)
-                complained = True
-                continue
-            if begin == place and element.attributes and not complained:
-                span = Span(begin, begin + len(found[1]))
-                self._report.add(
-                    "E107", f"a space is missing before the attribute {quote(found[1])}; write one", span
-                )
-                complained = True
-            place, closed = self._attribute(element, found, complained)
-            complained = complained or not found[2]
-            last = place
-            if closed is not None:
-                return closed, True
-
-    def _junk(self, begin: int, complained: bool) -> int:
-        junk = _JUNK.match(self._text, begin)
-        end = junk.end() if junk else begin + 1
-        if not complained:
-            what = quote(self._text[begin:end])
-            self._report.add("E107", f'{what} is no attribute; write name="value"', Span(begin, end))
-        return end
-
-    def _attribute(self, element: Element, found: re.Match[str], complained: bool) -> tuple[int, int | None]:
-        """Reads one attribute: where it ends, and the end of the tag where only a lost quote gives it."""
-        name, begin, name_end = found[1], found.start(), found.start() + len(found[1])
-        if not found[2]:
-            if not complained:
-                message = f'the attribute {quote(name)} has no value; write {name}="…"'
-                self._report.add("E107", message, Span(begin, name_end), f'{name}="…"')
-            return name_end, None
-        text, place = self._text, found.end()
-        mark, closed = text[place : place + 1], None
-        if mark in ("'", '"') and mark:
-            start, end, after, closed = self._quoted(name, begin, place, mark)
-        else:
-            bare = _BARE_VALUE.match(text, place)
-            start, end = place, bare.end() if bare else place
-            after = end if bare else begin + len(found[0].rstrip(" \t\r\n"))
-            hint = f'{name}="{text[start:end]}"'
-            message = f"the value of the attribute {quote(name)} needs quotes; write {hint}"
-            self._report.instead("E107", message, Span(begin, max(after, end)), hint)
-        self._store(element, name, Span(start, end), Span(begin, after))
-        return after, closed
-
-    def _quoted(self, name: str, begin: int, place: int, mark: str) -> tuple[int, int, int, int | None]:
-        """Value start, value end, attribute end, and the tag's end where the closing quote is lost."""
-        text, start = self._text, place + 1
-        line_end = self._report.lines.next_line(start)
-        stop = self._find(mark, start)
-        angle = text.find("<", start, stop if stop >= 0 else line_end)
-        if stop >= 0 and angle < 0:
-            return start, stop, stop + 1, None
-        if 0 <= stop < line_end:
-            message = f"'<' may not stand in the value of {quote(name)}; write &lt;"
-            self._report.instead("E109", message, Span(angle, angle + 1), "&lt;")
-            return start, stop, stop + 1, None
-        limit = angle if 0 <= angle < line_end else line_end
-        bracket = text.find(">", start, limit)
-        if bracket < 0:
-            end = start + len(text[start:limit].rstrip(" \t\r\n"))
-            closed = None
-        else:
-            end = bracket - 1 if text.startswith("/", bracket - 1) and bracket > start else bracket
-            closed = bracket + 1
-        message = f"the value of the attribute {quote(name)} has no closing quote; add {mark}"
-        self._report.missing("E107", message, Span(begin, end), mark, end)
-        return start, end, end, closed
-
-    def _store(self, element: Element, name: str, value: Span, span: Span) -> None:
-        if ":" in name and name not in _KNOWN_PREFIXED:
-            message = f"the attribute name {quote(name)} has a prefix; only xml:space and xml:lang are known"
-            self._report.add("E118", message, Span(span.start, span.start + len(name)))
-        if name in element.attributes:
-            line = self._report.lines.line(element.attributes[name].span.start)
-            message = f"the attribute {quote(name)} is already given at line {line}; keep one"
-            self._report.add("E108", message, span)
-            return
-        raw = self._text[value.start : value.end]
-        text = decode(raw, value.start, self._report, attribute=True)
-        element.attributes[name] = Attribute(name, text, span, value)
-
-    # Comments, CDATA, declarations
-
-    def _find(self, needle: str, start: int) -> int:
-        """`str.find`, remembering what is not there any more, so that repeated faults stay linear."""
-        if needle in self._missing:
-            return -1
-        found = self._text.find(needle, start)
-        if found < 0:
-            self._missing.add(needle)
-        return found
-
-    def _rest_of_line(self, start: int, limit: int | None = None) -> int:
-        line_end = self._report.lines.next_line(start)
-        end = line_end if limit is None else min(line_end, limit)
-        self._swallows = self._swallows or end == len(self._text)
-        return start + len(self._text[start:end].rstrip(" \t\r\n"))
-
-    def _comment(self, mark: int) -> int:
-        stop = self._find("-->", mark + 4)
-        if stop < 0:
-            end = self._rest_of_line(mark)
-            message, span = "a comment is never closed; write -->", Span(mark, end)
-            if "-" in self._text[end - 1 : end] or "--" in self._text[mark + 4 : end]:
-                self._report.add("E114", message, span, "-->")
-            else:
-                self._report.missing("E114", message, span, "-->", end)
-            self._add(Chars("", Span(mark, end), "comment"))
-            return max(end, mark + 4)
-        dashes = self._text.find("--", mark + 4, stop + 1)
-        if dashes >= 0:
-            span = Span(dashes, dashes + 2)
-            self._report.add("E114", "'--' may not stand inside a comment; remove one dash", span)
-        self._add(Chars("", Span(mark, stop + 3), "comment"))
-        return stop + 3
-
-    def _cdata(self, mark: int) -> int:
-        start = mark + len("<![CDATA[")
-        stop = self._find("]]>", start)
-        end = stop + 3
-        if stop < 0:
-            stop = end = max(self._rest_of_line(mark), start)
-            message = "a CDATA section is never closed; write ]]>"
-            self._report.missing("E114", message, Span(mark, end), "]]>", end)
-        raw = self._text[start:stop].replace("\r\n", "\n").replace("\r", "\n")
-        self._add(Chars(raw, Span(mark, end), "cdata"))
-        return end
-
-    def _declaration(self, mark: int) -> int:
-        is_doctype = self._text[mark : mark + 9].upper() == "<!DOCTYPE"
-        end = self._declaration_end(mark + 2)
-        if is_doctype:
-            message = "a DOCTYPE is not allowed, and neither are entities of one's own; remove it"
-        else:
-            message = "'<!' begins only comments and CDATA sections in PML; remove it, or write &lt;!"
-        self._report.add("E111", message, Span(mark, end))
-        return end
-
-    def _declaration_end(self, place: int) -> int:
-        """The end of a declaration with its internal subset, or of the line where it never ends."""
-        if ">" in self._missing:
-            return self._rest_of_line(place)
-        depth = 0
-        for part in _DOCTYPE_PART.finditer(self._text, place):
-            if part[0] == "[":
-                depth += 1
-            elif part[0] == "]":
-                depth -= 1
-            elif part[0] == ">" and depth <= 0:
-                return part.end()
-            elif part[0] == "<" and depth <= 0:
-                return self._rest_of_line(place, part.start())
-        self._missing.add(">")
-        return self._rest_of_line(place)
-
-    def _instruction(self, mark: int) -> int:
-        stop = self._find("?>", mark + 2)
-        end = stop + 2 if stop >= 0 else max(self._rest_of_line(mark), mark + 2)
-        raw = self._text[mark:end]
-        if not re.match(r"<\?xml[\s?]", raw):
-            message = "processing instructions are not allowed; remove it"
-            self._report.add("E112", message, Span(mark, end))
-            return end
-        if self._text[:mark] not in ("", "\ufeff"):
-            message = "an XML declaration may stand only at the very start; move it there, or remove it"
-            self._report.add("E113", message, Span(mark, end))
-            return end
-        encoding = _ENCODING.search(raw)
-        if encoding is not None and encoding[1].upper() not in ("UTF-8", "UTF8"):
-            span = Span(mark + encoding.start(1), mark + encoding.end(1))
-            message = (
-                f"PML is written in UTF-8, not in {quote(encoding[1])}; save it as UTF-8 and say so here"
-            )
-            self._report.instead("E113", message, span, "UTF-8")
-        elif stop < 0:
-            message = "the XML declaration is not finished; write ?>"
-            self._report.missing("E113", message, Span(mark, end), "?>", end)
-        return end
+def _second(element: Element) -> tuple[Edit, ...] | None:
+    """The edits that end an element where a bare tag of its own name stands in it, as a slip for its end."""
+    for child in element.children:
+        if isinstance(child, Element) and child.tag == element.tag and not child.attributes:
+            if child.empty_tag:
+                return swap(child.span, f"</{element.tag}>")
+            if not child.closed:
+                return (Edit(Span(child.span.start + 1, child.span.start + 1), "/"),)
+    return None

@@ -7,10 +7,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, cast
 
-from engine.pml.diagnostics import Edit, Reporter, Span, quote, swap
+from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
+from engine.pml.escaping import escaped_value
 from engine.pml.names import ATTRIBUTES, CACHE, ELEMENTS, NAME, NAME_RULE, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import read
+from engine.pml.remedies import (
+    MAX_LENGTH,
+    MEANT_ELEMENTS,
+    as_module,
+    escaped,
+    in_module,
+    meant_attribute,
+    meant_choice,
+    meant_element,
+    moved,
+    nearest_length,
+    removed,
+    unlike,
+    unwrapped,
+    usable_name,
+)
 from engine.pml.sources import SourceError, Sources
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.tree_builder import Frame, TreeBuilder
@@ -66,10 +83,12 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         self._sources = Sources()
         self._scaffolds: list[tuple[Scaffold, Span]] = []
         self._texts: dict[str, str] = {}
+        self._end: int | None = None
 
     def build(self, root: Element) -> Schema | None:
         if not self._is_root(root, "schema", '<schema name="…">'):
             return None
+        self._end = root.close_span.start if root.close_span else None
         frame = self._frame(root, "schema", False, "", {})
         attributes = self._attributes(root, "schema")
         name = self._required(root, attributes, "name")
@@ -103,10 +122,13 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             message = (
                 f"text {quote(run.text.strip(), 30)} stands in a union, which holds modules only; move it out"
             )
-            self._report.add("E207", message, run.span)
+            place = frame.element.open_span.start
+            self._report.add(
+                "E207", message, run.span, "it before <union>", moved(self._text, run.span, place)
+            )
 
     def _element(self, frame: _Frame, element: Element) -> _Frame | None:
-        tag = self._known_tag(element)
+        tag = self._known_tag(element, frame)
         if tag is None:
             return self._transparent(frame, element)
         if tag == "module":
@@ -126,18 +148,41 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         rule = "a role stands directly in the schema, and in no other role" if tag in ROLES else _WHERE[tag]
         inside = frame.element.tag
         message = f"<{element.tag}> may not stand in <{inside}>: {rule}"
-        self._report.add("E206", message, element.tag_span)
+        hint, fix = self._elsewhere(frame, element, tag)
+        message += "; take its tags away, or move it" if hint == NOTHING else ""
+        self._report.add("E206", message, element.tag_span, hint, fix)
         return None if tag in ("param", "scaffold", "arg") else self._transparent(frame, element)
 
-    def _known_tag(self, element: Element) -> str | None:
+    def _elsewhere(self, frame: _Frame, element: Element, tag: str) -> tuple[str, tuple[Edit, ...]]:
+        """What puts a misplaced element where it may stand, as a hint and as edits."""
+        name = element.get("name")
+        if tag == "param":
+            return in_module(element, name.value if name else "", frame.names)
+        if tag == "union":
+            return in_module(element, "choice", frame.names)
+        if tag == "scaffold" and self._end is not None and element.closed:
+            return "it before </schema>", moved(self._text, element.span, self._end)
+        return (NOTHING, unwrapped(element)) if tag != "arg" else ("", ())
+
+    def _known_tag(self, element: Element, frame: _Frame) -> str | None:
         """The PML element meant by a tag; an unknown one is reported and read as the nearest."""
         tag = "param" if element.tag == "parameter" else element.tag
         if tag in ELEMENTS:
             return tag
-        near = self._speller.nearest(element.tag, (*ATTRIBUTES, "parameter"))
-        remedy = f"did you mean <{near}>?" if near else 'to define a module, write <module name="…">'
-        message = f"PML has no element <{quote(element.tag)[1:-1]}>; {remedy}"
-        self._report.add("E205", message, element.tag_span, near or "", element.renamed(near) if near else ())
+        near = meant_element(element)
+        if near in ROLES and frame.kind != "schema":
+            near = None  # such tags mark parts of a text
+        else:
+            near = near or self._speller.nearest(element.tag, (*ATTRIBUTES, "parameter"))
+        shown = quote(element.tag)[1:-1]
+        hint, fix = f"&lt;{element.tag}", escaped(element)
+        if near:
+            remedy, hint, fix = f"did you mean <{near}>?", near, element.renamed(near)
+        elif frame.kind == "union" and (found := as_module(element, frame.names))[1]:
+            remedy, (hint, fix) = f"to define a module, write {found[0]}", found
+        else:
+            remedy = f'write &lt;{shown} where it is text, and <module name="…"> to define a module'
+        self._report.add("E205", f"PML has no element <{shown}>; {remedy}", element.tag_span, hint, fix)
         return "param" if near == "parameter" else near
 
     # Elements
@@ -162,13 +207,14 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             message = (
                 f"the text of this module comes from {quote(src.value)}; empty the module, or remove src"
             )
-            self._report.add("E210", message, src.span)
+            self._report.add("E210", message, src.span, NOTHING, removed(self._text, src.span))
         frame.items = iter(())
         try:
             content = self._sources.read(src.value, self._base)
         except SourceError as error:
             frame.unread = True
-            self._report.add(error.code, str(error), src.value_span)
+            hint = src.value.replace("\\", "/") if "\\" in src.value else ""
+            self._report.add(error.code, str(error), src.value_span, hint, swap(src.value_span, hint))
             return
         if content:
             frame.children.append(Text(content, src.value_span))
@@ -191,26 +237,28 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         return Module(short, frame.path, children, cached, src.value if src else None, element.span, span)
 
     def _role_of(self, element: Element) -> str:
-        return element.tag if element.tag in ROLES else self._speller.nearest(element.tag, ROLES) or "user"
+        meant = MEANT_ELEMENTS.get(element.tag.casefold(), element.tag)
+        return meant if meant in ROLES else self._speller.nearest(element.tag, ROLES) or "user"
 
     def _finish_union(self, frame: _Frame) -> Union:
         element = frame.element
         members = tuple(child for child in frame.children if isinstance(child, Module))
         if frame.members == 0:
+            message = "this union has no member; write modules into it, or remove it"
+            bare = element.closed and not element.children
             self._report.add(
-                "W602", "this union has no member; write modules into it, or remove it", element.tag_span
+                "W602", message, element.tag_span, NOTHING, (Edit(element.span, ""),) if bare else ()
             )
         elif frame.members == 1:
             message = "a union of one module changes nothing; add a member, or remove the union"
-            self._report.add("W601", message, element.tag_span)
+            self._report.add("W601", message, element.tag_span, NOTHING, unwrapped(element))
         scaffold = element.get("scaffold")
         if scaffold is not None and scaffold.value not in {member.name for member in members}:
             near = self._speller.nearest(scaffold.value, [member.name for member in members])
             remedy = f"did you mean {quote(near)}?" if near else "name one of its modules, or remove it"
             message = f"the union has no member {quote(scaffold.value)}; {remedy}"
-            self._report.add(
-                "E305", message, scaffold.value_span, near or "", swap(scaffold.value_span, near)
-            )
+            fix = swap(scaffold.value_span, near) or removed(self._text, scaffold.span)
+            self._report.add("E305", message, scaffold.value_span, near or NOTHING, fix)
         return Union(members, scaffold.value if scaffold else None, element.span)
 
     def _param(self, frame: _Frame, element: Element) -> None:
@@ -235,6 +283,9 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
                 default.value if default else None,
                 scaffold.value if scaffold else None,
                 element.span,
+                length_span=given.value_span
+                if (given := attributes.get("len") or attributes.get("length"))
+                else None,
             )
         )
 
@@ -242,7 +293,7 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         short, long = attributes.get("len"), attributes.get("length")
         if short and long:
             message = "len and length are two names of one thing; keep one"
-            self._report.add("E204", message, long.span)
+            self._report.add("E204", message, long.span, NOTHING, removed(self._text, long.span))
         given = short or long
         if given is None:
             message = 'a parameter needs a length in tokens; write len="10"'
@@ -253,10 +304,12 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             return 1
         value = given.value.strip()
         if not _LENGTH.fullmatch(value):
+            right = str(nearest_length(value))
             message = (
-                f'the length {quote(given.value)} is not a whole number of tokens from 1 up; write len="10"'
+                f"the length {quote(given.value)} is not a whole number of tokens from 1 up to "
+                f'{MAX_LENGTH:,}; write {given.name}="{right}"'
             )
-            self._report.add("E204", message, given.value_span)
+            self._report.instead("E204", message, given.value_span, right)
             return 1
         return int(value)
 
@@ -270,15 +323,23 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
 
     def _check_bare(self, element: Element) -> None:
         """A parameter or scaffold holds nothing."""
-        for item in contents(element, self._text, False, True):
-            if isinstance(item, Run):
-                message = (
-                    f"text {quote(item.text, 30)} stands in <{element.tag}>, which is empty; move it out"
-                )
-                self._report.add("E207", message, item.span)
-            else:
-                message = f"<{item.tag}> may not stand in <{element.tag}>, which is empty; move it out"
-                self._report.add("E206", message, item.tag_span)
+        items = contents(element, self._text, False, True)
+        end, tag = element.span.end, element.tag
+        attribute = "modules" if tag == "scaffold" else "default"
+        for item in items:
+            behind = moved(self._text, item.span, end)
+            if isinstance(item, Element):
+                message = f"<{item.tag}> may not stand in <{tag}>, which is empty; move it out"
+                self._report.add("E206", message, item.tag_span, f"it behind <{tag}>", behind)
+                continue
+            hint, fix = f"it behind <{tag}>", behind
+            remedy = "move it out"
+            if len(items) == 1 and attribute not in element.attributes:
+                hint, place = f'{attribute}="{escaped_value(item.text)}"', element.tag_span.end
+                fix = (Edit(Span(place, place), f" {hint}"), Edit(item.span, ""))
+                remedy = f'write {attribute}="…", or {remedy}'
+            message = f"text {quote(item.text, 30)} stands in <{tag}>, which is empty; {remedy}"
+            self._report.add("E207", message, item.span, hint, fix)
 
     # Attributes and names
 
@@ -295,11 +356,12 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             elif ":" not in name:
                 near = self._speller.nearest(
                     name, [other for other in known if other not in element.attributes]
-                )
+                ) or meant_attribute(name, known, element.attributes)
                 remedy = f"did you mean {near}?" if near else "remove it"
                 message = f"<{element.tag}> has no attribute {quote(name)}; {remedy}"
                 span = Span(attribute.span.start, attribute.span.start + len(name))
-                self._report.add("E203", message, span, near or "", swap(span, near))
+                fix = swap(span, near) or removed(self._text, attribute.span)
+                self._report.add("E203", message, span, near or NOTHING, fix)
                 if near:
                     result[near] = element.attributes.get(near) or attribute
         element.attributes.update(
@@ -312,12 +374,20 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         if choices and attribute.value not in choices:
             both = " or ".join(f'{attribute.name}="{choice}"' for choice in choices)
             message = f"{attribute.name} cannot be {quote(attribute.value)}; write {both}"
-            self._report.add("E204", message, attribute.value_span)
+            right = meant_choice(attribute.value, choices)
+            span = attribute.value_span
+            self._report.add("E204", message, span, right or "", swap(span, right))
 
     def _required(self, element: Element, attributes: dict[str, Attribute], name: str) -> Attribute | None:
         found = attributes.get(name)
         if found is not None and found.value.strip():
             return found
+        parent, bare = element.parent, element.empty_tag and not element.attributes
+        if bare and parent is not None and parent.tag == element.tag and not parent.closed:
+            hint = f"</{element.tag}>"
+            message = f"a second <{element.tag}/> has no {name}; to close the first, write {hint}"
+            self._report.add("E202", message, element.tag_span, hint, (Edit(element.span, hint),))
+            return None
         what = "is missing" if found is None else "is empty"
         message = f'the attribute {name} of <{element.tag}> {what}; write {name}="…"'
         self._report.add("E202", message, element.tag_span if found is None else found.span, f'{name}="…"')
@@ -326,7 +396,9 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
     def _check_name(self, what: str, name: Attribute) -> bool:
         if NAME.fullmatch(name.value):
             return True
-        self._report.add("E301", f"{quote(name.value)} cannot name a {what}: {NAME_RULE}", name.value_span)
+        usable = usable_name(name.value)
+        message = f"{quote(name.value)} cannot name a {what}: {NAME_RULE}"
+        self._report.add("E301", message, name.value_span, usable or "", swap(name.value_span, usable))
         return False
 
     def _check_path(self, name: Attribute, path: str) -> bool:
@@ -341,12 +413,12 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             return False
         if name.value in RESERVED:
             message = f"{quote(name.value)} is an element of PML, so no module can have that name; rename it"
-            self._report.add("E303", message, name.value_span)
+            self._report.instead("E303", message, name.value_span, unlike(f"{name.value}-text", names))
             return False
         if name.value in names:
             line = self._report.lines.line(names[name.value].start)
             message = f"module {quote(name.value)} is already defined at line {line}; rename one, or nest it"
-            self._report.add("E302", message, name.value_span)
+            self._report.instead("E302", message, name.value_span, unlike(name.value, names))
             return False
         names[name.value] = name.value_span
         return True
@@ -369,7 +441,9 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
                 if self._report.full:
                     break
                 if schema.module(path) is None and path in named:
-                    near = self._speller.nearest(path, schema.index.by_path)
+                    meant = schema.index.by_name.get(path, ())
+                    near = meant[0].path if len(meant) == 1 else None
+                    near = near or self._speller.nearest(path, schema.index.by_path)
                     remedy = f"did you mean {quote(near)}?" if near else "name modules by their paths"
                     message = f"the schema has no module {quote(path)}; {remedy}"
                     place = Span(span.start + word.start(), span.start + word.end())
@@ -382,7 +456,9 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
                 self._report.add("W606", message, span)
             elif len(named) == 1 and known:
                 message = "a scaffold of one module changes nothing; name another, or remove it"
-                self._report.add("W606", message, span)
+                start, end = scaffold.span.start, scaffold.span.end
+                alone = self._text.startswith("<scaffold", start) and self._text.find(">", start) == end - 1
+                self._report.add("W606", message, span, NOTHING, (Edit(scaffold.span, ""),) if alone else ())
 
     def _clash(self, schema: Schema, paths: list[str]) -> tuple[str, str] | None:
         """Two of the paths that lie under different members of one union."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -14,6 +15,7 @@ MAX_BYTES: Final = 5 * 1024 * 1024
 
 BOM: Final = b"\xef\xbb\xbf"
 _WIDE: Final = (b"\xff\xfe", b"\xfe\xff")
+_WIDE_UNMARKED: Final = re.compile(rb"(?:[\t\n\r -~]\0){4}|(?:\0[\t\n\r -~]){4}")
 _HELD: Final = ("/dev/fd/", "/proc/self/fd/")
 
 
@@ -43,13 +45,14 @@ class EncodingError(TextFileError):
 
     Attributes:
         at: index of the first byte that is not, behind a byte order mark; 0 of a text in UTF-16.
-        wide: whether they begin with the mark of UTF-16.
+        wide: whether they begin as UTF-16 does.
         why: what is wrong, in a few words.
+        data: the bytes, where all of them are known.
     """
 
-    def __init__(self, name: str, why: str, at: int, *, wide: bool = False) -> None:
+    def __init__(self, name: str, why: str, at: int, *, wide: bool = False, data: bytes = b"") -> None:
         super().__init__(name, f"is not UTF-8: {why}", "save it as UTF-8")
-        self.at, self.wide, self.why = at, wide, why
+        self.at, self.wide, self.why, self.data = at, wide, why, data
 
 
 def read_text_file(path: Path | str, name: str | None = None, *, limit: int = MAX_BYTES) -> str:
@@ -137,13 +140,15 @@ def decode(data: bytes, name: str = "the document") -> str:
     """
     body = data.removeprefix(BOM)
     if body[:2] in _WIDE:
-        raise EncodingError(name, "it begins with the mark of UTF-16", 0, wide=True)
+        raise EncodingError(name, "it begins with the mark of UTF-16", 0, wide=True, data=data)
+    if _WIDE_UNMARKED.match(body):
+        raise EncodingError(name, "it looks like UTF-16", 0, wide=True, data=data)
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
         why = f"byte 0x{body[error.start]:02X} in line {line}"
-        raise EncodingError(name, why, error.start) from None
+        raise EncodingError(name, why, error.start, data=data) from None
 
 
 class Lines:

@@ -72,6 +72,8 @@ class Param:
     default: str | None
     scaffold: str | None
     span: Span = field(compare=False)
+    length_span: Span | None = field(default=None, compare=False)
+    """The value of `len`, where it is written."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -294,6 +296,7 @@ class Prompt(_Branch):
         span: the whole element.
         schema_span: the value of the `schema` attribute, or the tag's name where there is none.
         lines: turns spans of this document into lines and columns.
+        source: the text that the spans count in; empty where the prompt was never in a document.
     """
 
     schema: str | None
@@ -301,6 +304,7 @@ class Prompt(_Branch):
     span: Span
     schema_span: Span = field(default_factory=lambda: Span(0, 0))
     lines: LineIndex = field(default_factory=LineIndex)
+    source: str = ""
 
     def _own(self) -> tuple[Any, ...]:
         return (self.schema,)

@@ -9,6 +9,8 @@ from typing import Any, Generic, Literal, TypeVar
 
 from engine.pml.diagnostics import Reporter
 from engine.pml.elements import Element
+from engine.pml.names import RESERVED, ROLES
+from engine.pml.remedies import enclosed
 from engine.pml.spelling import Speller
 from engine.pml.whitespace import Run, contents, preserves
 
@@ -91,6 +93,12 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
             self._report.add("E201", message, root.tag_span)
             return False
         message = f"the root element is <{root.tag}>; a {tag} begins with {opening}"
-        near = self._speller.nearest(root.tag, (tag,))
-        self._report.add("E201", message, root.tag_span, tag, root.renamed(near) if near else ())
+        if self._speller.nearest(root.tag, (tag,)):
+            self._report.add("E201", message, root.tag_span, tag, root.renamed(tag))
+            return True
+        begin, end = '<schema name="my-schema">' if tag == "schema" else "<prompt>", f"</{tag}>"
+        message += f"; put all of it into {begin}…{end}"
+        foreign = tag == "prompt" and root.tag in RESERVED and root.tag not in ROLES
+        fix = () if foreign or end in self._text else enclosed(self._text, begin, end)
+        self._report.add("E201", message, root.tag_span, f"{begin}…</{tag}>", fix)
         return True

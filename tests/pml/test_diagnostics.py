@@ -104,6 +104,12 @@ EXAMPLES = [
         "E118", '<schema name="a"><module name="m" «x:y»="1">x</module></schema>', "xml:space and xml:lang"
     ),
     schema("E199", '<schema name="a"><a«\xd7»/>x</schema>', "not well-formed"),
+    schema("E121", "«# Notes»\n\nThe ferry leaves at nine.", "`pml import FOLDER -o schema.pml`"),
+    schema("E121", '«{"messages": []}»', "`pml import FILE.json -o schema.pml`"),
+    schema("E121", '«import os»\nprint("x")', "`pml import FILE.py -o schema.pml`"),
+    schema("E121", "«Hello {{ name }}»", "--from jinja"),
+    schema("E121", "«<!DOCTYPE html>»\n<html><body><p>x<br></body></html>", "an HTML page"),
+    schema("E121", '«<?xml version="1.0"?>»\n<rss><item>x</item></rss>', "another kind of XML"),
     schema("E201", '<«prompt» schema="a">x</prompt>', "this is a prompt"),
     schema("E201", '<«scheme» name="a">x</scheme>', "begins with <schema"),
     prompt("E201", '<«schema» name="a">x</schema>', "this is a schema"),

@@ -126,8 +126,8 @@ def test_a_broken_document_is_refused_with_its_faults() -> None:
 
 
 def test_another_root_is_refused() -> None:
-    with pytest.raises(FormatError, match="'html'"):
-        format_source("<html/>")
+    with pytest.raises(FormatError, match="'page'"):
+        format_source("<page/>")
 
 
 def test_names_may_be_wrong_while_it_is_formatted() -> None:

@@ -143,7 +143,7 @@ def test_binding_and_edits_of_broken_documents(schema: str, prompt: str, data: s
                 assert read_picks(after, tree).arguments[module.path][param.name] == "new"
 
 
-POLICY = {"E102", "E111", "E112", "E113", "E117", "E118"}
+POLICY = {"E102", "E111", "E112", "E113", "E117", "E118", "E121"}
 """Faults of documents that XML itself allows."""
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from engine.pml import Module, Schema, Text, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.diagnostics import MAX_DIAGNOSTICS, MAX_ERRORS
-from engine.pml.scanner import MAX_ITEMS
+from engine.pml.scanned_text import MAX_ITEMS
 from engine.pml.text_files import MAX_BYTES
 
 CLEAN = '<schema name="a">Grüße, 東京 🗼</schema>'
