@@ -33,7 +33,7 @@ venv: $(STAMP) ## set up .venv with the pinned packages
 studio: $(STAMP) ## open the studio at http://127.0.0.1:7860
 	$(BIN)/pml studio
 
-lint: $(STAMP) $(NODE_MODULES) ## ruff and mypy; tsc and eslint for the page's scripts
+lint: $(STAMP) $(NODE_MODULES) ## ruff and mypy; tsc and eslint for the page's scripts; the grammar of editors
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -215,7 +215,11 @@ def test_importing_the_whole_engine_loads_no_page_and_opens_no_connection() -> N
 
 
 @pytest.mark.parametrize(
-    "statement", ["import engine", "import engine.pml", "import engine.errors", "import app.cli"]
+    "statement",
+    [
+        *("import engine", "import engine.pml", "import engine.errors", "import app.cli"),
+        *("import app.lsp.server", "import app.watching"),
+    ],
 )
 def test_what_the_command_line_starts_with_is_light(statement: str) -> None:
     loaded = in_new_process(f"import json\n{statement}\nprint(json.dumps({{'names': sorted(sys.modules)}}))")[

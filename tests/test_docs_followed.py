@@ -21,6 +21,7 @@ ORDER = (
     "docs/programs.md",
     "docs/exchange.md",
     "docs/batch.md",
+    "docs/editors.md",
     "docs/reuse.md",
     "docs/models.md",
     "docs/troubleshooting.md",
@@ -30,7 +31,17 @@ ORDER = (
 FENCE = re.compile(r"(?:[Ss]ave (?:this|it)\s+as `([\w./-]+)`[^\n]*:\n\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
 THEIRS = {"path/to/model": "model", "PATH_OR_HF_ID": "model", "OWNER/NAME": "model"}
 """What stands for a model of the reader's own: here a copy of the bundled one in another folder."""
-LONG = ("bench suite", "bench ttft", "bench store", "bench quality\n", "bench quality --suite demo", "studio")
+FIRST_ANSWER = "In Tokyo, try ramen, tempura and grilled squid."
+"""What a newcomer reads first, from either side."""
+LONG = (
+    "bench suite",
+    "bench ttft",
+    "bench store",
+    "bench quality\n",
+    "bench quality --suite demo",
+    "studio",
+    "watch",
+)
 """Minutes long, or without an end: that these parse is another test's matter."""
 
 
@@ -85,14 +96,21 @@ def test_every_page_with_commands_is_followed() -> None:
     assert with_commands - others <= set(ORDER)
 
 
+@pytest.mark.parametrize(
+    ("pages", "commands"), [(ORDER, 40), (("docs/tutorial.md", "docs/exchange.md"), 12)], ids=["all", "two"]
+)
 def test_the_pages_can_be_followed_in_one_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pages: tuple[str, ...],
+    commands: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     what_a_reader_has(tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "segments"))
     ran = []
-    for step in (step for page in ORDER for step in steps(page)):
+    for step in (step for page in pages for step in steps(page)):
         if step.saves:
             Path(step.saves).write_text(step.text, encoding="utf-8")
             continue
@@ -103,5 +121,7 @@ def test_the_pages_can_be_followed_in_one_folder(
             main(words)
         said = capsys.readouterr()
         assert left.value.code == 0, f"{step.page}: {step.text}\n{said.out[-2000:]}{said.err[-2000:]}"
+        if step.page == "docs/tutorial.md" and words[0] == "run" and "--json" not in words:
+            assert said.out.count(FIRST_ANSWER) == 2, said.out
         ran.append(" ".join(words[:2]))
-    assert len(ran) >= 40
+    assert len(ran) >= commands

@@ -17,6 +17,7 @@ from app.cli.options import cache_dir_option, debug_option, json_option
 from app.cli.output import agreed, counted, inline, print_json, progress_bar, say, size, table
 from app.cli.param_types import Age, Name, Size, days
 from engine.errors import StoreError
+from engine.prompt.search import forget
 from engine.stopwatch import milliseconds
 from engine.tiers import Outcome
 
@@ -93,10 +94,13 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
 def clear(pinned: bool, conversation: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Delete all stored segments but pinned ones; what is needed again is computed again.
 
-    A studio that runs on this store lets go of what it holds in memory before its next answer.
+    The indexes that pml ask has kept go as well. A studio that runs on this store lets go of what it holds in
+    memory before its next answer.
     """
     with _open(cache_dir) as store:
         removed = store.clear(pinned=pinned, conversation=conversation)
+        if not conversation:
+            forget(store.folder)
         kept = store.stats().segments
     words = f"Deleted {counted(removed, 'segment')}."
     if kept and not pinned and not conversation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from app.cli.options import ModelOptions, debug_option, json_option, model_optio
 from app.cli.output import counted, print_json, say
 from engine.errors import PathError
 from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
-from engine.pml.text_files import TextFileError
+from engine.pml.spelling import Speller
+from engine.pml.text_files import EncodingError, TextFileError
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -33,6 +34,7 @@ class Finding:
         tree: what it says, as far as it can be read.
         diagnostics: every fault and every piece of advice.
         bound_to: name of the schema that a prompt was bound to; None where it was not.
+        unbound: why it was not, in words that go on from its verdict.
         fault: why the file could not be read; empty where it could.
         misnamed: the path leads to no file.
     """
@@ -43,6 +45,7 @@ class Finding:
     tree: Schema | Prompt | None = None
     diagnostics: tuple[Diagnostic, ...] = ()
     bound_to: str | None = None
+    unbound: str = " by itself; name its schema with --schema to check what it imports"
     fault: str = ""
     misnamed: bool = False
 
@@ -65,11 +68,44 @@ class Finding:
         tally = [counted(self._count(grade), grade) for grade in ("error", "warning") if self._count(grade)]
         verdict = f"{self.path}: {self.kind or 'document'}, {', '.join(tally) if tally else 'ok'}"
         if isinstance(self.tree, Prompt) and self.ok and self.bound_to is None:
-            verdict += " by itself; name its schema with --schema to check what it imports"
+            verdict += self.unbound
         return "\n".join([rendered(self.diagnostics, self.source, self.path), verdict]).lstrip("\n")
 
     def _count(self, severity: str) -> int:
         return sum(diagnostic.severity == severity for diagnostic in self.diagnostics)
+
+
+@dataclass(frozen=True)
+class Schemas:
+    """The schemas that prompts can be bound to.
+
+    Attributes:
+        given: the one that --schema names.
+        among: what was found in the schemas among the files, faulty ones too.
+        speller: tells which name was meant.
+    """
+
+    given: Schema | None
+    among: list[Finding]
+    speller: Speller = field(default_factory=Speller)
+
+    def of(self, prompt: Prompt) -> Finding | Schema | None:
+        """The schema of a prompt; what was found in it where it is among the files."""
+        if self.given is not None:
+            return self.given
+        named = {found.tree.name: found for found in self.among if isinstance(found.tree, Schema)}
+        if prompt.schema is None:
+            return self.among[0] if len(self.among) == 1 else None
+        near = self.speller.nearest(prompt.schema.removesuffix(".pml"), named)
+        return named.get(prompt.schema) or named.get(near or "")
+
+    def unbound(self, prompt: Prompt) -> str:
+        """Why a prompt is not bound, where there are schemas among the files; "" where there are none."""
+        if not self.among:
+            return ""
+        if prompt.schema is None:
+            return " by itself; several schemas are given, so name its own with --schema"
+        return f" by itself: no schema that is given has the name {prompt.schema!r}; name it with --schema"
 
 
 @click.command()
@@ -83,7 +119,8 @@ def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as
 
     Every fault of a file is found in one pass and shown with its line. Which kind a file is follows from its
     root element. A prompt is bound to the schema that --schema names, else to the one among FILE that has the
-    name in its `schema` attribute: unknown modules, two members of one union and the like show then.
+    name in its `schema` attribute, or to the only one where it names none: unknown modules, two members of
+    one union and the like show then.
     With --model, tokens are checked too: arguments over their length, prompts over the context window.
 
     FILE may be - for standard input. The exit status is 1 where any file has an error, 2 where a path
@@ -91,9 +128,9 @@ def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as
     """
     given = read_schema(schema_path).tree if schema_path else None
     findings = [_read(path) for path in files]
-    named = {found.tree.name: found.tree for found in findings if isinstance(found.tree, Schema) and found.ok}
-    with _tokenizing(model) as engine:
-        findings = [_deepened(finding, given, named, engine) for finding in findings]
+    schemas = Schemas(given, [finding for finding in findings if isinstance(finding.tree, Schema)])
+    with tokenizing(model) as engine:
+        findings = [_deepened(finding, schemas, engine) for finding in findings]
     if as_json:
         print_json({"files": [finding.to_json() for finding in findings]})
     else:
@@ -105,7 +142,7 @@ def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as
 
 
 @contextmanager
-def _tokenizing(model: str | None) -> Iterator[Engine | None]:
+def tokenizing(model: str | None) -> Iterator[Engine | None]:
     """An engine that counts tokens, with a store that nothing is kept in; None without a model."""
     if model is None:
         yield None
@@ -121,10 +158,12 @@ def _tokenizing(model: str | None) -> Iterator[Engine | None]:
 def _read(path: str) -> Finding:
     """Reads one file by itself."""
     try:
-        source = read_text(path)
+        source: str | bytes = read_text(path)
+    except EncodingError as error:
+        source = error.data
     except TextFileError as error:
         return Finding(path, fault=str(error), misnamed=isinstance(error, PathError))
-    kind = document_kind(source)
+    kind = document_kind(source if isinstance(source, str) else parse_prompt(source).source)
     if kind == "prompt":
         prompt = parse_prompt(source)
         return Finding(path, kind, prompt.source, prompt.tree, prompt.diagnostics)
@@ -132,9 +171,7 @@ def _read(path: str) -> Finding:
     return Finding(path, kind, schema.source, schema.tree, schema.diagnostics)
 
 
-def _deepened(
-    finding: Finding, given: Schema | None, named: dict[str, Schema], engine: Engine | None
-) -> Finding:
+def _deepened(finding: Finding, schemas: Schemas, engine: Engine | None) -> Finding:
     """Adds what shows only with the schema of a prompt, or with a model."""
     tree = finding.tree
     if tree is None or not finding.ok:
@@ -142,8 +179,13 @@ def _deepened(
     if isinstance(tree, Schema):
         more = engine.check(tree) if engine else ()
         return replace(finding, diagnostics=finding.diagnostics + more)
-    schema = given or named.get(tree.schema or "")
+    schema = schemas.of(tree)
+    if isinstance(schema, Finding):
+        if not schema.ok:
+            return replace(finding, unbound=f", but not checked against {schema.path}, which has errors")
+        assert isinstance(schema.tree, Schema)
+        schema = schema.tree
     if schema is None:
-        return finding
+        return replace(finding, unbound=schemas.unbound(tree) or finding.unbound)
     more = engine.check(schema, tree) if engine else bind(schema, tree).diagnostics
     return replace(finding, diagnostics=finding.diagnostics + more, bound_to=schema.name)

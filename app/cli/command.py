@@ -27,6 +27,7 @@ from engine.errors import PathError, PromptCacheError
 
 MISUSED, INTERRUPTED = 2, 130
 _COMMANDS = {
+    "ask": "app.cli.ask:ask",
     "bench": "app.cli.bench:bench",
     "cache": "app.cli.cache:cache",
     "check": "app.cli.check:check",
@@ -36,9 +37,11 @@ _COMMANDS = {
     "format": "app.cli.format:format_command",
     "import": "app.cli.import_:import_command",
     "layout": "app.cli.layout:layout",
+    "lsp": "app.cli.lsp:lsp",
     "models": "app.cli.models:models",
     "run": "app.cli.run:run",
     "studio": "app.cli.studio:studio",
+    "watch": "app.cli.watch:watch",
 }
 
 
@@ -78,6 +81,7 @@ def pml() -> None:
       pml studio                                  author and compare in the browser
       pml check schema.pml                        find mistakes
       pml run prompt.pml --schema schema.pml      answer, cached and uncached side by side
+      pml ask schema.pml "a question"             find the modules that answer it, and ask
 
     Exit status: 0 fine, 1 the input has errors, a check failed, or a model or store cannot be used, 2 wrong
     usage or a path that leads to nothing, 3 some rows of a batch failed, 130 interrupted, 129 and 143 the

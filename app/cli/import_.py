@@ -2,21 +2,49 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from app.cli.files import FileWriteError, same_file, save_all
-from app.cli.options import debug_option, json_option
+from app.cli.options import debug_option, json_option, model_option, token_counter
 from app.cli.output import counted, emit, print_json, say
 from app.cli.param_types import Name, Whole
 
-KINDS = ("messages", "jinja", "folder", "python")
+if TYPE_CHECKING:
+    from engine.exchange import FolderOptions, Imported
+    from engine.exchange.sections import Split
+
+KINDS = ("messages", "jinja", "folder", "python", "prompty", "langchain", "langfuse", "promptfoo")
+_MOST_TOKENS = 1_000_000
+
+
+class _Split(click.ParamType[int]):
+    """`headings`, which is 0, or `tokens:N`."""
+
+    name = "split"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Reads `headings` or `tokens:512`."""
+        if isinstance(value, int):
+            return value
+        words = str(value).strip().lower()
+        found = re.fullmatch(r"tokens:(\d{1,7})", words)
+        if found is None and words != "headings":
+            self.fail(f"{value!r} is neither headings nor tokens:N, as in tokens:512.", param, ctx)
+        most = int(found[1]) if found else 0
+        if found and not 16 <= most <= _MOST_TOKENS:
+            self.fail(f"{value!r} is out of range; write tokens:16 to tokens:{_MOST_TOKENS}.", param, ctx)
+        return most
 
 
 @click.command(name="import")
 @click.argument("source", type=click.Path(path_type=Path))
-@click.option("--from", "kind", type=Name(KINDS), help="What SOURCE is; by default its name tells.")
+@click.option(
+    "--from", "kind", type=Name(KINDS), help="What SOURCE is; by default its name or its content tells."
+)
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the schema to this file.")
 @click.option("--prompt-output", type=click.Path(path_type=Path), help="Write the prompt to this file.")
 @click.option("--name", help="Name of the schema; for a program, the function.")
@@ -27,7 +55,35 @@ KINDS = ("messages", "jinja", "folder", "python")
     show_default=True,
     help="Tokens of each parameter that a template has.",
 )
+@click.option(
+    "--row",
+    type=Whole(1, 1_000_000),
+    default=1,
+    show_default=True,
+    help="Which conversation or prompt of a file that holds several.",
+)
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="GLOB",
+    help="Files of a folder to take, as in .gitignore. May be given again; a path without wildcards is taken "
+    "whatever it is.",
+)
+@click.option("--exclude", multiple=True, metavar="GLOB", help="Files to leave out. May be given again.")
+@click.option(
+    "--split",
+    type=_Split(),
+    metavar="headings|tokens:N",
+    help="Cut the long texts of a folder, each part a module of its own.",
+)
+@click.option(
+    "--titles/--no-titles",
+    default=True,
+    show_default=True,
+    help="Begin each text of a folder with a line that says which document it is.",
+)
 @click.option("--refer", is_flag=True, help="Refer to the files of a folder with src, and copy no text.")
+@model_option
 @click.option("--force", is_flag=True, help="Replace files that are there already.")
 @json_option
 @debug_option
@@ -38,24 +94,31 @@ def import_command(
     prompt_output: Path | None,
     name: str | None,
     param_length: int,
-    refer: bool,
+    row: int,
     force: bool,
     as_json: bool,
+    **of_folder: Any,
 ) -> int:
     """Make a schema of something else. Nothing in it is run.
 
     \b
-    messages   JSON for OpenAI or Anthropic: the last turn of the user becomes the prompt (.json)
-    jinja      a template: if becomes modules and unions, variables parameters (.jinja, .j2)
-    folder     each text file becomes a module
+    messages   a conversation for OpenAI, Anthropic or Gemini, a row of ShareGPT (.json, .jsonl):
+               the last turn of the user becomes the prompt
+    jinja      a template: if becomes modules and unions, variables parameters; lines such as
+               system: begin turns (.jinja, .j2)
+    folder     each text becomes a module, each folder inside a module round its own
     python     a program, which is compiled from its source (.py)
+    prompty    a Prompty file (.prompty)
+    langchain, langfuse, promptfoo
+               a prompt of theirs in JSON or YAML (.json, .yaml)
 
-    The schema is printed, or written with --output. What is left out is said on standard error.
+    The schema is printed, or written with --output. What is left out is said on standard error, a line for
+    each kind. --split tokens:N counts with the tokenizer of --model.
     """
     from engine.exchange import import_from
     from engine.pml.writer import write_prompt, write_schema
 
-    if refer and output is None:
+    if of_folder["refer"] and output is None:
         raise click.UsageError("--refer needs --output: the schema refers to files below its own folder.")
     if output is not None and prompt_output is not None and same_file(output, prompt_output):
         raise click.UsageError(
@@ -64,8 +127,8 @@ def import_command(
     for option, path in (("--output", output), ("--prompt-output", prompt_output)):
         if path is not None and same_file(path, source):
             raise click.UsageError(f"{option} names the file that is read. Name another.")
-    refer_from = output.resolve().parent if refer and output is not None else None
-    found = import_from(source, kind, name=name, length=param_length, refer_from=refer_from)
+    folder = _folder_options(output, prompt_output, **of_folder)
+    found = import_from(source, kind, name=name, length=param_length, row=row, folder=folder)
     schema = write_schema(found.schema)
     prompt = write_prompt(found.prompt) if found.prompt is not None else None
     if prompt_output is not None and prompt is None:
@@ -75,6 +138,7 @@ def import_command(
     texts = ((output, schema), (prompt_output, prompt))
     written = [(path, text) for path, text in texts if path is not None and text is not None]
     save_all(written, force=force)
+    notes = [*found.notes, *_unwritten(found, prompt_output)]
     if as_json:
         print_json(
             {
@@ -87,7 +151,7 @@ def import_command(
             }
         )
         return 0
-    for note in found.notes:
+    for note in notes:
         say(f"note: {note}.", err=True)
     if output is None:
         emit(schema)
@@ -95,3 +159,52 @@ def import_command(
         modules = f", {counted(len(found.schema.modules()), 'module')}" if path == output else ""
         say(f"{path}: written{modules}", err=output is None)
     return 0
+
+
+def _folder_options(
+    output: Path | None,
+    prompt_output: Path | None,
+    *,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    split: int | None,
+    titles: bool,
+    refer: bool,
+    model: str | None,
+) -> FolderOptions:
+    from engine.exchange import FolderOptions
+    from engine.exchange.folder_files import Choice
+
+    outputs = tuple(path for path in (output, prompt_output) if path is not None)
+    return FolderOptions(
+        choice=Choice(include, exclude, outputs),
+        refer=refer,
+        beside=output.resolve().parent if output is not None else None,
+        titles=titles,
+        split=None if split is None else _splitting(split, model),
+    )
+
+
+def _splitting(most: int, model: str | None) -> Split:
+    from engine.exchange.sections import Split
+
+    return Split(most, token_counter(model)) if most else Split()
+
+
+def _unwritten(found: Imported, prompt_output: Path | None) -> list[str]:
+    """What of the prompt is nowhere, where it is not written."""
+    from engine.pml import Role, Text
+
+    if found.prompt is None or prompt_output is not None:
+        return []
+    texts = [
+        one.text
+        for child in found.prompt.children
+        for one in (child.children if isinstance(child, Role) else (child,))
+        if isinstance(one, Text)
+    ]
+    words = " ".join("".join(texts).split())
+    if not words:
+        return []
+    shown = words if len(words) <= 40 else f"{words[:39]}…"
+    return [f"the last turn of the user ({shown!r}) is the prompt's, which --prompt-output writes"]

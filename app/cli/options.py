@@ -108,6 +108,20 @@ class ModelOptions:
         return given if self.memory is None else {**given, "memory": self.memory}
 
 
+def token_counter(model: str | None) -> Callable[[str], int]:
+    """Returns what counts the tokens of a text, by the tokenizer of a model; its weights are not read.
+
+    Raises:
+        ModelError: there is no such model, or its tokenizer cannot be read.
+    """
+    _quiet_hub()
+    with starting():
+        from engine.model.loading import load_tokenizer
+
+        tokenizer = load_tokenizer(model or BUNDLED)
+    return lambda text: len(tokenizer.plain(text))
+
+
 def _quiet_hub() -> None:
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     if not sys.stderr.isatty():

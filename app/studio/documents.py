@@ -18,18 +18,18 @@ from typing_extensions import TypedDict
 
 from app.studio.requests import Argument, Pick
 from app.studio.source_offsets import to_utf16
+from app.vocabulary import ATTRIBUTES, ELEMENTS, EMPTY, preview
 from engine.errors import PromptCacheError
 from engine.exchange import export
 from engine.pml import (
+    ROLES,
     Diagnostic,
     Module,
-    Param,
     Parsed,
     Prompt,
     PromptError,
     Role,
     Schema,
-    Text,
     Union,
     bind,
     mended,
@@ -43,36 +43,8 @@ from engine.pml.fixes import Diagnose
 from engine.pml.formatter import format_source
 
 PARSED_SCHEMAS = 16
-PREVIEW_LENGTH = 160
 _READS_FILES = re.compile(r"\bsrc\s*=")
 
-ELEMENTS = {
-    "schema": "the root of a schema",
-    "module": "reusable text, cached once",
-    "union": "a prompt takes at most one of its modules",
-    "param": "a blank that a prompt fills",
-    "system": "a system turn",
-    "user": "a user turn",
-    "assistant": "an assistant turn",
-    "scaffold": "modules that are encoded together",
-}
-ATTRIBUTES = {
-    "schema": {"name": "what prompts call it"},
-    "module": {
-        "name": "what prompts call it",
-        "cache": '"false": never stored',
-        "src": "read its text from a file",
-    },
-    "union": {"scaffold": "name of a member"},
-    "param": {
-        "name": "what prompts call it",
-        "len": "the most tokens it may take",
-        "default": "used where a prompt gives none",
-        "scaffold": "stands in while the module is encoded",
-    },
-    "scaffold": {"modules": "paths, space-separated"},
-}
-ROLES = ("system", "user", "assistant")
 PROMPT_FORMS = ("openai", "anthropic", "text")
 
 
@@ -326,20 +298,6 @@ def _module_json(module: Module, depth: int) -> TreeRow:
     }
 
 
-def preview(module: Module) -> str:
-    """The start of the module's own text, on one line."""
-    words: list[str] = []
-    for child in module.children:
-        if isinstance(child, Text):
-            words += child.text.split()
-        elif isinstance(child, Param):
-            words.append(f"[{child.name}]")
-        if sum(map(len, words)) > PREVIEW_LENGTH:
-            break
-    line = " ".join(words)
-    return line if len(line) <= PREVIEW_LENGTH else line[: PREVIEW_LENGTH - 1].rstrip() + "…"
-
-
 def picks_json(schema: Schema, prompt: str) -> Picks:
     """What the prompt has picked: module paths, and arguments by path and name."""
     picks = read_picks(prompt, schema)
@@ -352,7 +310,7 @@ def picks_json(schema: Schema, prompt: str) -> Picks:
 def words_json(schema: Schema | None) -> WordsOfBoth:
     """What each editor can complete and explain: elements, their attributes, help by element name."""
     in_schema: list[Word] = [
-        {"name": name, "kind": "keyword", "detail": detail, "empty": name in ("param", "scaffold")}
+        {"name": name, "kind": "keyword", "detail": detail, "empty": name in EMPTY}
         for name, detail in ELEMENTS.items()
     ]
     in_prompt: list[Word] = [

@@ -89,6 +89,13 @@ class Argument:
 
 
 @request
+class Find(Texts):
+    """Words that modules are looked for by."""
+
+    words: Words
+
+
+@request
 class EditPrompt(Texts):
     """One change in the picker."""
 

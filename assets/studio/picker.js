@@ -7,9 +7,13 @@ import { bytes, count, debounce, h } from "./dom.js"
  *   line: HTMLElement, input: HTMLInputElement, counter: HTMLElement, length: number, counted: string | null, typed: number, sent: number,
  * }} Argument
  * @typedef {{
- *   input: HTMLInputElement, label: HTMLElement, badge: HTMLElement, tokens: HTMLElement, arguments: Record<string, Argument>,
+ *   node: HTMLElement, input: HTMLInputElement, label: HTMLElement, rank: HTMLElement, badge: HTMLElement, tokens: HTMLElement,
+ *   arguments: Record<string, Argument>,
  * }} Row
  */
+
+const FIND_MS = 180
+const TYPED = ["text", "search"]
 
 // The server sends rows with their depth, for JSON may not be nested as deep as a schema.
 /** @param {Api.TreeRow[]} rows */
@@ -29,7 +33,7 @@ export class Picker {
   #server
   /** @type {Map<string, Row>} */
   #rows = new Map()
-  /** @type {{none: HTMLInputElement, paths: string[]}[]} */
+  /** @type {{group: HTMLElement, none: HTMLInputElement, paths: string[]}[]} */
   #unions = []
   /** @type {Set<string>} */
   #picked = new Set()
@@ -39,6 +43,13 @@ export class Picker {
   #note = h("span", { class: "pill warn", hidden: true, title: "The schema has errors; these are its modules as they last were" },
     "last valid schema")
   #tree = h("div", { class: "tree" })
+  #field = h("input", {
+    type: "search", class: "find", placeholder: "Find by text", "aria-label": "Find modules by their text",
+    autocomplete: "off", spellcheck: "false",
+  })
+  #none = h("p", { class: "empty", role: "status", hidden: true }, "No module has these words.")
+  /** Paths that the words in the field have found, each with its rank; null where the field is empty. @type {Map<string, number> | null} */
+  #found = null
 
   /**
    * @param {HTMLElement} host
@@ -51,9 +62,10 @@ export class Picker {
     this.#workspace = workspace
     this.#server = server
     host.append(
-      h("header", { class: "bar" }, h("h2", {}, "Modules"), this.#note, h("span", { class: "grow" })),
-      this.#tree,
+      h("header", { class: "bar" }, h("h2", {}, "Modules"), this.#note, h("span", { class: "grow" }), this.#field),
+      this.#none, this.#tree,
     )
+    this.#field.addEventListener("input", debounce(FIND_MS, () => this.#find()))
     host.addEventListener("keydown", event => this.#undo(event))
     workspace.on("checked", answer => this.#checked(answer))
     workspace.on("measured", answer => this.#measured(answer))
@@ -62,7 +74,7 @@ export class Picker {
   // A pick is an edit of the prompt, so undo works where the pick was made too.
   /** @param {KeyboardEvent} event */
   #undo(event) {
-    if (!(event.ctrlKey || event.metaKey) || (event.target instanceof HTMLInputElement && event.target.type === "text")) return
+    if (!(event.ctrlKey || event.metaKey) || (event.target instanceof HTMLInputElement && TYPED.includes(event.target.type))) return
     const key = event.key.toLowerCase()
     if (key !== "z" && key !== "y") return
     event.preventDefault()
@@ -84,6 +96,33 @@ export class Picker {
       }
     }
     for (const union of this.#unions) union.none.checked = !union.paths.some(path => this.#picked.has(path))
+  }
+
+  async #find() {
+    const words = this.#field.value.trim()
+    if (words) {
+      const asked = { schema: this.#workspace.basis(), origin: this.#workspace.origin, words }
+      const { paths } = await this.#server.ask("find_modules", asked)
+      if (!paths || words !== this.#field.value.trim()) return
+      this.#found = new Map(paths.map((path, place) => [path, place + 1]))
+    } else this.#found = null
+    this.#filter()
+  }
+
+  // Of what was not found only that is shown which something found lies in.
+  #filter() {
+    /** @type {Set<string>} */
+    const shown = new Set()
+    for (const path of this.#found?.keys() ?? []) {
+      const names = path.split("/")
+      for (let depth = 1; depth <= names.length; depth++) shown.add(names.slice(0, depth).join("/"))
+    }
+    for (const [path, row] of this.#rows) {
+      row.node.hidden = this.#found !== null && !shown.has(path)
+      row.rank.textContent = this.#found?.get(path)?.toString() ?? ""
+    }
+    for (const { group, paths } of this.#unions) group.hidden = this.#found !== null && !paths.some(path => shown.has(path))
+    this.#none.hidden = this.#found === null || this.#found.size > 0
   }
 
   /** @param {Api.Measured} answer */
@@ -114,6 +153,8 @@ export class Picker {
     const empty = h("p", { class: "empty" }, "This schema has no modules yet. Write ", h("code", {}, '<module name="…">'), " in it.")
     this.#tree.replaceChildren(...(nodes.length ? nodes : [empty]))
     for (const [path, row] of this.#rows) this.#showSize(path, row)
+    this.#filter()
+    if (this.#found) this.#find()
     this.#tree.scrollTop = scroll
     const keyed = /** @type {HTMLElement[]} */ ([...this.#tree.querySelectorAll("[data-key]")])
     if (focused) keyed.find(node => node.dataset.key === focused)?.focus({ preventScroll: true })
@@ -131,10 +172,11 @@ export class Picker {
       const taken = paths.find(path => this.#picked.has(path))
       if (taken) this.#workspace.edit({ path: taken, on: false })
     })
-    this.#unions.push({ none, paths })
-    return h("fieldset", {}, h("legend", {}, "choose one"),
+    const fieldset = h("fieldset", {}, h("legend", {}, "choose one"),
       ...members.map(member => this.#module(member, group)),
       h("label", { class: "row none" }, none, h("span", { class: "name" }, "none")))
+    this.#unions.push({ group: fieldset, none, paths })
+    return fieldset
   }
 
   /** @param {TreeNode} module @param {string | null} group of a union's members */
@@ -142,13 +184,14 @@ export class Picker {
     const { path = "", name = "" } = module
     const input = h("input", { type: group ? "radio" : "checkbox", name: group, "data-key": path })
     input.addEventListener("change", () => this.#workspace.edit({ path, on: input.checked }))
-    const badge = h("span", { class: "badge" }), tokens = h("span", { class: "tokens" })
-    const label = h("label", { class: "row", title: module.preview }, input, h("span", { class: "name" }, name), badge, tokens)
+    const badge = h("span", { class: "badge" }), tokens = h("span", { class: "tokens" }), rank = h("span", { class: "rank", title: "Rank among what was found" })
+    const label = h("label", { class: "row", title: module.preview }, input, h("span", { class: "name" }, name), rank, badge, tokens)
     const named = Object.fromEntries((module.params ?? []).map(param => [param.name, this.#argument(path, name, param)]))
-    this.#rows.set(path, { input, label, badge, tokens, arguments: named })
+    const node = h("div", { class: "module" }, label, ...Object.values(named).map(argument => argument.line))
+    this.#rows.set(path, { node, input, label, rank, badge, tokens, arguments: named })
     const children = module.children.map(child => this.#node(child))
-    return h("div", { class: "module" }, label, ...Object.values(named).map(argument => argument.line),
-      children.length ? h("div", { class: "nested" }, children) : null)
+    if (children.length) node.append(h("div", { class: "nested" }, children))
+    return node
   }
 
   /** @param {string} path @param {string} moduleName @param {Api.Parameter} parameter @returns {Argument} */

@@ -8,10 +8,12 @@ from __future__ import annotations
 import datetime
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from engine.choices import PlacementPolicy, Scope
 from engine.pml import Diagnostic, Prompt, PromptError, Schema, bind, make
+from engine.pml.diagnostics import swap
 from engine.prompt import advice
 from engine.prompt.chat_template import ChatError
 from engine.prompt.layout import SchemaLayout, lay_out
@@ -53,7 +55,22 @@ class TokenizedSchema:
     def check(self, scope: Scope = "anchored") -> tuple[Diagnostic, ...]:
         """Returns the faults that only a tokenizer can see, as segments are encoded under a scope."""
         book = self.recipes(scope)
-        return (*self.spec.window.of_schema(book.layout, book), *advice.of_schema(self.spec, book.layout))
+        fits = self.spec.window.of_schema(book.layout, book)
+        return (*self._defaults(), *fits, *advice.of_schema(self.spec, book.layout))
+
+    def _defaults(self) -> Iterator[Diagnostic]:
+        """Yields which defaults have more tokens than their parameters leave room for."""
+        for param in (param for module in self.tree.modules() for param in module.params()):
+            tokens = len(self.spec.chat.tokens.plain(param.default or ""))
+            if tokens > param.length:
+                message = (
+                    f"the default of {param.name!r} is {tokens} tokens long, and its len is {param.length}; "
+                    f'shorten it, or write len="{tokens}"'
+                )
+                place = param.length_span
+                own = place and param.span.start <= place.start and place.end <= param.span.end
+                fix = swap(place, str(tokens)) if place and own else ()
+                yield make("E501", message, param.span, self.tree.lines, f'len="{tokens}"', fix=fix)
 
     def _laid_out(self) -> SchemaLayout:
         try:

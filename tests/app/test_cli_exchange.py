@@ -137,9 +137,53 @@ def test_a_folder_can_be_referred_to(run_pml: Pml, tmp_path: Path) -> None:
     report = json.loads(result.out)
     assert (report["name"], report["modules"], report["prompt"] is None) == ("docs", 1, False)
     assert 'src="docs/a.md"' in (tmp_path / "docs.pml").read_text(encoding="utf-8")
-    assert "b.bin is left out" in report["notes"][0]
+    assert report["notes"][0] == "1 file left out (not UTF-8): b.bin"
     assert run_pml("check", tmp_path / "docs.pml").status == 0
     assert run_pml("import", tmp_path / "docs", "--refer").status == 2
+
+
+def test_the_last_turn_does_not_vanish(run_pml: Pml, tmp_path: Path) -> None:
+    chat = tmp_path / "chat.json"
+    chat.write_text(MESSAGES, encoding="utf-8")
+    done = run_pml("import", chat, "-o", tmp_path / "a.pml")
+    assert "the last turn of the user ('Food?') is the prompt's, which --prompt-output writes" in done.err
+    assert "Food?" not in run_pml("import", chat, "--prompt-output", tmp_path / "p.pml").err
+    assert "Food?" in json.loads(run_pml("import", chat, "--json").out)["prompt"]
+
+
+def test_a_folder_is_chosen_from_and_cut(run_pml: Pml, tmp_path: Path, tiny_model: Path) -> None:
+    docs = tmp_path / "docs"
+    (docs / "guide").mkdir(parents=True)
+    (docs / "guide" / "long.md").write_text("word " * 200, encoding="utf-8")
+    (docs / "draft.md").write_text("Later.", encoding="utf-8")
+    (docs / "data.csv").write_text("1,2", encoding="utf-8")
+    words = ("--include", "*.md", "--exclude", "draft*", "--split", "tokens:300", "--model", tiny_model)
+    out = docs / "docs.pml"
+    for _ in range(2):  # what the first import has written is no document of the second
+        done = run_pml("import", docs, *words, "-o", out, "--force")
+        assert done.status == 0, done.err
+        tree = parse_schema(out.read_text(encoding="utf-8")).tree
+        assert tree is not None
+        paths = [module.path for module in tree.modules()]
+        assert paths[:2] == ["guide", "guide/long"]
+        assert len(paths) == 6
+    for split in ("tokens:3", "tokens:", "pages", "tokens:-1"):
+        assert run_pml("import", docs, "--split", split).status == 2
+
+
+def test_a_folder_that_is_too_large_names_the_way(run_pml: Pml, tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for number in range(600):
+        (docs / f"page{number}.md").write_text(f"Page {number}. {'word ' * 2000}\n", encoding="utf-8")
+    refused = run_pml("import", docs)
+    assert refused.status == 1
+    assert "save the schema in the folder or above it (-o)" in refused.err
+    done = run_pml("import", docs, "-o", tmp_path / "docs.pml")
+    assert done.status == 0, done.err
+    assert "600 modules" in done.out
+    assert "referred to by src" in done.err
+    assert run_pml("check", tmp_path / "docs.pml").status == 0
 
 
 def test_nothing_is_written_where_one_file_is_in_the_way(run_pml: Pml, tmp_path: Path) -> None:

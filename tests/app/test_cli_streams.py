@@ -31,8 +31,8 @@ PRINTING = [
     ("run", "--schema", "a.pml", "a.prompt.pml", "--max-new-tokens", "1"),
     ("run", "--schema", "a.pml", "a.prompt.pml", "--max-new-tokens", "1", "--json"),
     ("export", "a.pml", "--to", "python"),
-    ("import", "chat.json"),
-    ("import", "chat.json", "-o", "chat.pml"),
+    ("import", "page.j2"),
+    ("import", "page.j2", "-o", "page.pml"),
     ("cache", "stats"),
     ("cache", "list", "--json"),
     ("cache", "verify"),
@@ -45,7 +45,7 @@ COMPLAINING = [("check", "none.pml"), ("layout", "none.pml"), ("nonsense",), ("c
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "a.pml").write_text(SCHEMA, encoding="utf-8")
     (tmp_path / "a.prompt.pml").write_text('<prompt schema="a"><m/></prompt>', encoding="utf-8")
-    (tmp_path / "chat.json").write_text('[{"role": "user", "content": "Hello"}]', encoding="utf-8")
+    (tmp_path / "page.j2").write_text("Hello", encoding="utf-8")
     monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -77,9 +77,9 @@ def test_output_that_nobody_reads_ends_a_command_quietly(
     monkeypatch.setattr(sys, "stdout", unread)
     assert ended(*words) == UNREAD
     assert capsys.readouterr().err == ""
-    assert Path("chat.pml").exists() == ("chat.pml" in words), "what was to be written is, and whole"
-    if "chat.pml" in words:
-        assert Path("chat.pml").read_text(encoding="utf-8") == '<schema name="chat"/>\n'
+    assert Path("page.pml").exists() == ("page.pml" in words), "what was to be written is, and whole"
+    if "page.pml" in words:
+        assert Path("page.pml").read_text(encoding="utf-8") == '<schema name="page">\n  Hello\n</schema>\n'
 
 
 @pytest.mark.parametrize("words", COMPLAINING, ids=" ".join)

@@ -13,12 +13,12 @@ from app.studio.documents import (
     first_error,
     mended_document,
     picks_json,
-    preview,
     tree_json,
     words_json,
 )
 from app.studio.requests import Argument, Pick
 from app.studio.source_offsets import to_utf16
+from app.vocabulary import preview
 from engine.errors import PromptCacheError
 from engine.pml import Diagnostic, Edit, Span, make
 

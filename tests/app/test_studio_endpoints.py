@@ -48,6 +48,7 @@ QUESTIONS: list[tuple[str, dict[str, Any]]] = [
     ("check", TEXTS),
     ("check", {**TEXTS, "schema": "<schema", "fallback": SCHEMA}),
     ("measure", TEXTS),
+    ("find_modules", {**TEXTS, "words": "text"}),
     ("edit_prompt", {**TEXTS, "edit": {"path": "b", "on": False}}),
     ("edit_prompt", {**TEXTS, "edit": {"path": "a", "argument": "p", "value": "y"}}),
     ("format_document", {"text": SCHEMA}),
@@ -119,6 +120,18 @@ def test_a_quick_fix_is_asked_for_by_the_place_of_its_mark(asked: Asked) -> None
     (mark,) = [one for one in marks if one["fix"]]
     fixed = {"kind": "prompt", "code": mark["code"], "at": mark["from"]}
     assert asked.ask("fix_document", {**TEXTS, "prompt": prompt, **fixed}) == {"text": TEXTS["prompt"]}
+
+
+def test_a_quick_fix_that_needs_the_tokenizer_is_given(asked: Asked) -> None:
+    schema = SCHEMA.replace('len="3"', 'len="3" default="a very long while"')
+    (mark,) = [
+        one
+        for one in asked.ask("measure", {**TEXTS, "schema": schema})["diagnostics"]["schema"]
+        if one["fix"]
+    ]
+    fixed = {"kind": "schema", "code": "E501", "at": mark["from"]}
+    mended = asked.ask("fix_document", {**TEXTS, "schema": schema, **fixed})["text"]
+    assert mended == schema.replace('len="3"', mark["fix"])
 
 
 def test_what_long_work_ends_with_is_what_its_type_says(asked: Asked) -> None:

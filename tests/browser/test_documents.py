@@ -118,9 +118,30 @@ def test_a_schema_nested_to_the_limit_can_be_picked_from(author: Page) -> None:
     rewrite(author, "schema", f'<schema name="deep">{opened}{"</module>" * 255}</schema>')
     rewrite(author, "prompt", '<prompt schema="deep">\n</prompt>')
     expect(author.locator(".picker .row")).to_have_count(255)
-    author.locator(".picker input").first.click()
+    author.locator(".tree input").first.click()
     wait_for_text(author, "prompt", "<m0/>")
     expect(author.locator(".panel.prompt .status")).to_have_text("no problems")
+
+
+def test_modules_are_found_by_their_text(author: Page) -> None:
+    guide = '<module name="install">Run the installer.</module> <module name="faq">The disk is full.</module>'
+    modules = f'<module name="guide">{guide}</module><module name="api">The installer has a flag.</module>'
+    rewrite(author, "schema", f'<schema name="docs">{modules}</schema>')
+    rewrite(author, "prompt", '<prompt schema="docs"/>')
+    expect(author.locator(".tree .row")).to_have_count(4)
+    field = author.get_by_role("searchbox", name="Find modules by their text")
+    field.fill("installer flag")
+    shown = author.locator(".tree .row:visible .name")
+    expect(shown).to_have_text(["guide", "install", "api"])
+    expect(author.locator(".tree .row:visible .rank")).to_have_text(["", "2", "1"])
+    author.locator(".tree .row:visible input").last.click()
+    wait_for_text(author, "prompt", "<api/>")
+    expect(shown).to_have_count(3)
+    field.fill('zebra "')
+    expect(author.locator(".picker > .empty")).to_have_text("No module has these words.")
+    expect(shown).to_have_count(0)
+    field.fill("")
+    expect(shown).to_have_count(4)
 
 
 def test_a_fault_of_the_server_is_not_called_an_absence(author: Page, watched: Watched) -> None:

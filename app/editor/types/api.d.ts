@@ -14,6 +14,7 @@ declare namespace Api {
     count_tokens: [OneText, Counted]
     edit_prompt: [EditPrompt, Prompted]
     export_as: [Export, Exported]
+    find_modules: [Find, FoundModules]
     fix_document: [FixDocument, Written]
     format_document: [OneText, Written]
     job_state: [OneJob, JobState<Record<string, any>>]
@@ -179,6 +180,10 @@ declare namespace Api {
     files: string[]
   }
 
+  interface Find extends Texts {
+    words: string
+  }
+
   interface FixDocument extends Texts {
     kind: "schema" | "prompt"
     code: string
@@ -191,6 +196,10 @@ declare namespace Api {
     cached: string
     before: string
     kl: number
+  }
+
+  interface FoundModules {
+    paths: string[]
   }
 
   interface Gallery {

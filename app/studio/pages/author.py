@@ -35,6 +35,7 @@ from app.studio.requests import (
     Check,
     EditPrompt,
     Export,
+    Find,
     FixDocument,
     Measure,
     OneRun,
@@ -43,6 +44,7 @@ from app.studio.requests import (
     Work,
 )
 from app.studio.runs import RunFrame, RunRequest
+from app.studio.searching import Finder
 from app.studio.settings import PageSettings
 from engine.errors import PromptCacheError
 from engine.inference.findings import Fidelity
@@ -138,6 +140,12 @@ class Measured(TypedDict):
     diagnostics: MarksOfBoth
 
 
+class FoundModules(TypedDict):
+    """Paths of modules, the best first."""
+
+    paths: list[str]
+
+
 class Prompted(TypedDict):
     """A prompt after an edit."""
 
@@ -170,6 +178,7 @@ class AuthorPage(Page):
     def __init__(self, parts: Parts) -> None:
         self._parts, self._documents, self._library = parts, parts.documents, parts.library
         self._runs, self._jobs, self._tokenizing = parts.runs, parts.jobs, parts.tokenizing
+        self._finder = Finder()
 
     def build(self, blocks: gr.Blocks, shell: gr.HTML) -> None:
         """Puts the editors, the chart and the list of runs into the column."""
@@ -250,6 +259,12 @@ class AuthorPage(Page):
         }
 
     @endpoint
+    def find_modules(self, request: Find) -> FoundModules:
+        """The modules whose texts have words of the search field; none where the schema is none."""
+        tree = self._documents.schema(request.schema, self._base(request)).tree
+        return {"paths": list(self._finder.find(tree, request.words)) if tree else []}
+
+    @endpoint
     def edit_prompt(self, request: EditPrompt) -> Prompted:
         """The prompt after one change in the picker."""
         tree = self._documents.schema(request.schema, self._base(request)).tree
@@ -266,7 +281,11 @@ class AuthorPage(Page):
 
         def diagnose(text: str) -> tuple[Diagnostic, ...]:
             if request.kind == "schema":
-                return self._documents.schema(text, base).diagnostics
+                parsed = self._documents.schema(text, base)
+                if not request.code.startswith("E5") or not parsed.ok:
+                    return parsed.diagnostics
+                with self._tokenizing:
+                    return (*parsed.diagnostics, *self._parts.engine.schema(text, base=base).check())
             return self._documents.check(request.schema, text, base=base).of_prompt
 
         source = request.schema if request.kind == "schema" else request.prompt

@@ -12,6 +12,7 @@ from typing import BinaryIO, Literal
 
 from engine.directory import open_plain
 from engine.errors import PathError, StoreError
+from engine.prompt.search import FOLDER as SEARCH
 
 INDEX = "index.sqlite"
 FILES, QUARANTINE, LOCKS = "files", "quarantine", "locks"
@@ -48,7 +49,7 @@ def matches(name: str, patterns: tuple[re.Pattern[str], ...]) -> bool:
 
 def in_root(name: str) -> bool:
     """Whether a name beside the index is one that the store gives."""
-    return name in {*IN_PART, WRITING, TAG} or matches(name, (_OF_INDEX, SET_ASIDE, _PROBE))
+    return name in {*IN_PART, WRITING, TAG, SEARCH} or matches(name, (_OF_INDEX, SET_ASIDE, _PROBE))
 
 
 class NoFolderError(StoreError, PathError):

@@ -1,0 +1,138 @@
+"""Having a prompt answered, by a studio that runs or here, and following what it tells."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from app.cli.documents import Document
+from app.cli.options import ModelOptions
+from app.cli.output import Progress, say
+from app.handover.lines import Line, answering
+from engine.errors import PromptCacheError
+from engine.inference.params import RunSettings
+from engine.pml import Prompt, Schema
+from engine.pml.writer import self_contained, write_schema
+from engine.stopwatch import milliseconds
+
+if TYPE_CHECKING:
+    from engine import Engine
+
+Mode = Literal["cached", "uncached", "both"]
+
+
+@dataclass
+class Outcome:
+    """What a run has brought so far.
+
+    Attributes:
+        answers: the finished sides, `cached` and `uncached`, as in `--json`.
+        comparison: what lies between them, as in `--json`; empty unless both ran.
+        begun: the first line of the run: placement, probe, and whether the store keeps segments at all.
+        printed: a part of an answer is on standard output.
+        studio: address of the studio that computes it; "" where this process does.
+    """
+
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    comparison: dict[str, Any] = field(default_factory=dict)
+    begun: Line = field(default_factory=dict)
+    printed: bool = False
+    studio: str = ""
+
+    def warnings(self) -> list[str]:
+        """What went wrong without keeping the answer from coming, each once."""
+        return list(dict.fromkeys(text for answer in self.answers.values() for text in answer["warnings"]))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be answered, and how. A schema without a source is written where one is needed."""
+
+    schema: Document[Schema]
+    prompt: Document[Prompt]
+    settings: RunSettings
+    mode: Mode
+
+    def request(self) -> dict[str, Any]:
+        """Returns it for a studio, which reads no file for it: texts of `src` files stand in the schema."""
+        tree = self_contained(self.schema.tree)
+        same = tree is self.schema.tree and self.schema.source
+        text = self.schema.source if same else write_schema(tree)
+        settings = {**asdict(self.settings), "stop": list(self.settings.stop)}
+        return {"schema": text, "prompt": self.prompt.source, "settings": settings, "mode": self.mode}
+
+
+def handed(
+    work: Work, options: ModelOptions, server: str, progress: Progress, *, aloud: bool
+) -> Outcome | None:
+    """Has a studio compute the answer; None where none does, and nothing was printed on standard output.
+
+    Raises:
+        PromptCacheError: the studio went away or failed when a part of the answer was printed.
+    """
+    if server == "never":
+        return None
+    from app.handover.client import LostError, asked, choose
+    from app.handover.terms import Terms
+
+    choice = choose(server, Terms.of(options.name, **options.for_engine()))
+    if choice.why_not:
+        say(f"pml: {choice.why_not} The model is loaded here.", err=True)
+    losses, request = [], {}
+    if choice.studios:
+        try:
+            request = work.request()
+        except PromptCacheError as error:  # a text of `src` that no document can hold
+            say(f"pml: No studio is asked, for {error}. The model is loaded here.", err=True)
+            return None
+    for studio in choice.studios:
+        outcome = Outcome(studio=studio.url)
+        try:
+            with contextlib.closing(asked(studio, request)) as lines:
+                return follow(lines, progress, outcome, aloud=aloud)
+        except LostError as lost:
+            if outcome.printed:
+                raise PromptCacheError(
+                    f"the studio at {studio.url} gave no whole answer ({lost}). Run it again."
+                ) from lost
+            if not isinstance(lost.__cause__, ConnectionRefusedError) or server != "auto":
+                losses.append(f"The studio at {studio.url} does not answer ({lost}).")
+    if losses:
+        say(f"pml: {' '.join(losses)} The model is loaded here.", err=True)
+    return None
+
+
+def computed(work: Work, engine: Engine) -> Iterator[Line]:
+    """Has this process compute the answer, as the lines that a studio would send.
+
+    Raises:
+        PromptError: the prompt does not fit the schema or the context window.
+    """
+    prepared = engine.schema(work.schema.tree)
+    return answering(engine, prepared, work.prompt.source, work.settings, work.mode)
+
+
+def follow(lines: Iterable[Line], progress: Progress, outcome: Outcome, *, aloud: bool) -> Outcome:
+    """Consumes a run's lines, printing the answers as they come."""
+    for line in lines:
+        match line["event"]:
+            case "begun":
+                outcome.begun = line
+            case "working":
+                progress(line["done"], line["total"], line["what"])
+            case "first token" if aloud:
+                outcome.printed = True
+                say(f"{line['side']}, first token after {milliseconds(line['ttft_ms'])}", bold=True)
+            case "delta" if aloud:
+                say(line["text"], nl=False)
+            case "finished":
+                outcome.answers[line["side"]] = line["answer"]
+                if aloud:
+                    say("\n")
+            case "unsaved":
+                outcome.answers["cached"]["warnings"].append(line["warning"])
+            case "compared":
+                outcome.comparison = line["comparison"]
+    return outcome

@@ -1,0 +1,214 @@
+"""`pml ask`: looks for the modules of a schema that answer a question, and asks it over them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from app.cli.answers import Outcome, Work, computed, follow, handed
+from app.cli.documents import Document, read_schema
+from app.cli.options import (
+    ModelOptions,
+    debug_option,
+    engine_options,
+    json_option,
+    server_option,
+    token_counter,
+)
+from app.cli.output import counted, inline, print_json, progress_bar, say
+from app.cli.param_types import Whole
+from app.cli.setting_options import setting_options
+from engine.errors import PromptCacheError
+from engine.inference.params import RunSettings
+from engine.places import user_cache
+from engine.pml import PromptError, Schema
+from engine.pml.writer import write_prompt
+
+_RANKED = 200
+_TOO_LONG = "E502"
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What a search has brought.
+
+    Attributes:
+        scores: how well each module fits, by its path, the best first.
+        chosen: those that are asked over, the best first.
+    """
+
+    scores: dict[str, float]
+    chosen: tuple[str, ...]
+
+
+@click.command()
+@click.argument("schema_path", metavar="SCHEMA")
+@click.argument("question")
+@click.option(
+    "--top", type=Whole(1, 100), default=5, show_default=True, help="How many modules to import at most."
+)
+@click.option(
+    "--budget",
+    type=Whole(1, 100_000_000),
+    metavar="TOKENS",
+    help="The most tokens that the modules may have together; what does not fit is passed over. Default: as "
+    "many as fit the context window.",
+)
+@setting_options(
+    *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
+    *("speculate", "sync", "scope", "repair"),
+)
+@engine_options
+@server_option
+@json_option
+@debug_option
+def ask(
+    schema_path: str,
+    question: str,
+    top: int,
+    budget: int | None,
+    as_json: bool,
+    model: str | None,
+    device: str,
+    dtype: str,
+    cache_dir: Path | None,
+    verify: str,
+    memory: int | None,
+    date: datetime.datetime | None,
+    weights: str,
+    quantize: str,
+    server: str,
+    **given: Any,
+) -> int:
+    """Ask QUESTION over the modules of SCHEMA that have its words, and say which they are.
+
+    The modules are found by full-text search and imported in the order of rank, those of one folder
+    together. What was encoded for any question before is read back, in whatever order. The words are plain
+    words: no sign in QUESTION is a command to the search. Where a studio of yours runs with the same model
+    and cache folder, it computes the answer.
+    """
+    options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights, quantize)
+    schema = read_schema(schema_path)
+    settings = RunSettings(**given, hold_conversation=False)
+    store = cache_dir or user_cache() / "segments"
+    from engine.prompt.search import SearchIndex
+
+    with SearchIndex.of(schema.tree, store) as index:
+        found = _found(index.search(question, _RANKED), schema, top, budget, model)
+        aloud = not as_json
+        chosen, outcome = _answered(schema, found.chosen, question, settings, options, server, aloud=aloud)
+        index.keep(store)
+    left_out = [path for path in found.chosen if path not in chosen]
+    if as_json:
+        print_json(
+            {
+                "schema": schema.tree.name,
+                "question": question,
+                "model": options.name,
+                "modules": [{"path": path, "score": round(found.scores[path], 4)} for path in chosen],
+                "left_out": left_out,
+                "studio": outcome.studio,
+                "answer": outcome.answers["cached"],
+            }
+        )
+    else:
+        say(_sources(chosen, outcome))
+    if left_out:
+        what = counted(len(left_out), "module")
+        say(f"pml: {what} did not fit the context window: {', '.join(map(inline, left_out))}", err=True)
+    for warning in outcome.warnings():
+        say(f"pml: {warning}", err=True)
+    return 0
+
+
+def _found(
+    hits: Sequence[Any], schema: Document[Schema], top: int, budget: int | None, model: str | None
+) -> _Found:
+    """Chooses among what a search has found.
+
+    Raises:
+        PromptCacheError: there is nothing, or nothing that fits the budget.
+    """
+    from engine.prompt.question import choose
+
+    if not hits:
+        raise PromptCacheError(
+            f"no module of {schema.name} has a word of the question. Ask with words that its texts use, or "
+            "name modules in a prompt of your own: pml run."
+        )
+    count = None
+    if budget is not None:
+        count = token_counter(model)
+    scores = {hit.path: hit.score for hit in hits}
+    chosen = choose(schema.tree, scores, top, budget=budget, count=count)
+    if not chosen:
+        raise PromptCacheError(
+            f"none of {counted(len(scores), 'module')} found has at most {budget} tokens. Give a larger "
+            "--budget, or cut the documents when you import them: pml import --split."
+        )
+    return _Found(scores, chosen)
+
+
+def _answered(
+    schema: Document[Schema],
+    paths: tuple[str, ...],
+    question: str,
+    settings: RunSettings,
+    options: ModelOptions,
+    server: str,
+    *,
+    aloud: bool,
+) -> tuple[tuple[str, ...], Outcome]:
+    """Has the question answered over as many of the modules as fit the context window, the best ones.
+
+    Raises:
+        PromptCacheError: not even the best one fits, or the answer cannot be computed.
+    """
+    from engine.prompt.question import ask as asking
+
+    engine = None
+    try:
+        while True:
+            asked = asking(schema.tree, paths, question)
+            document = Document("the question", write_prompt(asked.prompt), asked.prompt)
+            work = Work(Document(schema.name, "", asked.schema), document, settings, "cached")
+            try:
+                with progress_bar() as progress:
+                    outcome = None if engine else handed(work, options, server, progress, aloud=aloud)
+                    if outcome is None:
+                        engine = engine or options.open()
+                        outcome = follow(computed(work, engine), progress, Outcome(), aloud=aloud)
+                return paths, outcome
+            except PromptError as error:
+                codes = {one.code for one in error.diagnostics if one.severity == "error"}
+                if codes != {_TOO_LONG}:
+                    raise
+                if len(paths) == 1:
+                    raise PromptCacheError(
+                        f"the module {inline(paths[0])} with the question does not fit the context window: "
+                        f"{error.diagnostics[0].message}. Cut the documents when you import them (pml import "
+                        "--split), or use a model with a larger window."
+                    ) from error
+                paths = paths[:-1]
+    finally:
+        if engine is not None:
+            engine.close()
+
+
+def _sources(paths: Sequence[str], outcome: Outcome) -> str:
+    """Returns which modules were asked over, and what was computed for it."""
+    tokens = outcome.answers["cached"]["tokens"]
+    lines = ["From:", *(f"  {place}. {inline(path)}" for place, path in enumerate(paths, 1))]
+    read = tokens["from_cache"] - tokens["encoded"]
+    lines.append(
+        f"{counted(tokens['prompt'], 'token')}: {read} read from the cache, {tokens['encoded']} encoded, "
+        f"{tokens['computed']} computed for the question."
+    )
+    if outcome.studio:
+        lines.append(f"Computed by the studio at {outcome.studio}.")
+    return "\n".join(lines)

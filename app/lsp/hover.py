@@ -1,0 +1,60 @@
+"""What a place means, in a few lines of plain text: documents are shown as text and never as markup."""
+
+from __future__ import annotations
+
+from app.lsp.sizes import TokenCounter, sizes
+from app.lsp.targets import Target, target_at
+from app.lsp.view import View
+from app.vocabulary import ATTRIBUTES, ELEMENTS, IN_PROMPTS, preview
+from engine.pml import Param, Span
+
+
+def hover(view: View, offset: int, counter: TokenCounter | None) -> tuple[str, Span] | None:
+    """What stands at an offset, and the word it is said of; None where there is nothing to say."""
+    target = target_at(view, offset)
+    if target is None:
+        return None
+    text = _said(view, target, counter)
+    return (text, target.span) if text else None
+
+
+def _said(view: View, target: Target, counter: TokenCounter | None) -> str:
+    match target.kind:
+        case "module":
+            return _module(view, target.path, counter)
+        case "param":
+            return _param(view, target)
+        case "schema":
+            home = view.home
+            return f"schema {target.name}\n{home.path.name}" if home else f"schema {target.name}"
+        case "element":
+            detail = ELEMENTS.get(target.name) or IN_PROMPTS.get(target.name)
+            return f"<{target.name}>\n{detail}" if detail else ""
+        case "attribute":
+            detail = ATTRIBUTES.get(target.path, {}).get(target.name)
+            return f"{target.name}\n{detail}" if detail else ""
+    return ""
+
+
+def _module(view: View, path: str, counter: TokenCounter | None) -> str:
+    module = view.schema.module(path) if view.schema else None
+    if module is None:
+        return ""
+    lines = [module.path, preview(module), str(sizes(module, counter))]
+    lines += [_limit(param) for param in module.params()]
+    if not module.cache:
+        lines.append("never stored")
+    if view.basis is not None and view.basis.stale:
+        lines.append("as the schema was when it had no errors last")
+    return "\n".join(line for line in lines if line)
+
+
+def _param(view: View, target: Target) -> str:
+    module = view.schema.module(target.path) if view.schema else None
+    found = [param for param in module.params() if param.name == target.name] if module else []
+    return f"{target.path}\n{_limit(found[0])}" if found else ""
+
+
+def _limit(param: Param) -> str:
+    default = f", “{param.default}” by default" if param.default is not None else ""
+    return f"{param.name}: at most {param.length} tokens{default}"

@@ -1,0 +1,109 @@
+"""Where a module, a parameter or a schema is named: in its schema, and in every prompt that goes by it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.library import Document
+from app.lsp.targets import Target, path_segments, tag_spans
+from app.lsp.view import View, defined_path
+from engine.pml import Span
+from engine.pml.elements import Element
+
+Spans = dict[Path, list[Span]]
+
+
+def definition(view: View, target: Target) -> tuple[Document, Span] | None:
+    """Where what is meant is defined; None where that is nowhere."""
+    home = view.home
+    if home is None:
+        return None
+    at_home = view if home is view.document else View(view.library, home)
+    for element in at_home.elements():
+        span = _defined(element, target)
+        if span is not None:
+            return home, span
+    return None
+
+
+def occurrences(view: View, target: Target) -> Spans:
+    """Every place that names what is meant, by document; each holds just the name.
+
+    Programs are not looked at.
+    """
+    home = view.home
+    if home is None:
+        return {}
+    found: Spans = {home.path: _at_home(View(view.library, home), target)}
+    for prompt in view.library.prompts(home.path):
+        found[prompt.path] = _in_prompt(View(view.library, prompt), target)
+    return {path: spans for path, spans in found.items() if spans}
+
+
+def _defined(element: Element, target: Target) -> Span | None:
+    """The name that an element gives to what is meant."""
+    name = element.get("name")
+    if name is None:
+        return None
+    match target.kind:
+        case "schema":
+            defined = element.tag == "schema"
+        case "module":
+            defined = element.tag == "module" and defined_path(element) == target.path
+        case "param":
+            defined = (
+                element.tag in ("param", "parameter")
+                and name.value == target.name
+                and defined_path(element) == target.path
+            )
+        case _:
+            defined = False
+    return name.value_span if defined else None
+
+
+def _at_home(view: View, target: Target) -> list[Span]:
+    found: list[Span] = []
+    for element in view.elements():
+        span = _defined(element, target)
+        if span is not None:
+            found.append(span)
+        if target.kind == "module":
+            found += _named_beside(view, element, target.path)
+    return found
+
+
+def _named_beside(view: View, element: Element, path: str) -> list[Span]:
+    """Where the scaffold of a union, or one of the schema, names a module."""
+    if element.tag == "union" and (member := element.get("scaffold")) is not None:
+        above = defined_path(element)
+        return [member.value_span] if path == (f"{above}/{member.value}" if above else member.value) else []
+    if element.tag == "scaffold" and (modules := element.get("modules")) is not None:
+        return [span for span, named in path_segments(view.document.text, modules) if named == path]
+    return []
+
+
+def _in_prompt(view: View, target: Target) -> list[Span]:
+    if target.kind == "schema":
+        attribute = view.root.get("schema") if view.root is not None else None
+        return [attribute.value_span] if attribute is not None else []
+    found: list[Span] = []
+    for place in view.page.places if view.page else ():
+        if place.path != target.path:
+            continue
+        if target.kind == "module":
+            found += tag_spans(place.element)
+        elif target.kind == "param":
+            found += _arguments(place.element, target.name)
+    return found
+
+
+def _arguments(element: Element, name: str) -> list[Span]:
+    """Where an import gives an argument."""
+    attribute = element.get(name)
+    found = [attribute.name_span] if attribute is not None else []
+    for child in element.children:
+        if isinstance(child, Element) and child.tag == "arg":
+            key = child.get("name")
+            if key is not None and key.value == name:
+                found.append(key.value_span)
+    return found

@@ -1,0 +1,171 @@
+"""Another name for a module, a parameter or a schema, in the schema and in every prompt that goes by it.
+
+What is asked for is tried on copies first: a name that is refused, or that would change what a prompt says,
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from app.library import Document, Library
+from app.lsp.occurrences import occurrences
+from app.lsp.targets import Target
+from app.lsp.view import View
+from engine.errors import PromptCacheError
+from engine.pml import (
+    NAME,
+    RESERVED,
+    ArgumentText,
+    Edit,
+    NewText,
+    Schema,
+    SchemaText,
+    apply_edits,
+    bind,
+    has_errors,
+)
+from engine.pml.diagnostics import quote
+from engine.pml.names import NAME_RULE
+from engine.pml.schema_parser import MAX_PATH
+
+Edits = dict[Path, list[Edit]]
+
+NO_NAME: Final = "Only modules, parameters and schemas are renamed. Put the cursor on a name."
+
+
+class RenameError(PromptCacheError):
+    """Something cannot have another name, or not this one; the text says why."""
+
+
+def old_name(target: Target) -> str | None:
+    """What is renamed at a place is called; None where nothing there has a name of its own."""
+    match target.kind:
+        case "module":
+            return target.path.rpartition("/")[2]
+        case "param" | "schema":
+            return target.name
+    return None
+
+
+def rename(view: View, target: Target, new: str) -> Edits:
+    """The edits that give what stands at a place another name, by document.
+
+    Args:
+        view: the document of the place.
+        target: what stands there.
+        new: the name.
+
+    Raises:
+        RenameError: the name is refused, or something would change its meaning with it.
+    """
+    with view.library.looking_once():
+        return _rename(view, target, new)
+
+
+def _rename(view: View, target: Target, new: str) -> Edits:
+    old, home = old_name(target), view.home
+    if old is None:
+        raise RenameError(NO_NAME)
+    schema = view.library.schema(home).tree if home is not None else None
+    if home is None or schema is None:
+        raise RenameError("The schema of this prompt is not in its folder. Open it, or put it there first.")
+    if new == old:
+        return {}
+    _require_name(target, new)
+    _require_free(view.library, home, schema, target, new)
+    found = occurrences(view, target)
+    names = {path: [Edit(span, new) for span in spans] for path, spans in found.items()}
+    _require_defined_once(view.library, home, target, names)
+    _require_same_meaning(view.library, home, schema, names)
+    return names
+
+
+def _require_name(target: Target, new: str) -> None:
+    if not NAME.fullmatch(new):
+        raise RenameError(f"{quote(new)} cannot name a {_noun(target)}: {NAME_RULE}.")
+    if target.kind == "module" and new in RESERVED:
+        raise RenameError(f"{quote(new)} is an element of PML, so no module can have that name.")
+
+
+def _require_free(library: Library, home: Document, schema: Schema, target: Target, new: str) -> None:
+    if target.kind == "schema":
+        others = [one for one in library.schemas(home.path) if one.path != home.path and one.name == new]
+        if others:
+            raise RenameError(f"{others[0].path.name} defines a schema {quote(new)} already.")
+        return
+    module = schema.module(target.path)
+    if module is None:
+        raise RenameError(f"The schema has no module {quote(target.path)}. Mend the schema first.")
+    if target.kind == "param":
+        if new in {param.name for param in module.params()}:
+            raise RenameError(f"Module {quote(target.path)} has a parameter {quote(new)} already.")
+        return
+    above = target.path.rpartition("/")[0]
+    taken = schema.index.members.get(above, {}).get(new)
+    if taken is not None:
+        line = schema.lines.line(taken.name_span.start)
+        raise RenameError(f"Module {quote(taken.path)} is there already, at line {line}.")
+    longest = max(len(path) for path in schema.index.by_path if f"{path}/".startswith(f"{target.path}/"))
+    if longest - len(module.name) + len(new) > MAX_PATH:
+        raise RenameError(f"A path would have more than {MAX_PATH} characters. Choose a shorter name.")
+
+
+def _require_defined_once(library: Library, home: Document, target: Target, edits: Edits) -> None:
+    """Nobody tells two modules of one name apart, and a `&` in a list of paths hides where names stand."""
+    at_home = View(library, home)
+    if target.kind == "module":
+        places = [element for element in at_home.elements() if at_home.path_of(element) == target.path]
+        if len(places) != 1:
+            raise RenameError(f"{len(places)} modules are called {quote(target.path)}. Mend that first.")
+        for element in at_home.elements():
+            modules = element.get("modules")
+            if modules is not None and "&" in home.text[modules.value_span.start : modules.value_span.end]:
+                raise RenameError("A scaffold names modules with a reference like &#97;. Write it out first.")
+    if home.path not in edits:
+        raise RenameError(f"The schema {home.path.name} does not define this {_noun(target)}.")
+
+
+def _require_same_meaning(library: Library, home: Document, schema: Schema, edits: Edits) -> None:
+    """Tries the edits: no document may get a new error, and every prompt must say what it said."""
+    renamed = library.imagined(home.path, apply_edits(home.text, edits[home.path]))
+    after = library.schema(renamed).tree
+    if after is None or _errors(library, renamed) > _errors(library, home):
+        raise RenameError(f"{home.path.name} would have an error with this name.")
+    for prompt in library.prompts(home.path):
+        before = library.prompt(prompt).tree
+        changed = library.imagined(prompt.path, apply_edits(prompt.text, edits.get(prompt.path, [])))
+        tree = library.prompt(changed).tree
+        if before is None or tree is None:
+            continue
+        was, now = bind(schema, before), bind(after, tree)
+        if _said(was.parts) != _said(now.parts) or (
+            has_errors(now.diagnostics) and not has_errors(was.diagnostics)
+        ):
+            raise RenameError(
+                f"With this name {prompt.path.name} would import another module. Nest the import there as in "
+                "the schema first, or choose another name."
+            )
+
+
+def _said(parts: tuple[object, ...]) -> list[tuple[str, str]]:
+    """What a bound prompt says: its texts and turns in order."""
+    said: list[tuple[str, str]] = []
+    for part in parts:
+        match part:
+            case SchemaText():
+                said.append(("schema", part.node.text))
+            case ArgumentText() | NewText():
+                said.append((type(part).__name__, part.text))
+            case _:
+                said.append((type(part).__name__, getattr(part, "role", "")))
+    return said
+
+
+def _errors(library: Library, document: Document) -> int:
+    return sum(one.severity == "error" for one in library.diagnostics(document))
+
+
+def _noun(target: Target) -> str:
+    return {"param": "parameter"}.get(target.kind, target.kind)

@@ -1,0 +1,373 @@
+"""The server: takes what an editor says, keeps its documents, and answers.
+
+A request that fails is answered with the fault; the server goes on. Texts are taken whole at each change, so
+that editor and server never disagree about where a line ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from importlib.metadata import version
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from lsprotocol import types
+from pygls.capabilities import get_capability
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+from pygls.uris import from_fs_path, to_fs_path
+
+from app.library import ENDINGS, Document, Library, folder_of
+from app.lsp import messages
+from app.lsp.completion import complete
+from app.lsp.formatting import formatting
+from app.lsp.hover import hover
+from app.lsp.occurrences import definition, occurrences
+from app.lsp.positions import Positions
+from app.lsp.quick_fixes import quick_fixes
+from app.lsp.rename import NO_NAME, RenameError, old_name, rename
+from app.lsp.sizes import TokenCounter, token_counter
+from app.lsp.targets import Target, target_at
+from app.lsp.view import View
+from engine.errors import ModelError, PromptCacheError
+from engine.pml import Edit
+from engine.pml.sources import SourceError, read_source
+
+PAUSE: Final = 0.15
+"""Seconds without a change after which a document is checked."""
+
+_NO_SCHEMA: Final = "no schema {name} is open or in this folder, so what the prompt imports is not checked"
+
+
+class PmlServer(LanguageServer):
+    """A language server for PML.
+
+    Args:
+        model: whose tokens are counted; None to count words and characters.
+    """
+
+    def __init__(self, model: str | None = None) -> None:
+        super().__init__(
+            "pml", version("prompt-cache-studio"), text_document_sync_kind=types.TextDocumentSyncKind.Full
+        )
+        self.library = Library()
+        self.model = model
+        self.counter: TokenCounter | None = None
+        self.ended = False
+        self._uris: dict[Path, str] = {}
+        self._due: asyncio.TimerHandle | None = None
+        self._waiting: set[Path] = set()
+
+    def report_server_error(self, error: Exception, source: object) -> None:  # noqa: ARG002 - the library's
+        """Tells the client's log of a fault of ours; a request that failed is answered with it besides."""
+        if not isinstance(error, RefusedError):
+            self.say(f"{type(error).__name__}: {error}", types.MessageType.Error)
+
+    def say(self, text: str, kind: types.MessageType = types.MessageType.Info) -> None:
+        """Writes a line to the client's log."""
+        self.window_log_message(types.LogMessageParams(kind, text))
+
+    # Documents
+
+    def take(self, uri: str, text: str) -> None:
+        """Takes the text of an open document, and checks it when the typing pauses."""
+        path = path_of(uri)
+        self._uris[path] = uri
+        self.library.hold(path, text)
+        self.check_soon(path)
+
+    def let_go(self, uri: str) -> None:
+        """Forgets an open document; its file counts again."""
+        path = path_of(uri)
+        self.library.release(path)
+        self._uris.pop(path, None)
+        self._waiting.discard(path)
+        self.publish(uri, [])
+        self.check_soon()
+
+    def view(self, uri: str) -> View:
+        """An open document, or a file, laid open.
+
+        Raises:
+            TextFileError: it is neither.
+        """
+        return View(self.library, self.library.document(path_of(uri)))
+
+    def positions(self, text: str) -> Positions:
+        """The positions of a text as this client counts them."""
+        return Positions(text, self.workspace.position_codec)
+
+    def uri_of(self, path: Path) -> str:
+        """The URI of a document, as its client spells it where it is open."""
+        return self._uris.get(path) or str(from_fs_path(str(path)))
+
+    def can(self, capability: str) -> bool:
+        """Whether the client is able to do something, by its path in the capabilities."""
+        return bool(get_capability(self.client_capabilities, capability, False))
+
+    # Diagnostics
+
+    def check_soon(self, *paths: Path) -> None:
+        """Checks open documents after a pause: these and what goes by one of them, or all of them."""
+        self._waiting.update(paths or (document.path for document in self.library.held))
+        if self._due is not None:
+            self._due.cancel()
+        self._due = asyncio.get_running_loop().call_later(PAUSE, self._check)
+
+    def _check(self) -> None:
+        waiting, self._waiting, self._due = self._waiting, set(), None
+        changed = any(one.kind != "prompt" for one in self.library.held if one.path in waiting)
+        with self.library.looking_once():
+            for document in self.library.held:
+                if document.path in waiting or (changed and document.kind == "prompt"):
+                    self._check_one(document)
+
+    def _check_one(self, document: Document) -> None:
+        try:
+            self.publish(self.uri_of(document.path), self._found(document))
+        except Exception as error:  # one document must not keep the others from being checked
+            self.report_server_error(error, JsonRpcException)
+
+    def _found(self, document: Document) -> list[types.Diagnostic]:
+        positions = self.positions(document.text)
+        found = [messages.diagnostic(one, positions) for one in self.library.diagnostics(document)]
+        prompt = self.library.prompt(document).tree if document.kind == "prompt" else None
+        if prompt is not None and prompt.schema and self.library.basis(document) is None:
+            words = _NO_SCHEMA.format(name=repr(prompt.schema))
+            found.append(messages.notice(words, positions.range(prompt.schema_span)))
+        return found
+
+    def publish(self, uri: str, found: list[types.Diagnostic]) -> None:
+        """Tells the client what was found in a document."""
+        state = self.workspace.get_text_document(uri).version
+        self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, found, state))
+
+    # Names
+
+    def target(self, uri: str, position: types.Position) -> tuple[View, Target | None]:
+        """What stands at a place of a document."""
+        view = self.view(uri)
+        offset = self.positions(view.document.text).offset(position)
+        return view, target_at(view, offset)
+
+    def location(self, document: Document, span: types.Range) -> types.Location:
+        """A place in a document."""
+        return types.Location(self.uri_of(document.path), span)
+
+    def edited(self, edits: dict[Path, list[Edit]]) -> types.WorkspaceEdit:
+        """Edits of several documents, as this client takes them."""
+        documents = {path: self.library.document(path) for path in edits}
+        uris = {path: self.uri_of(path) for path in edits}
+        versions = {path: self.workspace.get_text_document(uri).version for path, uri in uris.items()}
+        return messages.workspace_edit(
+            edits,
+            {path: self.positions(document.text) for path, document in documents.items()},
+            uris,
+            versions if self.can("workspace.workspace_edit.document_changes") else None,
+        )
+
+
+class RefusedError(JsonRpcException):
+    """What was asked for cannot be done; the text says why, to be shown."""
+
+    CODE = types.LSPErrorCodes.RequestFailed.value
+
+
+def path_of(uri: str) -> Path:
+    """The path of a document; of one that was never saved its URI, which lies in no folder."""
+    return Path(to_fs_path(uri) or uri)
+
+
+def serve(server: PmlServer, stdin: BinaryIO, stdout: BinaryIO) -> int:
+    """Serves one client until it ends.
+
+    Returns:
+        0 where the client said goodbye in due form, else 1.
+    """
+    # What goes wrong is told to the client; the library would write it to standard error too.
+    logging.getLogger("pygls").setLevel(logging.CRITICAL)
+    server.start_io(stdin, stdout)
+    return 0 if server.ended else 1
+
+
+def pml_server(model: str | None = None) -> PmlServer:
+    """A server with all that it answers.
+
+    Args:
+        model: whose tokens are counted in hovers; None for none.
+    """
+    server = PmlServer(model)
+    _keep_documents(server)
+    _explain(server)
+    _change(server)
+    return server
+
+
+def _keep_documents(server: PmlServer) -> None:
+    """What the client says of documents and of itself."""
+
+    @server.feature(types.INITIALIZED)
+    def initialized(ls: PmlServer, _: types.InitializedParams) -> None:
+        if ls.model is not None:
+            try:
+                ls.counter = token_counter(ls.model)
+            except ModelError as error:
+                words = f"Tokens are not counted: {error}"
+                ls.window_show_message(types.ShowMessageParams(types.MessageType.Warning, words))
+        if ls.can("workspace.did_change_watched_files.dynamic_registration"):
+            patterns = [types.FileSystemWatcher(glob_pattern=f"**/*{ending}") for ending in ENDINGS]
+            options = types.DidChangeWatchedFilesRegistrationOptions(watchers=patterns)
+            method = types.WORKSPACE_DID_CHANGE_WATCHED_FILES
+            ls.client_register_capability(
+                types.RegistrationParams([types.Registration("documents", method, options)])
+            )
+
+    @server.feature(types.SHUTDOWN)
+    def shutdown(ls: PmlServer, _: None) -> None:
+        ls.ended = True
+
+    @server.feature(types.TEXT_DOCUMENT_DID_OPEN)
+    def opened(ls: PmlServer, params: types.DidOpenTextDocumentParams) -> None:
+        ls.take(params.text_document.uri, params.text_document.text)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CHANGE)
+    def changed(ls: PmlServer, params: types.DidChangeTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        ls.take(uri, ls.workspace.get_text_document(uri).source)
+
+    @server.feature(types.TEXT_DOCUMENT_DID_SAVE)
+    def saved(ls: PmlServer, _: types.DidSaveTextDocumentParams) -> None:
+        ls.check_soon()
+
+    @server.feature(types.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(ls: PmlServer, params: types.DidCloseTextDocumentParams) -> None:
+        ls.let_go(params.text_document.uri)
+
+    @server.feature(types.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    def files_changed(ls: PmlServer, _: types.DidChangeWatchedFilesParams) -> None:
+        ls.check_soon()
+
+
+def _explain(server: PmlServer) -> None:
+    """What the client asks and nothing is changed by."""
+
+    @server.feature(
+        types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["<", "/", " ", '"'])
+    )
+    def completion(ls: PmlServer, params: types.CompletionParams) -> types.CompletionList | None:
+        document = ls.library.document(path_of(params.text_document.uri))
+        positions = ls.positions(document.text)
+        found = complete(ls.library, document, positions.offset(params.position))
+        if found is None:
+            return None
+        able = "text_document.completion.completion_item"
+        formats = get_capability(ls.client_capabilities, f"{able}.documentation_format", None) or ()
+        return messages.completion_list(
+            found,
+            positions,
+            snippets=ls.can(f"{able}.snippet_support"),
+            markup=types.MarkupKind.PlainText in formats,
+        )
+
+    @server.feature(types.TEXT_DOCUMENT_HOVER)
+    def hovered(ls: PmlServer, params: types.HoverParams) -> types.Hover | None:
+        view = ls.view(params.text_document.uri)
+        positions = ls.positions(view.document.text)
+        found = hover(view, positions.offset(params.position), ls.counter)
+        if found is None:
+            return None
+        text, span = found
+        return types.Hover(types.MarkupContent(types.MarkupKind.PlainText, text), positions.range(span))
+
+    @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    def defined(ls: PmlServer, params: types.DefinitionParams) -> types.Location | None:
+        view, target = ls.target(params.text_document.uri, params.position)
+        if target is None:
+            return None
+        if target.kind == "file":
+            return _file(ls, view, target.name)
+        found = definition(view, target)
+        if found is None:
+            return None
+        document, span = found
+        return ls.location(document, ls.positions(document.text).range(span))
+
+    @server.feature(types.TEXT_DOCUMENT_REFERENCES)
+    def references(ls: PmlServer, params: types.ReferenceParams) -> list[types.Location] | None:
+        view, target = ls.target(params.text_document.uri, params.position)
+        if target is None or old_name(target) is None:
+            return None
+        found: list[types.Location] = []
+        for path, spans in occurrences(view, target).items():
+            document = ls.library.document(path)
+            positions = ls.positions(document.text)
+            found += [ls.location(document, positions.range(span)) for span in spans]
+        return found
+
+
+def _file(ls: PmlServer, view: View, name: str) -> types.Location | None:
+    """The beginning of a file that a schema takes a text from."""
+    folder = folder_of(view.document.path)
+    if folder is None or folder / name not in view.library.sources(view.document):
+        return None
+    try:
+        read_source(name, folder)
+    except SourceError:
+        return None
+    start = types.Position(0, 0)
+    return types.Location(ls.uri_of(folder / name), types.Range(start, start))
+
+
+def _change(server: PmlServer) -> None:
+    """What the client asks for edits."""
+
+    @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
+    def prepare(ls: PmlServer, params: types.PrepareRenameParams) -> types.PrepareRenamePlaceholder | None:
+        view, target = ls.target(params.text_document.uri, params.position)
+        name = old_name(target) if target is not None and view.home is not None else None
+        if target is None or name is None:
+            return None
+        span = ls.positions(view.document.text).range(target.span)
+        return types.PrepareRenamePlaceholder(span, name)
+
+    @server.feature(types.TEXT_DOCUMENT_RENAME)
+    def renamed(ls: PmlServer, params: types.RenameParams) -> types.WorkspaceEdit | None:
+        view, target = ls.target(params.text_document.uri, params.position)
+        try:
+            if target is None:
+                raise RenameError(NO_NAME)
+            return ls.edited(rename(view, target, params.new_name))
+        except RenameError as error:
+            raise RefusedError(str(error)) from None
+
+    @server.feature(
+        types.TEXT_DOCUMENT_CODE_ACTION,
+        types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix]),
+    )
+    def actions(ls: PmlServer, params: types.CodeActionParams) -> list[types.CodeAction] | None:
+        kind = types.CodeActionKind.QuickFix
+        only = params.context.only
+        if only is not None and kind.value not in {getattr(one, "value", one) for one in only}:
+            return None
+        document = ls.library.document(path_of(params.text_document.uri))
+        positions = ls.positions(document.text)
+        return [
+            types.CodeAction(
+                title=fix.title,
+                kind=kind,
+                diagnostics=[messages.diagnostic(fix.fault, positions)],
+                is_preferred=True,
+                edit=ls.edited({document.path: list(fix.edits)}),
+            )
+            for fix in quick_fixes(ls.library, document, positions.span(params.range))
+        ]
+
+    @server.feature(types.TEXT_DOCUMENT_FORMATTING)
+    def formatted(ls: PmlServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
+        document = ls.library.document(path_of(params.text_document.uri))
+        try:
+            return ls.positions(document.text).edits(formatting(document.text))
+        except PromptCacheError as error:
+            ls.say(f"{document.path.name} is left as it is: {error}", types.MessageType.Warning)
+            return None

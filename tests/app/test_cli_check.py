@@ -1,0 +1,99 @@
+"""`pml check`: which schema a prompt is bound to, and files that are no PML or in another encoding."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+SCHEMA = """<schema name="trip">
+  <system>You plan trips.</system>
+  <user>
+    <module name="plan">I am away for <param name="duration" len="5"/>.
+      <union> <module name="tokyo">Tokyo.</module> <module name="rome">Rome.</module> </union>
+    </module>
+  </user>
+</schema>
+"""
+PROMPT = (
+    '<prompt schema="trip">\n  <plan duration="3 days"> <tokyo/> </plan>\n  Where should I eat?\n</prompt>\n'
+)
+
+Pml = Callable[..., SimpleNamespace]
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Path:
+    path = tmp_path / "trip.pml"
+    path.write_text(SCHEMA, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def prompt(tmp_path: Path) -> Path:
+    path = tmp_path / "trip.prompt.pml"
+    path.write_text(PROMPT, encoding="utf-8")
+    return path
+
+
+def test_a_prompt_without_a_name_is_bound_to_the_only_schema(
+    schema: Path, prompt: Path, run_pml: Pml
+) -> None:
+    prompt.write_text(PROMPT.replace(' schema="trip"', "").replace("<tokyo/>", "<tokio/>"), encoding="utf-8")
+    result = run_pml("check", schema, prompt)
+    assert result.status == 1
+    assert "E402" in result.out
+
+
+@pytest.mark.parametrize("name", ["trip.pml", "Trip", "tripp"])
+def test_a_schema_that_is_nearly_named_is_the_one_meant(
+    name: str, schema: Path, prompt: Path, run_pml: Pml
+) -> None:
+    prompt.write_text(PROMPT.replace('schema="trip"', f'schema="{name}"'), encoding="utf-8")
+    result = run_pml("check", schema, prompt)
+    assert result.status == 1
+    assert "E401" in result.out
+    assert "hint: trip" in result.out
+
+
+def test_a_prompt_says_what_became_of_the_schema_that_was_given(
+    schema: Path, prompt: Path, run_pml: Pml
+) -> None:
+    schema.write_text(SCHEMA.replace("</union>", ""), encoding="utf-8")
+    said = run_pml("check", schema, prompt).out.splitlines()[-1]
+    assert said == f"{prompt}: prompt, ok, but not checked against {schema}, which has errors"
+    schema.write_text(SCHEMA.replace('name="trip"', 'name="cooking"'), encoding="utf-8")
+    said = run_pml("check", schema, prompt).out.splitlines()[-1]
+    assert said.endswith("no schema that is given has the name 'trip'; name it with --schema")
+
+
+def test_what_is_no_pml_is_told_once_with_a_command_that_works(tmp_path: Path, run_pml: Pml) -> None:
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "ferry.md").write_text("# Ferry\n\nIt *leaves* at <b>nine</b> & ten.\n" * 50, encoding="utf-8")
+    result = run_pml("check", notes / "ferry.md")
+    assert result.status == 1
+    assert result.out.count(": error ") == 1
+    assert "hint: pml import FOLDER -o schema.pml" in result.out
+    assert run_pml("import", notes, "-o", tmp_path / "schema.pml").status == 0
+    assert run_pml("check", tmp_path / "schema.pml").status == 0
+    messages = '{"messages": [{"role": "user", "content": "Hi & <bye>"}]}'
+    (tmp_path / "chat.json").write_text(messages, encoding="utf-8")
+    result = run_pml("check", tmp_path / "chat.json")
+    assert "hint: pml import FILE.json -o schema.pml" in result.out
+    assert run_pml("import", tmp_path / "chat.json", "-o", tmp_path / "chat.pml").status == 0
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "latin-1"])
+def test_another_encoding_is_a_fault_with_its_place(encoding: str, schema: Path, run_pml: Pml) -> None:
+    schema.write_bytes(SCHEMA.replace("Rome.", "Rome, é.").encode(encoding))
+    result = run_pml("check", schema, "--json")
+    assert result.status == 1
+    (listed,) = json.loads(result.out)["files"]
+    assert (listed["kind"], listed["ok"]) == ("schema", False)
+    assert [found["code"] for found in listed["diagnostics"]] == ["E101"]
+    assert "save" in listed["diagnostics"][0]["message"]
+    assert "E101" in run_pml("check", schema).out

@@ -1,0 +1,195 @@
+"""`pml watch`: what is told when files are saved, replaced, half written and taken away."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from app.watching import Changes, Watch
+from engine.pml import Prompt, Schema, make
+from engine.pml.diagnostics import NOWHERE
+from engine.pml.text_files import NoFileError
+
+SCHEMA = """<schema name="trip"><module name="tokyo">Gardens.</module>
+<module name="rome">Ruins.</module></schema>
+"""
+PROMPT = '<prompt schema="trip"><tokyo/>Where?</prompt>\n'
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "trip.pml").write_text(SCHEMA, encoding="utf-8")
+    (tmp_path / "one.pml").write_text(PROMPT, encoding="utf-8")
+    return tmp_path
+
+
+def settled(watch: Watch) -> list[str]:
+    """What is told once a change has come to rest."""
+    return [line for _ in range(4) for line in watch.look()]
+
+
+def test_each_document_is_told_of_at_first(folder: Path) -> None:
+    assert settled(Watch([folder])) == ["trip.pml: schema, ok", "one.pml: prompt, ok"]
+
+
+def test_a_change_is_one_line_and_no_change_is_none(folder: Path) -> None:
+    watch = Watch([folder])
+    settled(watch)
+    assert settled(watch) == []
+    (folder / "one.pml").write_text(PROMPT.replace("tokyo", "venice"), encoding="utf-8")
+    (line,) = settled(watch)
+    assert line.startswith("one.pml: prompt, 1 error; line 1: E402: schema 'trip' has no module 'venice'")
+
+
+def test_a_schema_brings_the_line_of_a_prompt_that_it_breaks(folder: Path) -> None:
+    watch = Watch([folder])
+    settled(watch)
+    (folder / "trip.pml").write_text(SCHEMA.replace("Ruins", "Ruins and fountains"), encoding="utf-8")
+    assert settled(watch) == ["trip.pml: schema, ok"]
+    (folder / "trip.pml").write_text(SCHEMA.replace("tokyo", "kyoto"), encoding="utf-8")
+    schema, prompt = settled(watch)
+    assert schema == "trip.pml: schema, ok"
+    assert "E402" in prompt
+
+
+def test_a_file_that_an_editor_replaces_is_seen(folder: Path) -> None:
+    watch = Watch([folder / "one.pml"])
+    settled(watch)
+    new = folder / ".one.pml.new"
+    new.write_text(PROMPT.replace("Where?", "Which?"), encoding="utf-8")  # as long as before
+    before = (folder / "one.pml").stat()
+    os.utime(new, ns=(before.st_atime_ns, before.st_mtime_ns))
+    new.replace(folder / "one.pml")
+    assert settled(watch) == ["one.pml: prompt, ok"]
+
+
+def test_what_is_half_written_waits_or_is_told_and_ends_nothing(folder: Path) -> None:
+    watch = Watch([folder])
+    settled(watch)
+    (folder / "one.pml").write_bytes(PROMPT.encode()[:20] + b"\xe6")
+    assert watch.look() == []  # it may be written still
+    (line,) = settled(watch)
+    assert "is not UTF-8" in line
+    (folder / "one.pml").unlink()
+    assert settled(watch) == ["one.pml: gone"]
+    (folder / "one.pml").write_text(PROMPT, encoding="utf-8")
+    assert settled(watch) == ["one.pml: prompt, ok"]
+
+
+def test_a_file_that_a_module_is_read_from_counts(folder: Path) -> None:
+    (folder / "notes.txt").write_text("Some notes.", encoding="utf-8")
+    source = SCHEMA.replace("</schema>", '<module name="notes" src="notes.txt"/></schema>')
+    (folder / "trip.pml").write_text(source, encoding="utf-8")
+    watch = Watch([folder])
+    settled(watch)
+    (folder / "notes.txt").unlink()
+    line, *_ = settled(watch)
+    assert line.startswith("trip.pml: schema, 1 error; line 2: E209")
+
+
+def test_a_prompt_alone_brings_its_schema(folder: Path) -> None:
+    watch = Watch([folder / "one.pml"])
+    assert settled(watch) == ["one.pml: prompt, ok"]
+    (folder / "trip.pml").write_text(SCHEMA.replace("tokyo", "kyoto"), encoding="utf-8")
+    schema, prompt = settled(watch)
+    assert schema == "trip.pml: schema, ok"
+    assert "E402" in prompt
+    (folder / "one.pml").write_text('<prompt schema="other"/>', encoding="utf-8")
+    assert settled(watch) == ["one.pml: prompt, ok; no schema 'other' lies beside it"]
+
+
+def test_a_model_judges_and_encodes_what_is_sound(folder: Path) -> None:
+    encoded: list[str] = []
+
+    def deepen(schema: Schema, prompt: Prompt | None) -> tuple:
+        return (make("E502", "too many tokens", NOWHERE, ""),) if prompt else ()
+
+    def encode(schema: Schema) -> str:
+        encoded.append(schema.name)
+        return "encoded 2 segments"
+
+    watch = Watch([folder], deepen, encode)
+    assert settled(watch) == [
+        "trip.pml: schema, ok; encoded 2 segments",
+        "one.pml: prompt, 1 error; line 1: E502: too many tokens",
+    ]
+    (folder / "trip.pml").write_text(SCHEMA.replace("</schema>", ""), encoding="utf-8")
+    assert "E105" in settled(watch)[0]
+    assert encoded == ["trip"]
+
+
+def test_what_is_not_there_cannot_be_watched(tmp_path: Path, run_pml: Callable[..., SimpleNamespace]) -> None:
+    with pytest.raises(NoFileError, match="does not exist"):
+        Watch([tmp_path / "nowhere"])
+    assert run_pml("watch", tmp_path / "nowhere").status == 2
+
+
+def test_a_file_is_told_of_when_two_looks_agree(tmp_path: Path) -> None:
+    path, changes = tmp_path / "a", Changes()
+    assert changes.look([path]) == set()
+    path.write_text("a", encoding="utf-8")
+    assert changes.look([path]) == set()
+    assert changes.look([path]) == {path}
+    path.unlink()
+    assert changes.look([path]) == set()
+    assert changes.look([path]) == {path}
+
+
+def test_a_prompt_is_told_of_when_its_schema_goes(folder: Path) -> None:
+    watch = Watch([folder])
+    settled(watch)
+    (folder / "trip.pml").unlink()
+    gone, prompt = settled(watch)
+    assert gone == "trip.pml: gone"
+    assert prompt == "one.pml: prompt, ok; no schema 'trip' lies beside it"
+
+
+@pytest.mark.skipif(os.name == "nt", reason="signals")
+def test_ctrl_c_ends_it_cleanly(folder: Path) -> None:
+    program = (
+        "import signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell may have them ignored
+        "from app.cli import main\n"
+        f"main(['watch', {str(folder)!r}])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        assert running.stdout is not None
+        assert "Ctrl-C ends it" in running.stdout.readline()
+        assert running.stdout.readline().endswith("trip.pml: schema, ok\n")
+        assert running.stdout.readline().endswith("one.pml: prompt, ok\n")
+        (folder / "one.pml").write_text(PROMPT.replace("tokyo", "venice"), encoding="utf-8")
+        assert "E402" in running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+        _, told = running.communicate(timeout=60)
+        assert (running.returncode, told) == (0, "")
+
+
+def test_a_model_encodes_what_is_new(place: Path) -> None:
+    """The command itself, with a tiny model."""
+    program = (
+        "import time, types\n"
+        "import app.cli.watch as command\n"
+        "from app.cli import main\n"
+        "looks = iter(range(9))\n"
+        "def pause(_):\n"
+        "    if next(looks) == 8:\n"
+        "        raise KeyboardInterrupt\n"
+        "command.time = types.SimpleNamespace(sleep=pause, strftime=time.strftime)\n"
+        "main(['watch', 'trip.pml', '--encode'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120, cwd=place
+    )
+    assert done.returncode == 0, done.stderr
+    _, line = done.stdout.splitlines()
+    assert re.search(r"trip\.pml: schema, ok; encoded \d+ segments \(\d+ tokens\) in .*, 0 were there", line)
