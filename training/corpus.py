@@ -1,10 +1,11 @@
 """Seeded training examples, and how they become rows of tokens with masks and positions.
 
-Every piece is tokenised alone, as the engine does it. A row holds several examples; each example is one
-context followed by branches (a question and its answer) that do not see each other. The mask of a context is
-plain (all of it is causal) or that of cached modules, and either may have random gaps between positions of
-pieces. Under the mask of the scope `anchored` a module sees only the anonymous text and its parents' text
-before it, under that of `isolated` only itself, and under both nothing but new text sees an argument.
+Every piece is tokenised alone, as the engine does it, and so is the seam between two. A row holds several
+examples; each example is one context followed by branches (a question and its answer) that do not see each
+other. The mask of a context is plain (all of it is causal) or that of cached modules, and either may have
+random gaps between positions of pieces. Under the mask of the scope `anchored` a module sees only the
+anonymous text and its parents' text before it, under that of `isolated` only itself, and under both nothing
+but new text sees an argument.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from dataclasses import dataclass
 import torch
 from tokenizers import Tokenizer
 
+from training.seams import LINE, NOTHING, SPACE, seam_texts, seamed
 from training.worlds.chat import small_talk
 from training.worlds.code import code
 from training.worlds.documents import documents
-from training.worlds.example import Example, Piece, question_pieces
+from training.worlds.example import Example, question_pieces
 from training.worlds.learning import learning
 from training.worlds.travel import travel
 
@@ -56,16 +58,6 @@ def texts(seed: int, count: int) -> Iterator[str]:
             yield from (turn.question, turn.answer)
 
 
-def spaced(pieces: list[Piece]) -> list[Piece]:
-    """The pieces with a space between modules, as where a schema leaves white space between them."""
-    found: list[Piece] = []
-    for piece in pieces:
-        if found and found[-1].kind == piece.kind == "module" and found[-1].path != piece.path:
-            found.append(Piece(" ", "anonymous"))
-        found.append(piece)
-    return found
-
-
 @dataclass
 class Block:
     """One tokenised example: `segments[i]` is the piece of token i, `sees[a][b]` says that a sees b."""
@@ -89,10 +81,12 @@ def block(
     room = MAX_POSITIONS - 1200
     position = r.randint(0, room) if gap and r.random() < 0.2 else 1
     most = room // (2 * len(example.pieces)) if gap else 0
-    pieces = example.pieces if r.random() < 0.9 else spaced(example.pieces)
+    pieces = seamed(example, seam_texts(r, example))
+    # what the prompt writes before a question that continues a turn; counts where no module brings a seam
+    lead = r.choice((LINE, SPACE)) if example.open_user and not pieces[-1].seam else NOTHING
     for piece in pieces:
         tokens = tokenizer.encode(piece.text, add_special_tokens=False).ids
-        if most and piece.kind == "module" and position < room:
+        if most and piece.kind == "module" and not piece.seam and position < room:
             position += r.randint(0, r.randint(0, most))
         kinds.append((piece.kind, piece.path))
         ids += tokens
@@ -106,7 +100,7 @@ def block(
     for turn in example.turns:
         question = [
             i
-            for t in question_pieces(example, turn.question)
+            for t in (lead, *question_pieces(example, turn.question))
             for i in tokenizer.encode(t, add_special_tokens=False).ids
         ]
         answer = tokenizer.encode(turn.answer + END, add_special_tokens=False).ids

@@ -17,6 +17,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape, quoteattr
 
 from training.corpus import draw
+from training.seams import LINE, seamed
 from training.worlds.example import CLOSE, OPEN, Example, Turn
 from training.worlds.words import HeldOut
 
@@ -31,7 +32,7 @@ Record = dict[str, object]
 
 
 def schema_of(example: Example) -> str:
-    """The schema whose modules are the modules of an example, all white space kept."""
+    """The schema whose modules are the modules of an example, a line break for each seam."""
     parts = ['<schema name="questions" xml:space="preserve">']
     role, path = "", ""
 
@@ -41,7 +42,7 @@ def schema_of(example: Example) -> str:
             parts.append("</module>")
             path = path.rpartition("/")[0]
 
-    for piece in example.pieces:
+    for piece in seamed(example, lambda: LINE):
         leave(piece.path)
         opened = ROLE.fullmatch(piece.text)
         if opened:

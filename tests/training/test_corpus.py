@@ -11,7 +11,8 @@ import pytest
 import torch
 from tokenizers import Tokenizer
 
-from training.corpus import END, MAX_POSITIONS, WORLDS, Block, Stage, batch, block, draw, spaced
+from training.corpus import END, MAX_POSITIONS, WORLDS, Block, Stage, batch, block, draw
+from training.seams import seamed
 from training.worlds.chat import NOT_STATED, UNSTATED
 from training.worlds.documents import Note, documents, hop, notes_of, reverse, unstated
 from training.worlds.example import Example, question_pieces
@@ -147,10 +148,13 @@ def test_masks_are_those_of_cached_modules(tokenizer: Tokenizer) -> None:
 
 def checked_mask(example: Example, made: Block, tokenizer: Tokenizer) -> tuple[bool, bool, bool]:
     """What the place's module sees: the anonymous text, its parent, its parent's argument."""
-    paths = [piece.path for piece in example.pieces]
-    module = 1 + next(i for i, p in enumerate(example.pieces) if p.kind == "module" and p.path == "trip")
-    argument = 1 + next(i for i, p in enumerate(example.pieces) if p.kind == "argument")
-    place = 1 + max(i for i, path in enumerate(paths) if path.startswith("trip/"))
+    pieces = example.pieces
+    texts = (
+        next(p.text for p in pieces if p.kind == "module" and p.path == "trip"),
+        next(p.text for p in pieces if p.kind == "argument"),
+        [p.text for p in pieces if p.path.startswith("trip/")][-1],
+    )
+    module, argument, place = (segment(made, tokenizer, text) for text in texts)
     last = len(made.sees) - 1
     assert made.sees[last][argument]
     assert not made.sees[last][last - 1]  # another question
@@ -159,15 +163,62 @@ def checked_mask(example: Example, made: Block, tokenizer: Tokenizer) -> tuple[b
     return made.sees[place][0], made.sees[place][module], made.sees[place][argument]
 
 
+def segment(made: Block, tokenizer: Tokenizer, text: str) -> int:
+    """The first segment that holds just the tokens of a text."""
+    wanted = tokenizer.encode(text, add_special_tokens=False).ids
+    return [ids_of(made, n) for n in range(len(made.sees))].index(wanted)
+
+
+def ids_of(made: Block, number: int) -> list[int]:
+    """The tokens of a segment."""
+    return [i for i, s in zip(made.ids, made.segments, strict=True) if s == number]
+
+
 def test_pieces_are_tokenised_alone_as_the_engine_does(tokenizer: Tokenizer) -> None:
+    """Seams too: no token holds the end of a module's text and the white space behind it."""
     example = documents(random.Random(3), 1, 1)
-    made = block(example, tokenizer, random.Random(0), 0.0, 0.0, 2000)
-    assert made is not None
     alone = []
-    for pieces in (example.pieces, spaced(example.pieces)):
+    for seam in ("\n", "\n\n", " "):
+        pieces = seamed(example, lambda seam=seam: seam)  # type: ignore[misc]
         found = [*(p.text for p in pieces), *question_pieces(example, example.turns[0].question)]
         alone.append([1, *(i for t in found for i in tokenizer.encode(t, add_special_tokens=False).ids)])
-    assert any(made.ids[: len(ids)] == ids for ids in alone)
+    drawn = [block(example, tokenizer, random.Random(seed), 0.0, 0.0, 2000) for seed in range(20)]
+    begun = [made.ids[: len(ids)] == ids for made in drawn if made is not None for ids in alone]
+    assert sum(begun) > 12
+
+
+def test_a_seam_belongs_to_the_module_before_it_in_the_masks(tokenizer: Tokenizer) -> None:
+    """Under `isolated` a module's seam sees that module alone, and no other module sees the seam."""
+    r = random.Random(1)
+    example = next(e for e in (documents(r, 1, 1) for _ in range(99)) if len({p.path for p in e.pieces}) > 2)
+    text = next(p.text for p in example.pieces if p.path)
+    isolated = 0
+    for seed in range(60):
+        made = block(example, tokenizer, random.Random(seed), 1.0, 0.0, 2000)
+        assert made is not None
+        module = segment(made, tokenizer, text)
+        seam, following = module + 1, module + 2
+        if made.sees[module][0] or tokenizer.decode(ids_of(made, seam)).strip():
+            continue  # anchored, or an example without seams
+        isolated += 1
+        assert made.sees[seam][module]
+        assert not any(made.sees[seam][:module])
+        assert not made.sees[following][seam]
+        assert made.sees[-1][seam]
+    assert isolated > 5
+
+
+def test_a_gap_never_parts_a_seam_from_what_it_follows(tokenizer: Tokenizer) -> None:
+    example = documents(random.Random(3), 2, 1)
+    gaps = 0
+    for seed in range(40):
+        made = block(example, tokenizer, random.Random(seed), 0.0, 1.0, 2000)
+        assert made is not None
+        breaks = [i for i in range(2, len(made.ids)) if made.positions[i] > made.positions[i - 1] + 1]
+        gaps += len(breaks)
+        for i in breaks:
+            assert tokenizer.decode([made.ids[i]]).strip() != ""
+    assert gaps > 40
 
 
 def test_packed_rows_hold_whole_examples_apart(tokenizer: Tokenizer) -> None:

@@ -118,7 +118,7 @@ def code(r: random.Random, size: int, turns: int) -> Example:
         example.anonymous(r.choice(SYSTEM))
         example.close()
     example.role("user")
-    example.anonymous(f"{r.choice(LEADS)} ")
+    example.anonymous(r.choice(LEADS))
     stems: dict[str, None] = {}
     while len(stems) < count:
         stems[r.choice(THINGS) if r.random() < 0.6 else invented(r).lower()] = None

@@ -217,7 +217,7 @@ def documents(r: random.Random, size: int, turns: int) -> Example:
         example.anonymous(r.choice(SYSTEM))
         example.close()
     example.role("user")
-    example.anonymous(f"{r.choice(LEADS)} ")
+    example.anonymous(r.choice(LEADS))
     notes = notes_of(r, count, facts)
     for note in notes:
         example.module(text_of(r, note, most), f"doc{note.place}")

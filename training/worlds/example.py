@@ -17,11 +17,16 @@ CLOSE = "<|im_end|>\n"
 
 @dataclass(frozen=True)
 class Piece:
-    """A run of text with the module path it belongs to ("" for anonymous text)."""
+    """A run of text with the module path it belongs to ("" for anonymous text).
+
+    `border` says that it opens or closes a chat turn, `seam` that it is the white space between two others.
+    """
 
     text: str
     kind: Kind
     path: str = ""
+    border: bool = False
+    seam: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,29 +59,33 @@ class Example:
     argument: str = ""
 
     def anonymous(self, text: str) -> None:
-        """Adds text that stands outside every module."""
-        self.pieces.append(Piece(text, "anonymous"))
+        """Adds text that stands outside every module, without the white space round it."""
+        self.pieces.append(Piece(text.strip(), "anonymous"))
 
     def module(self, text: str, path: str) -> None:
-        """Adds one text run of a module: one space at either end."""
-        self.pieces.append(Piece(f" {text} ", "module", path))
+        """Adds a module's text, without the white space round it."""
+        self.pieces.append(Piece(text.strip(), "module", path))
 
-    def argument_of(self, text: str, path: str) -> None:
-        """Adds the argument of a module's parameter."""
-        self.pieces.append(Piece(text, "argument", path))
+    def module_with(self, before: str, argument: str, after: str, path: str) -> None:
+        """Adds a module's text round the argument of its parameter, with the white space at the argument."""
+        self.pieces += [
+            Piece(before.lstrip(), "module", path),
+            Piece(argument, "argument", path),
+            Piece(after.rstrip(), "module", path),
+        ]
 
     def role(self, role: str) -> None:
         """Opens a chat turn."""
-        self.anonymous(OPEN.format(role))
+        self.pieces.append(Piece(OPEN.format(role), "anonymous", border=True))
 
     def close(self) -> None:
         """Closes a chat turn."""
-        self.anonymous(CLOSE)
+        self.pieces.append(Piece(CLOSE, "anonymous", border=True))
 
 
 def question_pieces(example: Example, question: str) -> list[str]:
-    """The texts that lead from the context to the first answer token."""
-    opening = [f" {question}"] if example.open_user else [OPEN.format("user"), question]
+    """The texts that lead from the context, its seams included, to the first answer token."""
+    opening = [question] if example.open_user else [OPEN.format("user"), question]
     return [*opening, CLOSE, OPEN.format("assistant")]
 
 

@@ -56,7 +56,7 @@ def learning(r: random.Random, size: int, turns: int) -> Example:
     for number, key in enumerate(keys, 1):
         heading = r.choice(TRAITS[key][0])
         predicate, counsel = r.choice(TRAITS[key][1]), advice(r)
-        text = (f"{lead} " if number == 1 else " ") + f"{number}. {heading}" + r.choice([" ", ": ", ". "])
+        text = (f"{lead} " if number == 1 else "") + f"{number}. {heading}" + r.choice([" ", ": ", ". "])
         example.anonymous(text)
         facts = [r.choice(STATEMENTS).format(p=predicate), r.choice(ADVICE_FRAMES).format(v=counsel)]
         example.module(paragraph(r, mixed(r, facts, lambda: filler(r), r.randint(most // 2, most))), f"{key}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from training.worlds.example import Example, Piece, Turn, capital, joined, mixed, paragraph
+from training.worlds.example import Example, Turn, capital, joined, mixed, paragraph
 from training.worlds.tables import tables
 from training.worlds.traits import Trait, interest, trait_turn, traits
 from training.worlds.words import (
@@ -212,15 +212,13 @@ def travel(r: random.Random, size: int, turns: int) -> Example:
     example.role("user")
     before = paragraph(r, [*padding((0, 1, 5, 26)[size]), r.choice(TRIP_BEFORE)])
     if r.random() < 0.4:
-        example.anonymous(paragraph(r, ["Here is what I want.", *padding((0, 0, 1, 2)[size])]) + " ")
-    example.module(before, "trip")
-    example.argument_of(length, "trip")
+        example.anonymous(paragraph(r, ["Here is what I want.", *padding((0, 0, 1, 2)[size])]))
     after = paragraph(r, [r.choice(TRIP_AFTER), *padding((0, 1, 5, 26)[size])])
-    example.pieces.append(Piece((after if after.startswith(",") else f" {after}") + " ", "module", "trip"))
+    example.module_with(f"{before} ", length, after if after.startswith(",") else f" {after}", "trip")
     if near:
-        example.module(paragraph(r, [*padding(most // 4), r.choice(NEAR)]), "trip/near")
-        example.argument_of(place, "trip/near")
-        example.module(paragraph(r, ["." if r.random() < 0.5 else "this time.", *body]), "trip/near")
+        before = paragraph(r, [*padding(most // 4), r.choice(NEAR)])
+        after = paragraph(r, ["." if r.random() < 0.5 else " this time.", *body])
+        example.module_with(f"{before} ", place, after, "trip/near")
     else:
         if r.random() < 0.7:
             example.module(paragraph(r, [r.choice(FAR), *padding(most // 4)]), "trip/far")
