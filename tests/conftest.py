@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import tempfile
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
@@ -45,6 +47,26 @@ _LONGEST = {
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What takes longest begins first, so that no core waits for one last file."""
     items.sort(key=lambda item: not {item.path.stem, item.path.parent.name} & _LONGEST)
+
+
+def loop_runs() -> bool:
+    """Whether this thread has a running event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None]:
+    """An event loop of one folder's tests is over before another folder's begin, which may run their own."""
+    yield
+    if nextitem is None or nextitem.path.parent != item.path.parent:
+        assert not loop_runs(), (
+            f"An event loop still runs after {item.nodeid}, the last test of its folder. "
+            "End the fixture that began it with the folder (scope='package')."
+        )
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

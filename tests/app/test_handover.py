@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -286,11 +285,6 @@ def test_a_command_that_hands_over_loads_no_tensors(cache: Path, served: Served)
     assert not heavy & set(json.loads(done.stderr))
 
 
-def finish(work: Any) -> None:
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, work).result()
-
-
 def test_an_answer_stops_when_nobody_listens_any_more() -> None:
     closed, begun = threading.Event(), threading.Event()
 
@@ -329,7 +323,7 @@ def test_an_answer_stops_when_nobody_listens_any_more() -> None:
 
     headers = [(b"authorization", f"Bearer {presence.secret}".encode())]
     scope = {"type": "http", "method": "POST", "path": "/runs/answer", "headers": headers}
-    finish(handed.answer(scope, receive, send))
+    asyncio.run(handed.answer(scope, receive, send))
     assert closed.is_set()
 
 

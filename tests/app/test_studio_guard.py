@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ async def answering(_scope: Any, _receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": b"fine"})
 
 
-def finish(work: Coroutine[Any, Any, None]) -> None:
-    """Runs to the end in a thread of its own: in this one a browser's event loop may be running."""
-    with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, work).result()
-
-
 def ask(headers: dict[str, str], kind: str = "http", method: str = "GET", path: str = "/") -> list[Any]:
     sent: list[Any] = []
 
@@ -39,7 +32,7 @@ def ask(headers: dict[str, str], kind: str = "http", method: str = "GET", path: 
 
     raw = [(name.encode(), value.encode()) for name, value in headers.items()]
     scope = {"type": kind, "method": method, "path": path, "headers": raw}
-    finish(Guard(answering, HOSTS, "/own")(scope, receive, send))
+    asyncio.run(Guard(answering, HOSTS, "/own")(scope, receive, send))
     return sent
 
 
@@ -224,7 +217,7 @@ def test_a_body_of_unknown_length_is_bounded_while_it_is_read() -> None:
 
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
     scope = {"type": "http", "method": "POST", "path": "/gradio_api/queue/join", "headers": headers}
-    finish(Guard(reading, HOSTS, "/own")(scope, receive, send))
+    asyncio.run(Guard(reading, HOSTS, "/own")(scope, receive, send))
     assert [message.get("status") for message in sent] == [413, None]
     assert taken <= LARGEST_BODY + (1 << 20)
 

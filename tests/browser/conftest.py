@@ -1,5 +1,8 @@
 """The studio in a real browser: one server and one Chromium for all tests.
 
+Playwright leaves its event loop running in this thread between two tests, where no other could run one. So
+its fixtures are of the package: they end before a test of another folder begins.
+
 Without a Chromium the tests are left out with a printed reason, or fail where PML_REQUIRE_BROWSER=1.
 """
 
@@ -139,14 +142,14 @@ class Server:
     stop: Callable[[], object]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def studios() -> Iterator[Studios]:
     made = Studios()
     yield made
     made.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     path = chromium()
     assert path is not None, (
@@ -158,7 +161,7 @@ def browser() -> Iterator[Browser]:
         started.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def studio(studios: Studios, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     server = studios.start(tmp_path_factory.mktemp("studio"))
     yield server
@@ -243,7 +246,7 @@ class Watched:
         self.page.wait_for_function("document.querySelectorAll('.picker .badge[data-tier]').length > 0")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def tab(browser: Browser) -> Iterator[Tab]:
     made = Tab(browser)
     yield made

@@ -7,8 +7,7 @@ import gc
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,19 +108,13 @@ def test_events_can_be_read_late_and_twice(engine: Engine, prompt: PreparedPromp
     assert first[-1] == Finished("cached", answer)
 
 
-def finished(work: Coroutine[Any, Any, Any]) -> Any:
-    """Runs to the end in a thread of its own: in this one a browser's event loop may be running."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(asyncio.run, work).result()
-
-
 def test_asyncio_gets_events_and_answers(engine: Engine, prompt: PreparedPrompt) -> None:
     async def both() -> tuple[list[Event], str]:
         one, other = engine.submit(prompt, max_new_tokens=4), engine.submit(prompt, max_new_tokens=4)
         events = [event async for event in one]
         return events, (await other).text
 
-    events, text = finished(both())
+    events, text = asyncio.run(both())
     assert isinstance(events[-1], Finished)
     assert events[-1].answer.text == text
 
@@ -135,7 +128,7 @@ def test_an_awaiting_task_that_is_cancelled_cancels_its_prompt(
         await asyncio.wait_for(ticket, 0.05)
 
     with pytest.raises(TimeoutError):
-        finished(impatient())
+        asyncio.run(impatient())
     with pytest.raises(CancelledError, match="Submit it again"):
         ticket.result(60)
     assert repr(ticket) == "<Ticket, cached, cancelled>"
@@ -148,7 +141,7 @@ def test_a_task_is_made_of_a_ticket(engine: Engine, prompt: PreparedPrompt) -> N
         done, _ = await asyncio.wait(tasks)
         return [task.result().text for task in done]
 
-    assert len(finished(first())) == 2
+    assert len(asyncio.run(first())) == 2
 
 
 def test_a_cancelled_one_stops_and_those_behind_it_are_answered(
