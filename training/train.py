@@ -26,6 +26,7 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from transformers import AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 from engine import atomic
+from engine.model.widening import fp32_is_faster
 from training import tiles
 from training.corpus import MAX_POSITIONS, Batch, Stage, batch
 
@@ -124,6 +125,11 @@ def rate_at(step: int, done: float) -> float:
     return min(1.0, (step + 1) / WARM_UP) * (FLOOR + (1 - FLOOR) * cosine)
 
 
+def trains_in_bf16(device: str) -> bool:
+    """Whether a device computes the layers in bf16; a CPU does where that is not slower than fp32."""
+    return device != "cpu" or not fp32_is_faster(torch.cpu.get_capabilities())
+
+
 def losses(
     model: LlamaForCausalLM, body: Callable[..., Any], drawn: Batch, generator: torch.Generator
 ) -> tuple[torch.Tensor, float, float]:
@@ -132,7 +138,8 @@ def losses(
     kept = (weights == 1.0) | (
         (weights > 0) & (torch.rand(weights.shape, generator=generator).to(weights.device) < CONTEXT_SHARE)
     )
-    with torch.autocast(drawn.ids.device.type, dtype=torch.bfloat16):
+    device = drawn.ids.device.type
+    with torch.autocast(device, dtype=torch.bfloat16, enabled=trains_in_bf16(device)):
         hidden = body(
             input_ids=drawn.ids,
             attention_mask=drawn.mask,

@@ -6,13 +6,14 @@ import random
 import time
 from pathlib import Path
 
+import pytest
 import torch
 from tokenizers import Tokenizer
 from transformers import AutoTokenizer, LlamaForCausalLM
 
 from training import tiles
 from training.corpus import Batch, Stage, batch
-from training.train import Course, Options, Run, rate_at
+from training.train import Course, Options, Run, rate_at, trains_in_bf16
 
 DEMO_MODEL = Path(__file__).parents[2] / "assets" / "demo_model"
 SMALL = Stage(256, 2, (1.0, 0.0, 0.0, 0.0), (1, 2), 0.5, 0.5)
@@ -84,3 +85,11 @@ def test_rates_rise_and_fall() -> None:
     ]
     assert rates[0] < rates[1] < rates[2]
     assert rates[2] > rates[3] > rates[4] > 0
+
+
+def test_a_processor_that_is_slower_in_bf16_trains_in_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = {"architecture": "x86_64", "avx2": True}
+    for told, wanted in ((plain, False), (plain | {"amx_bf16": True}, True)):
+        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda told=told: told)
+        assert trains_in_bf16("cpu") is wanted
+        assert trains_in_bf16("cuda")
