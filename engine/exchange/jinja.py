@@ -25,7 +25,8 @@ from engine.pml import (
     Text,
     Union,
 )
-from engine.pml.conversation import conversation, part_text
+from engine.pml.conversation import conversation
+from engine.pml.parts import part_text
 from engine.programs.naming import VariableNames, quoted
 
 NEW_TEXT: Final = "new_text"

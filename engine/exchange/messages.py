@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
 from engine.pml import ArgumentText, NewText, Part, RoleClose, RoleOpen, SchemaText
-from engine.pml.conversation import conversation, part_text
+from engine.pml.conversation import conversation
+from engine.pml.parts import part_text
 
 MAX_BREAKPOINTS: Final = 4
 """How many cache breakpoints a request to Anthropic may have."""

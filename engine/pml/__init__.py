@@ -5,7 +5,7 @@ Nothing here knows a tokenizer or a model. Faults of a document are returned as 
 
 from __future__ import annotations
 
-from engine.pml.binding import ArgumentText, Bound, NewText, Part, RoleClose, RoleOpen, SchemaText, bind
+from engine.pml.binding import Bound, bind
 from engine.pml.diagnostics import (
     CATALOGUE,
     Diagnostic,
@@ -21,6 +21,7 @@ from engine.pml.edits import Picks, read_picks, set_argument, set_pick
 from engine.pml.errors import PromptError
 from engine.pml.fixes import apply_edits, mended
 from engine.pml.names import NAME, RESERVED, ROLES
+from engine.pml.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, SchemaText
 from engine.pml.prompt_parser import document_kind, parse_prompt
 from engine.pml.prompt_source import PromptEditError
 from engine.pml.scaffolding import add_scaffold

@@ -13,64 +13,31 @@ The rules of the order:
 5. Text nested in an import: after the nested import that it follows, before the first nested import, or at
    the end of the module where it nests none.
 6. An import written directly under the prompt whose module lies deeper imports the modules round it too.
+7. A seam is read where something stands on either side of it in one turn (`engine.pml.seams`). What ends a
+   schema, role or module has no seam of its own; where another order puts it before something else there, it
+   gets the one that what now stands last does not need.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
-from engine.pml.diagnostics import Diagnostic, Reporter, Span, has_errors, quote
+from engine.pml.diagnostics import Diagnostic, Reporter, has_errors, quote
+from engine.pml.parts import (
+    ArgumentText,
+    ModuleSeam,
+    ModuleStart,
+    NewText,
+    Part,
+    RoleClose,
+    RoleOpen,
+    SchemaText,
+)
 from engine.pml.resolution import Resolution, Resolver
+from engine.pml.seams import Unsettled, own_seam, settled
 from engine.pml.tree import Module, Param, Prompt, Role, Schema, Text, Union
-
-
-@dataclass(frozen=True)
-class SchemaText:
-    """Text of the schema; `module` is the path of the module it stands in, empty for anonymous text."""
-
-    node: Text
-    module: str
-
-
-@dataclass(frozen=True)
-class ArgumentText:
-    """The place of a parameter: the argument if one is given, else the default, else nothing."""
-
-    param: Param
-    module: str
-    text: str
-    given: bool
-    span: Span | None
-
-
-@dataclass(frozen=True)
-class NewText:
-    """Text of the prompt."""
-
-    text: str
-    span: Span
-
-
-@dataclass(frozen=True)
-class RoleOpen:
-    """The start of a turn; `new` where the prompt adds the turn."""
-
-    role: str
-    node: Role
-    new: bool
-
-
-@dataclass(frozen=True)
-class RoleClose:
-    """The end of a turn."""
-
-    role: str
-    node: Role
-    new: bool
-
-
-Part = SchemaText | ArgumentText | NewText | RoleOpen | RoleClose
 
 
 @dataclass(frozen=True)
@@ -108,7 +75,7 @@ def bind(schema: Schema, prompt: Prompt) -> Bound:
     report = Reporter(prompt.lines)
     resolution = Resolver(schema, prompt, report).resolve()
     _advise(schema, resolution, report)
-    parts = _add_tail(list(_Emitter(schema, resolution).parts()), resolution.tail)
+    parts = settled(_add_tail(list(_Emitter(schema, resolution).parts()), resolution.tail))
     return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish())
 
 
@@ -132,17 +99,34 @@ class _Emitter:
         self._schema = schema
         self._resolution = resolution
         self._queues: dict[int, list[Module]] = {}
+        self._lent: dict[str, Text] = {}
         index = schema.index
         for path in resolution.picks:
             container = index.container_of[path]
             self._queues.setdefault(id(container), []).append(index.by_path[path])
+        for path in resolution.picks:
+            container = index.container_of[path]
+            queue = self._queues[id(container)]
+            if queue[-1] is index.by_path[path]:
+                ending = container.children[-1]
+                if isinstance(ending, Text) and ending.seam:  # the container's own
+                    ending = container.children[-2]
+                self._lend(ending, queue)
         for queue in self._queues.values():
             queue.reverse()
 
-    def parts(self) -> Iterator[Part]:
+    def _lend(self, ending: Any, queue: list[Module]) -> None:
+        """What ends a container in the schema and stands earlier now gets the seam of what ends it now."""
+        seam = own_seam(queue[-1])
+        for module in queue[:-1] if seam is not None else ():
+            ends = any(module is member for member in _members(ending))
+            if ends and own_seam(module) is None and seam is not None:
+                self._lent[module.path] = seam
+
+    def parts(self) -> Iterator[Unsettled]:
         """The parts that come from the schema, with the prompt's text between them."""
         picks = self._resolution.picks
-        pending: list[Part | _Content] = []
+        pending: list[Unsettled | _Content] = []
         pending.extend(_Content(child, self._schema, "") for child in reversed(self._schema.children))
         while pending:
             item = pending.pop()
@@ -162,12 +146,17 @@ class _Emitter:
                 module = self._queues[id(item.container)].pop()
                 pending.extend(reversed(list(self._import(module))))
 
-    def _import(self, module: Module) -> Iterator[Part | _Content]:
-        resolution, path = self._resolution, module.path
+    def _import(self, module: Module) -> Iterator[Unsettled | _Content]:
+        resolution, path, seam = self._resolution, module.path, own_seam(module)
         yield from _new(resolution.before.get(path, ()))
-        for child in module.children:
+        yield ModuleStart(path)
+        for child in module.children[:-1] if seam else module.children:
             yield _Content(child, module, path)
         yield from _new(resolution.ending.get(path, ()))
+        if seam:
+            yield ModuleSeam(path, SchemaText(seam, path))
+        elif path in self._lent:
+            yield ModuleSeam(path, NewText(self._lent[path].text, self._lent[path].span, seam=True))
         yield from _new(resolution.after.get(path, ()))
 
     def _argument(self, param: Param, path: str) -> ArgumentText:
@@ -186,36 +175,32 @@ class _Content:
     path: str
 
 
-def _members(node: Module | Union) -> tuple[Module, ...]:
-    return node.members if isinstance(node, Union) else (node,)
+def _members(node: object) -> tuple[Module, ...]:
+    return node.members if isinstance(node, Union) else (node,) if isinstance(node, Module) else ()
 
 
 def _new(texts: list[Text] | tuple[Text, ...]) -> Iterator[NewText]:
     for text in texts:
-        yield NewText(text.text, text.span)
+        yield NewText(text.text, text.span, text.seam)
 
 
-def _add_tail(parts: list[Part], tail: list[Text | Role]) -> list[Part]:
+def _add_tail(parts: list[Unsettled], tail: list[Text | Role]) -> list[Unsettled]:
     """Adds what follows the last import, in turns where the conversation has turns."""
     turns = any(isinstance(part, RoleClose) for part in parts)
-    for place, item in enumerate(tail):
+    for item in tail:
         if isinstance(item, Role):
             turns = True
             parts.append(RoleOpen(item.role, item, True))
-            parts.extend(
-                NewText(child.text, child.span) for child in item.children if isinstance(child, Text)
-            )
+            parts.extend(_new([child for child in item.children if isinstance(child, Text)]))
             parts.append(RoleClose(item.role, item, True))
             continue
-        before_role = place + 1 < len(tail) and isinstance(tail[place + 1], Role)
-        text = NewText(item.text.removesuffix(" ") if before_role else item.text, item.span)
+        text = NewText(item.text, item.span, item.seam)
         last = parts[-1] if parts else None
         if isinstance(last, RoleClose) and last.role == "user":
             parts.insert(len(parts) - 1, text)
-        elif turns:
-            text = NewText(text.text.removeprefix(" "), item.span)
+        elif not turns:
+            parts.append(text)
+        elif not item.seam:
             turn = Role("user", (Text(text.text, item.span),), item.span)
             parts.extend((RoleOpen("user", turn, True), text, RoleClose("user", turn, True)))
-        else:
-            parts.append(text)
     return parts

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from engine.pml.binding import ArgumentText, Part, RoleClose, RoleOpen, SchemaText
+from engine.pml.parts import Part, RoleClose, RoleOpen, part_text
 
 
 @dataclass(frozen=True)
@@ -35,15 +35,3 @@ def conversation(parts: Iterable[Part]) -> tuple[Message, ...]:
             texts.append(text)
     close()
     return tuple(found)
-
-
-def part_text(part: Part) -> str:
-    """The text of one part; the borders of turns have none."""
-    match part:
-        case SchemaText(node):
-            return node.text
-        case RoleOpen() | RoleClose():
-            return ""
-        case ArgumentText(text=text):
-            return text
-    return part.text

@@ -21,14 +21,14 @@ from engine.pml.prompt_parser import document_kind, parse_prompt
 from engine.pml.reader import Document, read
 from engine.pml.schema_parser import parse_schema
 from engine.pml.tree import Prompt, Schema
-from engine.pml.whitespace import SPACE, Run, contents, preserves
+from engine.pml.whitespace import SPACE, Run, contents, preserves, separator
 
 INDENT: Final = "  "
 WIDTH: Final = 100
 """A turn or an argument of one line stays on the line of its tags up to this many characters."""
 
 _INLINE: Final = ("param", "parameter")
-_TRIMMED: Final = ("schema", "prompt", "arg", *ROLES)
+_SHORT: Final = ("arg", *ROLES)
 _SPELLED: Final = {"parameter": "param", "length": "len"}
 _ORDER: Final = ("name", "len", "cache", "src", "default", "scaffold", "modules", "xml:space", "xml:lang")
 _COMMENT: Final = re.compile("<!--.*?-->", re.DOTALL)
@@ -184,8 +184,11 @@ class _Printer:
     def _runs(self, element: Element | None, source: str) -> list[str]:
         if element is None:
             return []
-        items = contents(element, source, False, element.tag in _TRIMMED)
-        return [f"text {item.text}" if isinstance(item, Run) else _kind(item) for item in items]
+        items = contents(element, source, False)
+        return [
+            f"text {item.before!r} {item.text} {item.after!r}" if isinstance(item, Run) else _kind(item)
+            for item in items
+        ]
 
     def _parts(self, element: Element) -> Iterator[_Paragraph | Element]:
         pieces: list[str] = []
@@ -199,46 +202,80 @@ class _Printer:
         yield _Paragraph("".join(pieces))
 
     def _laid_out(self, element: Element, parts: list[_Paragraph | Element], depth: int, mini: bool) -> str:
-        """The content on lines of its own wherever white space means nothing there, or means one space."""
-        trimmed = element.tag in _TRIMMED
-        inline = self._one_line(element, parts, depth) if trimmed else ""
+        """The content on lines of its own wherever white space means nothing there, or means a line break."""
+        inline = self._one_line(element, parts, depth)
         if inline:
             return inline
         indent = "\n" + INDENT * (depth + 1)
-        out: list[str] = []
-        free, gap = True, ""  # may white space stand here, and is there a blank line to keep
         last = len(parts) - 1
+        out: list[str] = []
         for place, part in enumerate(parts):
             if isinstance(part, Element):
-                out.append((gap + indent if free else "") + self._block(part, mini))
-                free, gap = True, ""
-            elif part.blank:
-                gap = "\n" if 0 < place < last and part.raw.count("\n") > 1 else ""
-            else:
-                out.append(self._paragraph(part, indent, place > 0, part.silent or (trimmed and place == 0)))
-                free = bool(part.after) or part.silent or (trimmed and place == last)
-                gap = "\n" if part.after.count("\n") > 1 else ""
-        return "".join(out) + ("\n" + INDENT * depth if free and out else "")
+                out.append(self._block(part, mini))
+                continue
+            sides = self._free(element, parts, place, -1), self._free(element, parts, place, 1)
+            if part.silent and any(sides):
+                sides = (True, True)
+            closing = "\n" + INDENT * depth if place == last else ""
+            if place == 0 and element.tag not in _SHORT and not part.before and not part.silent:
+                out.append(part.raw.rstrip(SPACE))  # lines behind a tag have no indentation to judge by
+                out.append(_space(part.after, indent, sides[1]) if last else closing if part.after else "")
+                continue
+            out.append(self._paragraph(part, indent, sides, first=place == 0, closing=closing))
+        return "" if len(parts) == 1 and not "".join(out).strip(SPACE) else "".join(out)
 
-    def _paragraph(self, part: _Paragraph, indent: str, follows: bool, free: bool) -> str:
-        lines = part.lines()
-        if follows and lines[0].startswith("<!--") and part.before and "\n" not in part.before:
-            return " " + part.raw.strip(SPACE)  # a comment on the line of the tag before it
-        if not part.before and not free:
-            return part.raw.rstrip(SPACE)
-        gap = "\n" if follows and part.before.count("\n") > 1 else ""
-        return gap + "".join(indent + line if line else "\n" for line in lines)
+    def _free(self, element: Element, parts: list[_Paragraph | Element], place: int, step: int) -> bool:
+        """Whether white space on one side of a paragraph is nothing, whatever it is."""
+        if element.tag == "union" and not self._is_prompt:
+            return True
+        at = place + step
+        while 0 <= at < len(parts):
+            part = parts[at]
+            if isinstance(part, _Paragraph):
+                if not part.silent:
+                    return False
+            elif part.tag != "scaffold" or self._is_prompt:
+                written = parts[place]
+                silent = isinstance(written, _Paragraph) and written.silent
+                return part.tag in ("arg", *ROLES) or (self._is_prompt and silent)
+            at += step
+        return True
+
+    def _paragraph(
+        self, part: _Paragraph, indent: str, free: tuple[bool, bool], *, first: bool, closing: str
+    ) -> str:
+        """A paragraph with the white space round it."""
+        head, tail = _space(part.before, indent, free[0]), _space(part.after, indent, free[1])
+        if first:
+            head = head.removeprefix("\n") if head.startswith("\n\n") else head
+        if part.blank:
+            return closing or head
+        if part.silent and part.before and "\n" not in part.before and not first:
+            head = " "  # a comment on the line of the tag before it
+        text = indent.join(part.lines()) if "\n" in head else part.raw.strip(SPACE)
+        text = "\n".join(line if line.strip(SPACE) else "" for line in text.split("\n"))
+        return head + text + (closing or tail)
 
     def _one_line(self, element: Element, parts: list[_Paragraph | Element], depth: int) -> str:
-        """The content, where it is one line of text that fits beside its tags; else empty."""
+        """The content, where it is one line of text that stands or fits beside its tags; else empty."""
         if element.tag in ("schema", "prompt") or len(parts) != 1 or not isinstance(parts[0], _Paragraph):
             return ""
         lines = parts[0].lines()
+        if element.tag not in _SHORT and "\n" in parts[0].before:
+            return ""
         width = len(INDENT) * depth + len(lines[0]) + 2 * len(element.tag) + len("<></>")
-        return lines[0] if len(lines) == 1 and width <= WIDTH else ""
+        return lines[0] if len(lines) == 1 and (width <= WIDTH or element.tag not in _SHORT) else ""
 
     def _block(self, element: Element, mini: bool) -> str:
         return f"<{_kind(element)}/>" if mini else self._printed[id(element)]
+
+
+def _space(written: str, indent: str, free: bool) -> str:
+    """The white space beside a paragraph: what is written, but a line break wherever it means nothing."""
+    seam = separator(written)
+    if free:
+        return "\n" + indent if seam == "\n\n" else indent
+    return {"\n": indent, "\n\n": "\n" + indent}.get(seam, seam)
 
 
 def _walk(root: Element) -> Iterator[tuple[Element, int, bool]]:

@@ -70,11 +70,18 @@ class _PromptBuilder(TreeBuilder[_Frame]):
 
     def _frame(self, element: Element, kind: Literal["prompt", "import", "role"], preserve: bool) -> _Frame:
         preserve = preserves(element, preserve)
-        items = iter(contents(element, self._text, preserve, kind != "import"))
+        items = iter(contents(element, self._text, preserve))
         return _Frame(element, kind, items, preserve)
 
     def _text_run(self, frame: _Frame, run: Run) -> None:
-        frame.children.append(Text(run.text, run.span))
+        if not run.text:
+            return
+        if frame.kind == "role" or frame.preserve:
+            before = after = ""
+        else:  # what begins an import or a prompt begins a line
+            before, after = run.before if frame.children else "\n", run.after
+        texts = (Text(before, run.span, True), Text(run.text, run.span), Text(after, run.span, True))
+        frame.children.extend(text for text in texts if text.text)
 
     def _finish(self, frame: _Frame) -> Import | Role:
         element, children = frame.element, tuple(frame.children)
@@ -173,7 +180,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
 
     def _argument_text(self, frame: _Frame, element: Element) -> str:
         parts: list[str] = []
-        for item in contents(element, self._text, preserves(element, frame.preserve), True):
+        for item in contents(element, self._text, preserves(element, frame.preserve)):
             if isinstance(item, Run):
                 parts.append(item.text)
             else:

@@ -28,6 +28,7 @@ from engine.pml.remedies import (
     unwrapped,
     usable_name,
 )
+from engine.pml.seams import add_run
 from engine.pml.sources import SourceError, Sources
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.tree_builder import Frame, TreeBuilder
@@ -111,13 +112,12 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         self, element: Element, kind: str, preserve: bool, path: str, names: dict[str, Span]
     ) -> _Frame:
         preserve = preserves(element, preserve)
-        trim = kind in ("schema", "role")
-        items = iter(contents(element, self._text, preserve, trim))
+        items = iter(contents(element, self._text, preserve))
         return _Frame(element, kind, items, preserve, path=path, names=names)
 
     def _text_run(self, frame: _Frame, run: Run) -> None:
         if frame.kind != "union":
-            frame.children.append(Text(run.text, run.span))
+            add_run(frame.children, run)
         elif run.text.strip():
             message = (
                 f"text {quote(run.text.strip(), 30)} stands in a union, which holds modules only; move it out"
@@ -323,7 +323,8 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
 
     def _check_bare(self, element: Element) -> None:
         """A parameter or scaffold holds nothing."""
-        items = contents(element, self._text, False, True)
+        found = contents(element, self._text, False)
+        items = [item for item in found if isinstance(item, Element) or item.text]
         end, tag = element.span.end, element.tag
         attribute = "modules" if tag == "scaffold" else "default"
         for item in items:

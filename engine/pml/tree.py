@@ -57,10 +57,15 @@ class _Branch:
 
 @dataclass(frozen=True)
 class Text:
-    """A run of text, its white space already normalised."""
+    """A run of text, its white space already normalised.
+
+    A *seam* is the white space that sets something apart from what follows it. The last child of a module is
+    its own seam, which is gone with it; that of a text stands behind the text.
+    """
 
     text: str
     span: Span = field(compare=False)
+    seam: bool = False
 
 
 @dataclass(frozen=True)

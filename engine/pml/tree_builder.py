@@ -81,7 +81,7 @@ class TreeBuilder(ABC, Generic[AnyFrame]):
     def _transparent(self, frame: AnyFrame, element: Element) -> AnyFrame:
         """Reads the children of a faulty element as if the element were not there."""
         preserve = preserves(element, frame.preserve)
-        items = iter(contents(element, self._text, preserve, False))
+        items = iter(contents(element, self._text, preserve))
         return replace(frame, element=element, items=items, preserve=preserve, builds=False)
 
     def _is_root(self, root: Element, tag: Literal["schema", "prompt"], opening: str) -> bool:

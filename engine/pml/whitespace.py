@@ -1,12 +1,13 @@
-"""The white-space rules of PML: from the characters of an element to its text runs.
+"""The white-space rules of PML: from the characters of an element to its text runs and its seams.
 
 A *text run* is the text between two elements; a comment does not end it. Runs and the parameters between them
-form one *paragraph*, up to the next other element. A paragraph is dedented as a whole. Text that begins on
-the line of the tag before it has no indentation to judge by, so nothing is removed from the lines after it.
+form one *paragraph*, up to the next other element. A paragraph is dedented as a whole, and white space at its
+ends is no part of it: at the end of a container it is nothing, between a paragraph and another element, or
+between two elements, it is a *seam*. Round a parameter white space stays. Text that begins on the line of the
+tag before it has no indentation to judge by, so nothing is removed from the lines after it.
 
-White space at either end of a run becomes one space, or nothing at the start and end of a container that
-trims (schema, role, prompt, argument). A run of white space alone is layout and is dropped, except between
-two parameters, where it becomes one space. With `xml:space="preserve"` everything stays.
+A seam is two line breaks where there is a blank line, one where there is a line break, else a space. Beside a
+turn it is nothing. A `<scaffold>` counts as a comment. With `xml:space="preserve"` everything is text.
 """
 
 from __future__ import annotations
@@ -24,12 +25,25 @@ SPACE: Final = " \t\r\n"
 INLINE: Final = ("param", "parameter")
 
 
+_BARE: Final = ("system", "user", "assistant")
+_SILENT: Final = "scaffold"
+
+
 @dataclass(slots=True)
 class Run:
-    """A text run, normalised; its span leaves out the white space at its ends."""
+    """A text run, normalised, and the seams that the white space round it makes.
+
+    Attributes:
+        text: the text; empty where there is white space alone.
+        span: its place, without the white space at its ends.
+        before: the seam between it and the element before it, or the start tag.
+        after: the seam between it and the element after it; none before an end tag.
+    """
 
     text: str
     span: Span
+    before: str = ""
+    after: str = ""
 
 
 @dataclass(slots=True)
@@ -44,35 +58,46 @@ def preserves(element: Element, inherited: bool) -> bool:
     return inherited if mode is None else mode.value == "preserve"
 
 
-def contents(element: Element, source: str, preserve: bool, trim: bool) -> list[Run | Element]:
+def contents(element: Element, source: str, preserve: bool) -> list[Run | Element]:
     """The children of an element: its elements, and its text runs by the rules above.
 
     Args:
         element: the element.
         source: the text of the document.
         preserve: whether white space is kept here.
-        trim: whether white space at the very start and end of the element is dropped.
     """
     result: list[Run | Element] = []
     paragraph: list[_Raw | Element] = []
-    first = True
+    left: Element | None = None
     for item in _raw_items(element, preserve):
         if isinstance(item, Element) and item.tag not in INLINE:
-            result.extend(_paragraph(paragraph, source, preserve, trim and first, False))
+            if item.tag != _SILENT:
+                sides = (_seams(left), _seams(item))
+                result.extend(_paragraph(paragraph, source, preserve, sides))
+                left, paragraph = item, []
             result.append(item)
-            paragraph, first = [], False
         else:
             paragraph.append(item)
-    result.extend(_paragraph(paragraph, source, preserve, trim and first, trim))
+    result.extend(_paragraph(paragraph, source, preserve, (_seams(left), False)))
     return result
+
+
+def separator(space: str) -> str:
+    """The seam that white space makes."""
+    breaks = space.count("\n")
+    return "\n\n" if breaks > 1 else "\n" if breaks else " " if space else ""
 
 
 def normalise(text: str) -> str:
     """What the text of an argument becomes: dedented, without white space at its ends."""
     paragraph = [_Raw(text, [Chars(text, Span(0, len(text)))])]
-    return "".join(
-        item.text for item in _paragraph(paragraph, text, False, True, True) if isinstance(item, Run)
-    )
+    found = _paragraph(paragraph, text, False, (False, False))
+    return "".join(item.text for item in found if isinstance(item, Run))
+
+
+def _seams(element: Element | None) -> bool:
+    """Whether white space beside an element is a seam; None is the start tag."""
+    return element is None or element.tag not in _BARE
 
 
 def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
@@ -83,6 +108,10 @@ def _raw_items(element: Element, preserve: bool) -> Iterator[_Raw | Element]:
         child = pending.pop()
         if isinstance(child, Chars):
             pieces.append(child)
+            continue
+        if child.tag == _SILENT and element.tag == "schema":
+            pieces.append(Chars("", child.span, "comment"))
+            yield child
             continue
         if pieces:
             yield _join(pieces, preserve)
@@ -122,26 +151,44 @@ def _join(pieces: list[Chars], preserve: bool) -> _Raw:
 
 
 def _paragraph(
-    items: list[_Raw | Element] | list[_Raw], source: str, preserve: bool, trim_start: bool, trim_end: bool
+    items: list[_Raw | Element] | list[_Raw], source: str, preserve: bool, sides: tuple[bool, bool]
 ) -> Iterator[Run | Element]:
+    """The runs and parameters of a paragraph; `sides` says where white space at its ends is a seam."""
     margin = "" if preserve else _margin(items)
     last = len(items) - 1
     for place, item in enumerate(items):
         if isinstance(item, Element):
             yield item
             continue
+        span = Span(item.pieces[0].span.start, item.pieces[-1].span.end)
         if preserve:
             if item.text:
-                yield Run(item.text, Span(item.pieces[0].span.start, item.pieces[-1].span.end))
+                yield Run(item.text, span)
             continue
         body = item.text.strip(SPACE)
-        if not body:
-            if item.text and 0 < place < last:
-                yield Run(" ", Span(item.pieces[0].span.start, item.pieces[-1].span.end))
+        if not body and last == 0:
+            if item.text and all(sides):
+                yield Run("", span, separator(item.text))
             continue
-        before = " " if item.text[0] in SPACE and not (trim_start and place == 0) else ""
-        after = " " if item.text[-1] in SPACE and not (trim_end and place == last) else ""
-        yield Run(before + _dedent(item.text, margin).strip(SPACE) + after, _trimmed(item.pieces, source))
+        text, before, after = _dedent(item.text, margin, followed=place < last), "", ""
+        if place == 0:
+            before = separator(_start(item.text)) if sides[0] else ""
+            text = text.lstrip(SPACE)
+        if place == last:
+            after = separator(_end(item.text)) if sides[1] else ""
+            text = text.rstrip(SPACE)
+        if text or before or after:
+            yield Run(text, _trimmed(item.pieces, source), before, after)
+
+
+def _start(text: str) -> str:
+    """The white space at the start of a text."""
+    return text[: len(text) - len(text.lstrip(SPACE))]
+
+
+def _end(text: str) -> str:
+    """The white space at the end of a text."""
+    return text[len(text.rstrip(SPACE)) :]
 
 
 def _margin(items: list[_Raw | Element] | list[_Raw]) -> str:
@@ -173,12 +220,17 @@ def _common(left: str, right: str) -> str:
     return left[: min(len(left), len(right)) if length is None else length]
 
 
-def _dedent(text: str, margin: str) -> str:
-    """Takes the margin off every line but the first; lines of white space alone become empty."""
+def _dedent(text: str, margin: str, *, followed: bool) -> str:
+    """Takes the margin off every line but the first; lines of white space alone become empty.
+
+    The last line of a text that a parameter follows is no such line.
+    """
     if "\n" not in text:
         return text
     first, *rest = text.split("\n")
     lines = [line.removeprefix(margin) if line.strip(SPACE) else "" for line in rest]
+    if followed:
+        lines[-1] = rest[-1].removeprefix(margin)
     return "\n".join((first, *lines))
 
 

@@ -16,8 +16,9 @@ from engine.pml.escaping import escaped_text
 from engine.pml.formatter import format_source, start_tag
 from engine.pml.prompt_parser import parse_prompt
 from engine.pml.schema_parser import parse_schema
+from engine.pml.seams import own_seam
 from engine.pml.tree import Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
-from engine.pml.whitespace import Run, contents
+from engine.pml.whitespace import contents
 
 
 class WriteError(PromptCacheError):
@@ -92,8 +93,25 @@ def _normal(root: Any) -> Any:
             done[id(node)] = replace(node, members=tuple(done[id(member)] for member in node.members))
         elif not isinstance(node, Param):
             children = tuple(done.get(id(child), child) for child in _joined(node.children))
-            done[id(node)] = replace(node, children=children)
+            done[id(node)] = replace(node, children=_without_last_seam(node, children))
     return done[id(root)]
+
+
+def _without_last_seam(node: Any, children: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The children without the seam of what stands last, which no document spells."""
+    if not children or not isinstance(node, (Schema, Module, Role)):
+        return children
+    own = isinstance(node, Module) and own_seam(node) is not None
+    place = len(children) - 1 - own
+    return tuple(_unseamed(child) if at == place else child for at, child in enumerate(children))
+
+
+def _unseamed(node: Any) -> Any:
+    if isinstance(node, Union):
+        return replace(node, members=tuple(_unseamed(member) for member in node.members))
+    if isinstance(node, Module) and own_seam(node) is not None:
+        return replace(node, children=node.children[:-1])
+    return node
 
 
 def _nodes(root: Any) -> list[Any]:
@@ -107,24 +125,34 @@ def _nodes(root: Any) -> list[Any]:
 
 
 def _children(node: Any) -> tuple[Any, ...]:
+    """The children that are written inside a node's tags, which its own seam is not."""
     if isinstance(node, Union):
         return node.members
     if isinstance(node, Param) or (isinstance(node, Module) and node.src is not None):
         return ()
-    return _joined(node.children)
+    own = isinstance(node, Module) and own_seam(node) is not None
+    return _joined(node.children[:-1] if own else node.children)
 
 
 def _joined(children: tuple[Any, ...]) -> tuple[Any, ...]:
     result: list[Any] = []
     for child in children:
         if isinstance(child, Text):
-            if result and isinstance(result[-1], Text):
-                result[-1] = Text(result[-1].text + child.text, result[-1].span)
+            last = result[-1] if result else None
+            if isinstance(last, Text) and not last.seam and not child.seam:
+                result[-1] = Text(last.text + child.text, last.span)
             elif child.text:
                 result.append(child)
         else:
             result.append(child)
     return tuple(result)
+
+
+def _seam_of(node: Any) -> str:
+    """The seam that is written behind the end tag of a node."""
+    modules = node.members if isinstance(node, Union) else (node,) if isinstance(node, Module) else ()
+    seams = {seam.text if (seam := own_seam(module)) else "" for module in modules if module.children}
+    return seams.pop() if len(seams) == 1 else ""
 
 
 class _Writer:
@@ -135,10 +163,11 @@ class _Writer:
         written: dict[int, str] = {}
         for node in reversed(_nodes(root)):
             preserve, inherited = modes[id(node)]
-            inner = "".join(
-                escaped_text(child.text) if isinstance(child, Text) else written[id(child)]
-                for child in _children(node)
-            )
+            children, inner = _children(node), ""
+            for child in children:
+                inner += escaped_text(child.text) if isinstance(child, Text) else written[id(child)]
+                if not preserve and child is not children[-1]:
+                    inner += _seam_of(child)
             tag, attributes, extra = _tag(node)
             if preserve != inherited:
                 attributes.append(("xml:space", "preserve" if preserve else "default"))
@@ -169,17 +198,38 @@ def _must_preserve(node: Any, children: tuple[Any, ...], inherited: bool) -> boo
 
 
 def _survives(node: Any, children: tuple[Any, ...]) -> bool:
-    """Whether the white-space rules leave the texts of an element as they are."""
+    """Whether the white-space rules leave the texts and seams of an element as they are."""
     element = Element("", NOWHERE, NOWHERE, NOWHERE)
+    wanted: list[Text | str] = []
     for child in children:
         if isinstance(child, Text):
             element.children.append(Chars(child.text, NOWHERE))
-        else:
-            tag = "param" if isinstance(child, Param) else "module"
-            element.children.append(Element(tag, NOWHERE, NOWHERE, NOWHERE))
-    read = contents(element, "", False, isinstance(node, (Schema, Prompt, Role)))
-    kept = [item.text if isinstance(item, Run) else None for item in read]
-    return kept == [child.text if isinstance(child, Text) else None for child in children]
+            wanted.append(child)
+            continue
+        tag = "param" if isinstance(child, Param) else child.role if isinstance(child, Role) else "module"
+        element.children.append(Element(tag, NOWHERE, NOWHERE, NOWHERE))
+        seam = _seam_of(child) if child is not children[-1] else ""
+        if seam:
+            element.children.append(Chars(seam, NOWHERE))
+        wanted += [tag, Text(seam, NOWHERE, seam=True)] if seam else [tag]
+    if isinstance(node, (Prompt, Import)) and wanted[:1] == [Text("\n", NOWHERE, seam=True)]:
+        del wanted[0]  # what begins a line by itself
+    elif isinstance(node, (Prompt, Import)) and isinstance(children[0], Text):
+        return False
+    return _as_read(element) == wanted
+
+
+def _as_read(element: Element) -> list[Text | str]:
+    """Texts, seams and tags of an element, as the rules read them."""
+    found: list[Text | str] = []
+    for item in contents(element, "", False):
+        if isinstance(item, Element):
+            found.append(item.tag)
+            continue
+        seams = (item.before if found else "", item.after)
+        before, after = (Text(seam, NOWHERE, seam=True) for seam in seams)
+        found += [one for one in (before, Text(item.text, NOWHERE), after) if one.text]
+    return found
 
 
 def _tag(node: Any) -> tuple[str, list[tuple[str, str]], str]:

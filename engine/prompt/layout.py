@@ -29,6 +29,8 @@ class TextRun:
         token_ids: with a parameter's slot filled by its stand-in tokens.
         cacheable: False for `cache="false"` and for what the end of the conversation decides.
         start: position of the first token under the schema's own positions.
+        seam: how many tokens at its end are a seam, which some prompts do not read.
+        turn: which of the schema's turns it stands in, -1 outside of turns.
     """
 
     index: int
@@ -36,6 +38,8 @@ class TextRun:
     token_ids: tuple[int, ...]
     cacheable: bool
     start: int = 0
+    seam: int = 0
+    turn: int = -1
 
     @property
     def tokens(self) -> int:
@@ -106,6 +110,13 @@ class SchemaLayout:
         seen = ancestors(run.path) | {""} if scope == "anchored" else {run.path}
         return tuple(r for r in self.runs[: run.index] if r.path in seen and r.cacheable)
 
+    def seen_of(self, earlier: TextRun, run: TextRun) -> int:
+        """How many tokens of an earlier run every prompt with both has read before `run`.
+
+        The seam at the end of anonymous text is not read where nothing follows in its turn.
+        """
+        return earlier.tokens - (earlier.seam if not earlier.path and earlier.turn != run.turn else 0)
+
 
 def ancestors(path: str) -> set[str]:
     """The path itself and every path above it: a/b/c → {a, a/b, a/b/c}."""
@@ -117,7 +128,8 @@ def lay_out(schema: Schema, chat: ChatFormat, stand_in: int) -> SchemaLayout:
     """Tokenizes a schema and gives every node its place.
 
     What always stands together is tokenized as one: the text of a module up to a parameter or to where
-    another module may stand, and the text around turns with the anonymous text beside it.
+    another module may stand, and the text around turns with the anonymous text beside it. A seam is tokenized
+    by itself, so that what is beside it has the same tokens where it is not read.
 
     Args:
         schema: a tree without errors.
@@ -142,6 +154,8 @@ class _Builder:
         self.pending: list[int] = []
         self.owner: tuple[str, bool] = ("", True)
         self.last: int | None = None  # the token before what comes next
+        self.seam = 0  # tokens of the seam that ends what is not yet a run
+        self.turn = -1
         self.position = self.beginning = 0
 
     def build(self) -> SchemaLayout:
@@ -171,6 +185,7 @@ class _Builder:
         )
 
     def _place_turn(self, role: Role, turns: Turns, turn: int) -> None:
+        self.turn = turn
         self._say(role, "open", Fragment(turns.opens[turn], template=True))
         for place, child in enumerate(role.children):
             sides = (place == 0, place == len(role.children) - 1)
@@ -186,10 +201,16 @@ class _Builder:
         self._say(role, "close", Fragment(turns.closes[turn], template=True))
         if last:
             self._enter("")
+        self.turn = -1
 
     def _place(self, node: Text | Param | Module | Union) -> None:
         """Places one node and all below it (the parser bounds how deeply documents nest)."""
-        if isinstance(node, Text):
+        if isinstance(node, Text) and node.seam:
+            self._settle()
+            self._say(node, "text", Fragment(node.text))
+            self._settle()
+            self.seam = len(self.pending) - self.where[id(node), "text"].lo
+        elif isinstance(node, Text):
             self._say(node, "text", Fragment(node.text))
         elif isinstance(node, Param):
             self._settle()
@@ -242,6 +263,7 @@ class _Builder:
     def _add(self, node: object, ids: list[int], mark: Mark) -> None:
         lo = len(self.pending)
         self.pending.extend(ids)
+        self.seam = 0
         self.where[id(node), mark] = Extent(len(self.runs), lo, len(self.pending))
         self.position += len(ids)
         self.last = ids[-1] if ids else self.last
@@ -251,8 +273,9 @@ class _Builder:
         if self.pending:
             path, cacheable = self.owner
             start = self.position - len(self.pending)
-            self.runs.append(TextRun(len(self.runs), path, tuple(self.pending), cacheable, start))
-            self.pending = []
+            ids = tuple(self.pending)
+            self.runs.append(TextRun(len(self.runs), path, ids, cacheable, start, self.seam, self.turn))
+            self.pending, self.seam = [], 0
 
 
 def slot_ids(param: Param, chat: ChatFormat, stand_in: int) -> list[int]:

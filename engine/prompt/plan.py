@@ -26,7 +26,7 @@ from engine.pml import (
     Span,
     make,
 )
-from engine.pml.conversation import part_text
+from engine.pml.parts import part_text
 from engine.prompt.chat_template import ChatFormat, Turns
 from engine.prompt.layout import SchemaLayout, TextRun
 from engine.prompt.tokenizer import Fragment

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -135,7 +135,8 @@ class RecipeBook:
         scope: FixedScope = "isolated" if self.scope == "isolated" else "anchored"
         if run.index not in self._by_run:
             context = self.layout.context(run, scope)
-            self._by_run[run.index] = self._of_runs(run, context, [self.of_run(one) for one in context])
+            seen = [self.layout.seen_of(one, run) for one in context]
+            self._by_run[run.index] = self._of_runs(run, context, [self.of_run(one) for one in context], seen)
         return self._by_run[run.index]
 
     def of_plan(self, plan: PromptPlan) -> tuple[RecipeSlice | None, ...]:
@@ -183,27 +184,43 @@ class RecipeBook:
         for modules in self.scaffolds(plan):
             group = _closure(modules)
             runs = {p.run.index: p.run for p in plan.pieces if p.run is not None and p.cached}
-            for index, recipe in self._of_group(group, runs.values()).items():
+            ends = {p.run.index: p.lo + p.tokens for p in plan.pieces if p.run is not None and p.cached}
+            for index, recipe in self._of_group(group, runs.values(), ends).items():
                 found.setdefault(index, recipe)
         return found
 
-    def _of_group(self, group: frozenset[str], runs: Iterable[TextRun]) -> dict[int, Recipe]:
-        """Recipes of a scaffold's runs and of the anonymous ones; `runs` in the order in which they stand."""
+    def _of_group(
+        self, group: frozenset[str], runs: Iterable[TextRun], ends: Mapping[int, int] | None = None
+    ) -> dict[int, Recipe]:
+        """Recipes of a scaffold's runs and of the anonymous ones.
+
+        Args:
+            group: the modules of the scaffold and those round them.
+            runs: in the order in which they stand.
+            ends: where the prompt stops to read a run; without, seams are read but at the end of a turn.
+        """
         order = [run for run in runs if run.path in group or not run.path]
         found: dict[int, Recipe] = {}
+        seen: list[int] = []
         for place, run in enumerate(order):
             before = order[:place]
-            found[run.index] = self._of_runs(run, before, [found[earlier.index] for earlier in before])
+            recipes = [found[earlier.index] for earlier in before]
+            found[run.index] = self._of_runs(run, before, recipes, seen)
+            behind = order[place + 1] if place + 1 < len(order) else run
+            read = run.turn == behind.turn if ends is None else ends[run.index] > run.tokens - run.seam
+            seen.append(run.tokens - (0 if read else run.seam))
         return found
 
-    def _of_runs(self, run: TextRun, context: Sequence[TextRun], recipes: Sequence[Recipe]) -> Recipe:
+    def _of_runs(
+        self, run: TextRun, context: Sequence[TextRun], recipes: Sequence[Recipe], lengths: Sequence[int]
+    ) -> Recipe:
         start = 0 if self.identity.relocatable else run.start
-        position = start - sum(earlier.tokens for earlier in context)
+        position = start - sum(lengths)
         seen = []
-        for earlier, recipe in zip(context, recipes, strict=True):
+        for earlier, recipe, length in zip(context, recipes, lengths, strict=True):
             at = earlier.start - run.start + start if self.spread else position
-            seen.append(RecipeSlice(recipe, 0, recipe.tokens, at))
-            position += earlier.tokens
+            seen.append(RecipeSlice(recipe, 0, length, at))
+            position += length
         return self._recipe(run.token_ids, run.path, tuple(seen), start)
 
     def _in_prompt(self, piece: Piece, before: Sequence[RecipeSlice]) -> Recipe:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.pml import Part, RoleClose, RoleOpen
-from engine.pml.conversation import part_text
+from engine.pml.parts import part_text
 
 Cut = tuple[int, int]
 """How many characters a text loses at its start and at its end."""

@@ -16,6 +16,7 @@ from engine.pml import (
     parse_prompt,
     parse_schema,
 )
+from engine.pml.parts import is_seam
 
 LETTERS = """<schema name="letters">
   start
@@ -55,9 +56,11 @@ def bound(schema: str, prompt: str) -> Bound:
 
 
 def shown(result: Bound) -> str:
-    """The parts as one line: text of the schema bare, arguments in {}, new text in [], turns in <>."""
+    """The parts but seams: text of the schema bare, arguments in {}, new text in [], turns in <>."""
     words: list[str] = []
     for part in result.parts:
+        if is_seam(part):
+            continue
         if isinstance(part, SchemaText):
             words.append(part.node.text.strip())
         elif isinstance(part, ArgumentText):

@@ -4,61 +4,77 @@ from __future__ import annotations
 
 import pytest
 
-from engine.pml import Import, Param, Role, Schema, Text, parse_prompt, parse_schema
+from engine.pml import Import, Module, Param, Role, Schema, Text, Union, parse_prompt, parse_schema
+from engine.pml.seams import own_seam
 
 
 def parts(inner: str, attributes: str = "") -> list[str]:
-    """The children of the module `m`: text, or the name of a parameter in braces."""
+    """The children of the module `m`: texts, {parameters}, modules as * with their seam, seams escaped."""
     parsed = parse_schema(f'<schema name="a"{attributes}><module name="m">{inner}</module></schema>')
     assert parsed.ok, parsed.diagnostics
     assert parsed.tree is not None
-    shown: list[str] = []
-    for child in parsed.tree.modules()[0].children:
-        if isinstance(child, Text):
-            shown.append(child.text)
-        elif isinstance(child, Param):
-            shown.append(f"{{{child.name}}}")
-        else:
-            shown.append("*")
-    return shown
+    return [shown(child) for child in parsed.tree.modules()[0].children]
+
+
+def shown(node: object) -> str:
+    if isinstance(node, Text):
+        return node.text.replace("\n", "\\n").replace(" ", "\\s") if node.seam else node.text
+    if isinstance(node, Param):
+        return f"{{{node.name}}}"
+    if isinstance(node, Union):
+        return "|".join(map(shown, node.members))
+    assert isinstance(node, Module)
+    seam = own_seam(node)
+    return "*" + (shown(seam) if seam else "")
 
 
 P = '<param name="p" len="3"/>'
 Q = '<param name="q" len="3"/>'
 N = '<module name="n">x</module>'
+N2 = '<module name="n2">x</module>'
+U = '<union> <module name="u">x</module> <module name="v">x</module>\n</union>'
 
 
 @pytest.mark.parametrize(
     ("inner", "expected"),
     [
         ("text", ["text"]),
-        (" text ", [" text "]),
-        ("\n\t text\n\n", [" text "]),
-        ("\n    one\n      two\n\n    three\n  ", [" one\n  two\n\nthree "]),
-        ("\n\tone\n\t\ttwo\n", [" one\n\ttwo "]),
-        ("\n\tone\n    two\n", [" one\n    two "]),
-        ("\n    one\n   \n    two\n", [" one\n\ntwo "]),
+        (" text ", ["text"]),
+        ("\n\t text\n\n", ["text"]),
+        ("\n    one\n      two\n\n    three\n  ", ["one\n  two\n\nthree"]),
+        ("\n\tone\n\t\ttwo\n", ["one\n\ttwo"]),
+        ("\n\tone\n    two\n", ["one\n    two"]),
+        ("\n    one\n   \n    two\n", ["one\n\ntwo"]),
         ("class A:\n    def f(self):\n        pass", ["class A:\n    def f(self):\n        pass"]),
-        ("\n  a\u00a0\n", [" a\u00a0 "]),
+        ("\n  a\u00a0\n", ["a\u00a0"]),
         (f"{P}{Q}", ["{p}", "{q}"]),
-        (f"{P} \n {Q}", ["{p}", " ", "{q}"]),
+        (f"{P} \n {Q}", ["{p}", " \n ", "{q}"]),
         (f"\n  {P}\n", ["{p}"]),
-        (f"\n  a {P}\n  b\n    c {Q}, d\n  e", [" a ", "{p}", " b\n  c ", "{q}", ", d\ne"]),
-        (f"\n    def f({P}):\n        return 1\n", [" def f(", "{p}", "):\n    return 1 "]),
-        (f"\n  a\n  {N}\n  b\n", [" a ", "*", " b "]),
-        (f"{N}\n  {P}", ["*", "{p}"]),
-        (f"{P} {N} {Q}", ["{p}", "*", "{q}"]),
+        (f"\n  a {P}\n  b\n    c {Q}, d\n  e", ["a ", "{p}", "\nb\n  c ", "{q}", ", d\ne"]),
+        (f"\n    def f({P}):\n        return 1\n", ["def f(", "{p}", "):\n    return 1"]),
+        (f"\n    if a:\n        {P}\n", ["if a:\n    ", "{p}"]),
+        (f"\n  a\n  {N}\n  b\n", ["a", "\\n", "*\\n", "b"]),
+        (f"\n  a\n\n  {N}\n \n\n  b\n", ["a", "\\n\\n", "*\\n\\n", "b"]),
+        (f"a {N}b", ["a", "\\s", "*", "b"]),
+        (f"a{N}\t b", ["a", "*\\s", "b"]),
+        (f"{N}\n  {P}", ["*\\n", "{p}"]),
+        (f"{P} {N} {Q}", ["{p}", "\\s", "*\\s", "{q}"]),
+        (f"\n {N}\n {N2}\n", ["*\\n", "*"]),
+        (f"\n {U}\n b", ["*\\n|*\\n", "b"]),
+        (f"a\n {U}", ["a", "\\n", "*|*"]),
+        (f"{N}\n<!-- c -->\n{N2}", ["*\\n", "*"]),
+        (f"{N} <!-- c --> {N2}", ["*\\s", "*"]),
         ("a<!-- c -->b", ["ab"]),
         ("a <!-- c --> b", ["a b"]),
         ("a<!-- c --> b", ["a b"]),
-        ("\n  a\n  <!-- c -->\n  b\n", [" a\nb "]),
-        ("\n  a\n  <!-- c --> <!-- d -->\n  b\n", [" a\nb "]),
-        ("\n  <!-- c -->\n  a\n", [" a "]),
+        ("\n  a\n  <!-- c -->\n  b\n", ["a\nb"]),
+        ("\n  a\n  <!-- c --> <!-- d -->\n  b\n", ["a\nb"]),
+        ("\n  <!-- c -->\n  a\n", ["a"]),
         (" <!-- c --> ", []),
         (f"{P}<!-- c --> <!-- d -->{Q}", ["{p}", " ", "{q}"]),
-        ("<![CDATA[ a ]]>", [" a "]),
+        ("<![CDATA[ a ]]>", ["a"]),
         ("a<![CDATA[<b>]]>c", ["a<b>c"]),
-        ("a&#32;", ["a "]),
+        ("a&#32;", ["a"]),
     ],
 )
 def test_runs(inner: str, expected: list[str]) -> None:
@@ -79,30 +95,45 @@ def test_preserve_is_inherited_and_can_be_ended() -> None:
     tree = parse_schema(source).tree
     assert tree is not None
     found = {module.name: module.children[0] for module in tree.modules()}
-    assert [found[name].text for name in "mno"] == [" x ", " y ", " z "]  # type: ignore[union-attr]
+    assert [found[name].text for name in "mno"] == [" x ", " y ", "z"]  # type: ignore[union-attr]
 
 
-def test_schema_and_role_trim_their_ends() -> None:
+def test_beside_a_turn_white_space_is_nothing() -> None:
     source = '<schema name="a"> \n one <user> \n two {m} three \n </user> four \n </schema>'
     source = source.replace("{m}", '<module name="m"> x </module>')
     tree = parse_schema(source).tree
     assert isinstance(tree, Schema)
     first, role, last = tree.children
-    assert isinstance(first, Text)
     assert isinstance(role, Role)
-    assert isinstance(last, Text)
-    assert (first.text, last.text) == ("one ", " four")
-    assert [child.text for child in role.children if isinstance(child, Text)] == ["two ", " three"]
+    assert [shown(first), *map(shown, role.children), shown(last)] == [
+        "one",
+        "two",
+        "\\s",
+        "*\\s",
+        "three",
+        "four",
+    ]
 
 
-def test_a_prompt_trims_its_ends_but_an_import_does_not() -> None:
-    tree = parse_prompt("<prompt>\n a <m>\n b\n </m> c \n<user> d </user></prompt>").tree
+def test_a_scaffold_is_no_more_than_a_comment() -> None:
+    source = '<schema name="a">{m}\n  <scaffold modules="m"/>\n{n}\n  <scaffold modules="n"/>\n</schema>'
+    source = source.replace("{m}", '<module name="m">x</module>').replace("{n}", N)
+    tree = parse_schema(source).tree
     assert tree is not None
-    first, node, after, role = tree.children
-    assert isinstance(node, Import)
+    assert [shown(child) for child in tree.children] == ["*\\n", "*"]
+
+
+def test_in_a_prompt_white_space_between_imports_is_nothing() -> None:
+    tree = parse_prompt("<prompt>\n a <m>\n b\n </m>\n<n/> c \n<user> d </user></prompt>").tree
+    assert tree is not None
+    *above, role = tree.children
     assert isinstance(role, Role)
-    shown = [first, *node.children, after, *role.children]
-    assert [child.text for child in shown if isinstance(child, Text)] == ["a ", " b ", " c ", "d"]
+    found = [shown(child) if isinstance(child, Text) else child.name for child in above]  # type: ignore[union-attr]
+    assert found == ["\\n", "a", "\\s", "m", "n", "\\s", "c"]
+    inner = above[3]
+    assert isinstance(inner, Import)
+    assert [shown(child) for child in inner.children] == ["\\n", "b"]
+    assert [shown(child) for child in role.children] == ["d"]
 
 
 def test_the_text_of_an_argument_is_trimmed_and_dedented() -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.pml import Module, Prompt, Schema, bind, parse_prompt, parse_schema
+from engine.pml import Module, Prompt, Schema, Text, bind, parse_prompt, parse_schema
 from engine.pml.formatter import format_source
 from engine.pml.writer import WriteError, write_prompt, write_schema
 from tests.pml.trees import NOWHERE, prompts, schemas, text
@@ -37,12 +37,13 @@ def test_a_prompt_survives(data: st.DataObject) -> None:
     assert format_source(source) == source
 
 
-def leaf(name: str, *texts: str) -> Module:
-    return Module(name, name, tuple(text(one) for one in texts), True, None, NOWHERE, NOWHERE)
+def leaf(name: str, *texts: str, seam: str = "") -> Module:
+    children = (*(text(one) for one in texts), *([Text(seam, NOWHERE, seam=True)] if seam else []))
+    return Module(name, name, children, True, None, NOWHERE, NOWHERE)
 
 
 def test_plain_texts_are_laid_out() -> None:
-    schema = Schema("s", (leaf("a", "One."), leaf("b", " Two", " three. ")), (), NOWHERE)
+    schema = Schema("s", (leaf("a", "One.", seam="\n"), leaf("b", "Two", " three.")), (), NOWHERE)
     assert write_schema(schema).splitlines() == [
         '<schema name="s">',
         '  <module name="a">One.</module>',

@@ -14,7 +14,7 @@ from engine.cache.store import Store
 from engine.engine import Engine
 from engine.model.checkpoint import DEMO_FOLDER
 from engine.pml import RoleClose, RoleOpen, bind, parse_prompt, parse_schema
-from engine.pml.conversation import part_text
+from engine.pml.parts import part_text
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.layout import lay_out
 from engine.prompt.plan import make_plan

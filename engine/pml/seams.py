@@ -1,0 +1,93 @@
+"""Seams: to whom the white space between modules belongs, and which of it a prompt reads.
+
+In a schema a seam is a `Text`: the last child of the module that it follows (after a union, of each
+member), or it stands behind the text that it follows. A prompt reads a seam where something stands on either
+side of it within one turn. Where two meet because nothing was read between them, the larger one stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from engine.pml.diagnostics import Span
+from engine.pml.parts import ModuleSeam, ModuleStart, NewText, Part, RoleClose, RoleOpen, is_seam, part_text
+from engine.pml.tree import Module, Text, Union
+from engine.pml.whitespace import SPACE, Run
+
+Unsettled: TypeAlias = Part | ModuleStart | ModuleSeam
+"""A part of a prompt before it is known which seams are read."""
+
+
+def own_seam(module: Module) -> Text | None:
+    """The seam that a module brings along."""
+    last = module.children[-1] if module.children else None
+    return last if isinstance(last, Text) and last.seam else None
+
+
+def with_seam(node: Any, seam: str, span: Span) -> Any:
+    """A node of a schema with the seam that follows it; only modules and unions have one of their own."""
+    if isinstance(node, Union):
+        return replace(node, members=tuple(with_seam(member, seam, span) for member in node.members))
+    if not isinstance(node, Module) or not node.children:
+        return node
+    text = missing(seam, node.children[-1])
+    return replace(node, children=(*node.children, Text(text, span, seam=True))) if text else node
+
+
+def missing(seam: str, last: object) -> str:
+    """What of a seam does not yet stand at the end of a text that keeps its white space."""
+    if not isinstance(last, Text):
+        return seam
+    there = last.text[len(last.text.rstrip(SPACE)) :]
+    if last.seam or (there and len(seam) <= there.count("\n")) or (there and seam == " "):
+        return ""
+    return seam[there.count("\n") :]
+
+
+def add_run(children: list[Any], run: Run) -> None:
+    """Adds a text run of a schema to the children before it, with its seams where they belong."""
+    if run.before and children:
+        children[-1] = with_seam(children[-1], run.before, run.span)
+    if run.text:
+        children.append(Text(run.text, run.span))
+    if run.after and children and (text := missing(run.after, children[-1])):
+        children.append(Text(text, run.span, seam=True))
+
+
+def _larger(one: str, other: str) -> bool:
+    """Whether a seam stands where it meets another: a blank line before a line break before a space."""
+    return (one.count("\n"), len(one)) > (other.count("\n"), len(other))
+
+
+def settled(items: Iterable[Unsettled]) -> list[Part]:
+    """The parts of a prompt with those seams only that are read."""
+    found: list[Part] = []
+    pending: Part | None = None
+    place = 0  # of the pending seam, before arguments without text
+    read = began = 0  # texts read so far, and when the turn began
+    starts: dict[str, int] = {}
+    for item in items:
+        if isinstance(item, ModuleStart):
+            starts[item.path] = read
+            continue
+        part = item.part if isinstance(item, ModuleSeam) else item
+        if isinstance(part, RoleOpen | RoleClose):
+            pending, began = None, read
+            found.append(part)
+        elif is_seam(part):
+            without = starts[item.path] if isinstance(item, ModuleSeam) else began
+            if read in (without, began):
+                continue
+            if pending is None or (
+                not isinstance(part, NewText) and _larger(part_text(part), part_text(pending))
+            ):
+                pending, place = part, len(found)
+        else:
+            if part_text(part) and pending is not None:
+                found.insert(place, pending)
+                pending = None
+            read += bool(part_text(part))
+            found.append(part)
+    return found

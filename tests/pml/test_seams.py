@@ -1,0 +1,170 @@
+"""What a prompt reads between modules: the seams of the schema, and those of its own text."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.pml import bind, parse_prompt, parse_schema
+from engine.pml.conversation import conversation
+from engine.pml.escaping import escaped_text
+
+HABITS = """<schema name="habits">
+  <user>
+    # Habits
+    <module name="cash">I pay in cash.</module>
+    <module name="walk">I walk.</module>
+
+    <module name="early">I get up <param name="time" len="4"/>.</module>
+  </user>
+</schema>
+"""
+TRIP = """<schema name="trip">
+  <user>
+    <module name="plan">
+      Away for <param name="days" len="4"/>.
+      <union>
+        <module name="home">At home.</module>
+        <module name="abroad">Abroad.
+
+          <module name="tokyo">Tokyo.</module> <module name="rome">Rome.</module>
+        </module>
+      </union>
+      <module name="note">Note.</module>
+    </module>
+    <module name="end">End.</module>
+  </user>
+</schema>
+"""
+
+
+def read(schema: str, prompt: str) -> str:
+    """The turns that a prompt spells, with | between them."""
+    parsed, asked = parse_schema(schema), parse_prompt(prompt)
+    assert parsed.ok, parsed.diagnostics
+    assert asked.ok, asked.diagnostics
+    assert parsed.tree is not None
+    assert asked.tree is not None
+    bound = bind(parsed.tree, asked.tree)
+    assert bound.ok, bound.diagnostics
+    return "|".join(message.text for message in conversation(bound.parts))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("<prompt/>", "# Habits"),
+        ("<prompt><cash/></prompt>", "# Habits\nI pay in cash."),
+        ("<prompt><cash/><walk/></prompt>", "# Habits\nI pay in cash.\nI walk."),
+        ("<prompt><walk/><early time='at six'/></prompt>", "# Habits\nI walk.\n\nI get up at six."),
+        ("<prompt><early time='at six'/><walk/></prompt>", "# Habits\nI get up at six.\n\nI walk."),
+        (
+            "<prompt><early time='x'/><cash/><walk/></prompt>",
+            "# Habits\nI get up x.\n\nI pay in cash.\nI walk.",
+        ),
+        ("<prompt>Why?</prompt>", "# Habits\nWhy?"),
+        ("<prompt><cash/>Why?</prompt>", "# Habits\nI pay in cash.\nWhy?"),
+        ("<prompt><walk/>Why?</prompt>", "# Habits\nI walk.\n\nWhy?"),
+        ("<prompt><early time='x'/>Why?</prompt>", "# Habits\nI get up x.Why?"),
+        ("<prompt><early time='x'/> Why?</prompt>", "# Habits\nI get up x. Why?"),
+        ("<prompt><early time='x'/>\n Why?</prompt>", "# Habits\nI get up x.\nWhy?"),
+        ("<prompt>\n<cash/>\n\n\n\n<walk/>\n</prompt>", "# Habits\nI pay in cash.\nI walk."),
+        ("<prompt>Look: <cash/>\nand <walk/></prompt>", "# Habits\nLook: I pay in cash.\nand I walk."),
+        ("<prompt xml:space='preserve'>Why?</prompt>", "# Habits\nWhy?"),
+        ("<prompt><cash/><user>Why?</user></prompt>", "# Habits\nI pay in cash.|Why?"),
+    ],
+)
+def test_a_flat_schema(prompt: str, text: str) -> None:
+    assert read(HABITS, prompt) == text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("<prompt><plan days='a week'/></prompt>", "Away for a week."),
+        ("<prompt><plan days='a week'><home/></plan><end/></prompt>", "Away for a week.\nAt home.\nEnd."),
+        ("<prompt><tokyo/></prompt>", "Away for .\nAbroad.\n\nTokyo."),
+        ("<prompt><tokyo/><rome/></prompt>", "Away for .\nAbroad.\n\nTokyo. Rome."),
+        ("<prompt><rome/><tokyo/></prompt>", "Away for .\nAbroad.\n\nRome. Tokyo."),
+        ("<prompt><plan><abroad/><note/></plan></prompt>", "Away for .\nAbroad.\n\nNote."),
+        (
+            "<prompt><plan><note/><abroad><tokyo/></abroad></plan><end/></prompt>",
+            "Away for .\nNote.\nAbroad.\n\nTokyo.\nEnd.",
+        ),
+        ("<prompt><plan>By train.</plan><end/></prompt>", "Away for .\nBy train.\nEnd."),
+        ("<prompt><plan><home/>By train.<note/></plan></prompt>", "Away for .\nAt home.\nBy train.Note."),
+    ],
+)
+def test_nested_modules(prompt: str, text: str) -> None:
+    assert read(TRIP, prompt) == text
+
+
+def test_a_turn_of_which_all_is_left_out_but_text_ends_with_the_text() -> None:
+    turns = "<user>Read.\n<module name='m'>M</module>\n</user><assistant>Yes.</assistant>"
+    schema = f"<schema name='a'>{turns}</schema>"
+    assert read(schema, "<prompt/>") == "Read.|Yes."
+    assert read(schema, "<prompt><m/></prompt>") == "Read.\nM|Yes."
+
+
+def test_an_empty_module_brings_no_seam() -> None:
+    schema = """<schema name="a">One.
+      <module name="m"><module name="n">N</module></module>
+
+      Two.</schema>"""
+    assert read(schema, "<prompt><m/></prompt>") == "One.\nTwo."
+    assert read(schema, "<prompt><n/></prompt>") == "One.\nN\n\nTwo."
+
+
+def test_text_that_keeps_its_line_end_gets_no_other() -> None:
+    schema = """<schema name="a"><module name="m" xml:space="preserve">M
+</module>
+    <module name="n">N</module></schema>"""
+    assert read(schema, "<prompt><m/><n/></prompt>") == "M\nN"
+
+
+LINES = st.sampled_from(
+    [
+        "# Title",
+        "## Part",
+        "- item",
+        "* item",
+        "1. first",
+        "```",
+        "> quote",
+        "plain words",
+        "    code",
+        "| a | b |",
+    ]
+)
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_what_begins_a_line_in_the_source_begins_one_in_the_prompt(data: st.DataObject) -> None:
+    """Markdown cut into modules: all imported it is the document, and any choice keeps its lines."""
+    blocks = data.draw(st.lists(st.lists(LINES, min_size=1, max_size=4), min_size=1, max_size=6))
+    gaps = [data.draw(st.sampled_from(["\n", "\n\n"])) for _ in blocks]
+    named = [data.draw(st.booleans()) for _ in blocks]
+    source, whole = "<schema name='d'>\n", ""
+    for place, (lines, gap, module) in enumerate(zip(blocks, gaps, named, strict=True)):
+        text = escaped_text("\n".join(lines))
+        inner = f"<module name='m{place}'>\n{text}\n</module>" if module else text
+        source += inner + gap
+        whole += "\n".join(lines) + gap
+    source += "</schema>"
+    imports = [f"<m{place}/>" for place, module in enumerate(named) if module]
+    assert squeezed(read(source, f"<prompt>{''.join(imports)}</prompt>")) == squeezed(whole.strip("\n"))
+    kept = data.draw(st.permutations(imports)) if imports else []
+    kept = kept[: data.draw(st.integers(0, len(kept)))]
+    found = read(source, f"<prompt>{''.join(kept)}</prompt>").split("\n")
+    wanted = [line.strip() for place, lines in enumerate(blocks) for line in lines
+              if not named[place] or f"<m{place}/>" in kept]  # fmt: skip
+    assert sorted(line.strip() for line in found if line) == sorted(wanted)
+
+
+def squeezed(text: str) -> str:
+    """Without indentation, which is taken off each module by itself."""
+    return re.sub(r"(?m)^ +", "", text)
