@@ -13,20 +13,18 @@ The rules of the order:
 5. Text nested in an import: after the nested import that it follows, before the first nested import, or at
    the end of the module where it nests none.
 6. An import written directly under the prompt whose module lies deeper imports the modules round it too.
-7. A seam is read where something stands on either side of it in one turn (`engine.pml.seams`). What ends a
-   schema, role or module has no seam of its own; where another order puts it before something else there, it
-   gets the one that what now stands last does not need.
+7. A seam is read where something stands on either side of it in one turn (`engine.pml.seams`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from engine.pml.diagnostics import Diagnostic, Reporter, has_errors, quote
 from engine.pml.parts import (
     ArgumentText,
+    ModuleEnd,
     ModuleSeam,
     ModuleStart,
     NewText,
@@ -99,29 +97,12 @@ class _Emitter:
         self._schema = schema
         self._resolution = resolution
         self._queues: dict[int, list[Module]] = {}
-        self._lent: dict[str, Text] = {}
         index = schema.index
         for path in resolution.picks:
             container = index.container_of[path]
             self._queues.setdefault(id(container), []).append(index.by_path[path])
-        for path in resolution.picks:
-            container = index.container_of[path]
-            queue = self._queues[id(container)]
-            if queue[-1] is index.by_path[path]:
-                ending = container.children[-1]
-                if isinstance(ending, Text) and ending.seam:  # the container's own
-                    ending = container.children[-2]
-                self._lend(ending, queue)
         for queue in self._queues.values():
             queue.reverse()
-
-    def _lend(self, ending: Any, queue: list[Module]) -> None:
-        """What ends a container in the schema and stands earlier now gets the seam of what ends it now."""
-        seam = own_seam(queue[-1])
-        for module in queue[:-1] if seam is not None else ():
-            ends = any(module is member for member in _members(ending))
-            if ends and own_seam(module) is None and seam is not None:
-                self._lent[module.path] = seam
 
     def parts(self) -> Iterator[Unsettled]:
         """The parts that come from the schema, with the prompt's text between them."""
@@ -153,10 +134,9 @@ class _Emitter:
         for child in module.children[:-1] if seam else module.children:
             yield _Content(child, module, path)
         yield from _new(resolution.ending.get(path, ()))
+        yield ModuleEnd(path)
         if seam:
             yield ModuleSeam(path, SchemaText(seam, path))
-        elif path in self._lent:
-            yield ModuleSeam(path, NewText(self._lent[path].text, self._lent[path].span, seam=True))
         yield from _new(resolution.after.get(path, ()))
 
     def _argument(self, param: Param, path: str) -> ArgumentText:
@@ -175,8 +155,8 @@ class _Content:
     path: str
 
 
-def _members(node: object) -> tuple[Module, ...]:
-    return node.members if isinstance(node, Union) else (node,) if isinstance(node, Module) else ()
+def _members(node: Module | Union) -> tuple[Module, ...]:
+    return node.members if isinstance(node, Union) else (node,)
 
 
 def _new(texts: list[Text] | tuple[Text, ...]) -> Iterator[NewText]:

@@ -70,7 +70,14 @@ class ModuleSeam:
     """The own seam of an imported module, while it is not settled yet whether it is read."""
 
     path: str
-    part: SchemaText | NewText
+    part: SchemaText
+
+
+@dataclass(frozen=True)
+class ModuleEnd:
+    """Where an imported module ends, before its own seam."""
+
+    path: str
 
 
 def part_text(part: Part) -> str:

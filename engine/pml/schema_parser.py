@@ -28,7 +28,7 @@ from engine.pml.remedies import (
     unwrapped,
     usable_name,
 )
-from engine.pml.seams import add_run
+from engine.pml.seams import add_run, ended
 from engine.pml.sources import SourceError, Sources
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.tree_builder import Frame, TreeBuilder
@@ -98,7 +98,7 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         self._fill(frame)
         schema = Schema(
             name.value if name else "",
-            tuple(frame.children),
+            ended(frame.children),
             tuple(scaffold for scaffold, _ in self._scaffolds),
             root.span,
             self._report.lines,
@@ -220,7 +220,7 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             frame.children.append(Text(content, src.value_span))
 
     def _finish(self, frame: _Frame) -> Module | Union | Role | None:
-        element, children = frame.element, tuple(frame.children)
+        element, children = frame.element, ended(frame.children)
         if frame.kind == "role":
             return Role(cast(RoleName, self._role_of(element)), children, element.span)
         if frame.kind == "union":

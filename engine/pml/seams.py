@@ -2,7 +2,8 @@
 
 In a schema a seam is a `Text`: the last child of the module that it follows (after a union, of each
 member), or it stands behind the text that it follows. A prompt reads a seam where something stands on either
-side of it within one turn. Where two meet because nothing was read between them, the larger one stands.
+side of it within one turn. Where two meet because nothing was read between them, the larger one stands. What
+ends its container has an implied seam, read where a prompt puts something behind it there.
 """
 
 from __future__ import annotations
@@ -12,11 +13,22 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from engine.pml.diagnostics import Span
-from engine.pml.parts import ModuleSeam, ModuleStart, NewText, Part, RoleClose, RoleOpen, is_seam, part_text
+from engine.pml.parts import (
+    ModuleEnd,
+    ModuleSeam,
+    ModuleStart,
+    NewText,
+    Part,
+    RoleClose,
+    RoleOpen,
+    SchemaText,
+    is_seam,
+    part_text,
+)
 from engine.pml.tree import Module, Text, Union
 from engine.pml.whitespace import SPACE, Run
 
-Unsettled: TypeAlias = Part | ModuleStart | ModuleSeam
+Unsettled: TypeAlias = Part | ModuleStart | ModuleEnd | ModuleSeam
 """A part of a prompt before it is known which seams are read."""
 
 
@@ -26,14 +38,36 @@ def own_seam(module: Module) -> Text | None:
     return last if isinstance(last, Text) and last.seam else None
 
 
-def with_seam(node: Any, seam: str, span: Span) -> Any:
+def with_seam(node: Any, seam: str, span: Span, *, implied: bool = False) -> Any:
     """A node of a schema with the seam that follows it; only modules and unions have one of their own."""
     if isinstance(node, Union):
-        return replace(node, members=tuple(with_seam(member, seam, span) for member in node.members))
+        members = tuple(with_seam(member, seam, span, implied=implied) for member in node.members)
+        return replace(node, members=members)
     if not isinstance(node, Module) or not node.children:
         return node
     text = missing(seam, node.children[-1])
-    return replace(node, children=(*node.children, Text(text, span, seam=True))) if text else node
+    if not text:
+        return node
+    return replace(node, children=(*node.children, Text(text, span, seam=True, implied=implied)))
+
+
+def ended(children: list[Any]) -> tuple[Any, ...]:
+    """The children of a container; the last of them, if it is a module, with the seam that is implied for it.
+
+    That is the seam of the module before it, or of the text before it.
+    """
+    *before, last = children or [None]
+    if isinstance(last, Module | Union):
+        seam = next(filter(None, map(_seam_behind, reversed(before))), None)
+        if seam is not None:
+            return (*before, with_seam(last, seam.text, last.span, implied=True))
+    return tuple(children)
+
+
+def _seam_behind(node: Any) -> Text | None:
+    if isinstance(node, Union):
+        return next(filter(None, map(own_seam, node.members)), None)
+    return own_seam(node) if isinstance(node, Module) else node if getattr(node, "seam", False) else None
 
 
 def missing(seam: str, last: object) -> str:
@@ -71,6 +105,11 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
     for item in items:
         if isinstance(item, ModuleStart):
             starts[item.path] = read
+            continue
+        if isinstance(item, ModuleEnd):
+            ended_by = pending.module if isinstance(pending, SchemaText) and pending.node.implied else ""
+            if ended_by.rpartition("/")[0] == item.path and ended_by:
+                pending = None
             continue
         part = item.part if isinstance(item, ModuleSeam) else item
         if isinstance(part, RoleOpen | RoleClose):

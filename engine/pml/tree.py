@@ -60,12 +60,14 @@ class Text:
     """A run of text, its white space already normalised.
 
     A *seam* is the white space that sets something apart from what follows it. The last child of a module is
-    its own seam, which is gone with it; that of a text stands behind the text.
+    its own seam, which is gone with it; that of a text stands behind the text. A seam is `implied` where its
+    module is the last of its container, so that only a prompt can put something behind it.
     """
 
     text: str
     span: Span = field(compare=False)
     seam: bool = False
+    implied: bool = False
 
 
 @dataclass(frozen=True)

@@ -68,9 +68,9 @@ def read(schema: str, prompt: str) -> str:
         ("<prompt>Why?</prompt>", "# Habits\nWhy?"),
         ("<prompt><cash/>Why?</prompt>", "# Habits\nI pay in cash.\nWhy?"),
         ("<prompt><walk/>Why?</prompt>", "# Habits\nI walk.\n\nWhy?"),
-        ("<prompt><early time='x'/>Why?</prompt>", "# Habits\nI get up x.Why?"),
-        ("<prompt><early time='x'/> Why?</prompt>", "# Habits\nI get up x. Why?"),
-        ("<prompt><early time='x'/>\n Why?</prompt>", "# Habits\nI get up x.\nWhy?"),
+        ("<prompt><early time='x'/>Why?</prompt>", "# Habits\nI get up x.\n\nWhy?"),
+        ("<prompt><early time='x'/> Why?</prompt>", "# Habits\nI get up x.\n\nWhy?"),
+        ("<prompt><early time='x'/>\n Why?</prompt>", "# Habits\nI get up x.\n\nWhy?"),
         ("<prompt>\n<cash/>\n\n\n\n<walk/>\n</prompt>", "# Habits\nI pay in cash.\nI walk."),
         ("<prompt>Look: <cash/>\nand <walk/></prompt>", "# Habits\nLook: I pay in cash.\nand I walk."),
         ("<prompt xml:space='preserve'>Why?</prompt>", "# Habits\nWhy?"),
@@ -107,6 +107,23 @@ def test_a_turn_of_which_all_is_left_out_but_text_ends_with_the_text() -> None:
     schema = f"<schema name='a'>{turns}</schema>"
     assert read(schema, "<prompt/>") == "Read.|Yes."
     assert read(schema, "<prompt><m/></prompt>") == "Read.\nM|Yes."
+
+
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [("", "M.Why?"), (" ", "M. Why?"), ("\n  ", "M.\nWhy?"), ("\n\n\n", "M.\n\nWhy?")],
+)
+def test_where_no_seam_is_known_the_white_space_of_the_prompt_counts(space: str, text: str) -> None:
+    schema = "<schema name='a'><user>\n<module name='m'>M.</module>\n</user></schema>"
+    assert read(schema, f"<prompt><m/>{space}Why?</prompt>") == text
+
+
+def test_an_implied_seam_ends_with_its_module() -> None:
+    schema = """<schema name="a"><module name="m">M
+
+      <module name="n">N</module></module><module name="o">O</module></schema>"""
+    assert read(schema, "<prompt><n/><o/></prompt>") == "M\n\nNO"
+    assert read(schema, "<prompt><m><n/>new</m><o/></prompt>") == "M\n\nN\n\nnewO"
 
 
 def test_an_empty_module_brings_no_seam() -> None:

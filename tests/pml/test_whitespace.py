@@ -18,7 +18,8 @@ def parts(inner: str, attributes: str = "") -> list[str]:
 
 def shown(node: object) -> str:
     if isinstance(node, Text):
-        return node.text.replace("\n", "\\n").replace(" ", "\\s") if node.seam else node.text
+        seam = node.text.replace("\n", "\\n").replace(" ", "\\s")
+        return "~" * node.implied + seam if node.seam else node.text
     if isinstance(node, Param):
         return f"{{{node.name}}}"
     if isinstance(node, Union):
@@ -59,11 +60,11 @@ U = '<union> <module name="u">x</module> <module name="v">x</module>\n</union>'
         (f"a{N}\t b", ["a", "*\\s", "b"]),
         (f"{N}\n  {P}", ["*\\n", "{p}"]),
         (f"{P} {N} {Q}", ["{p}", "\\s", "*\\s", "{q}"]),
-        (f"\n {N}\n {N2}\n", ["*\\n", "*"]),
+        (f"\n {N}\n {N2}\n", ["*\\n", "*~\\n"]),
         (f"\n {U}\n b", ["*\\n|*\\n", "b"]),
-        (f"a\n {U}", ["a", "\\n", "*|*"]),
-        (f"{N}\n<!-- c -->\n{N2}", ["*\\n", "*"]),
-        (f"{N} <!-- c --> {N2}", ["*\\s", "*"]),
+        (f"a\n {U}", ["a", "\\n", "*~\\n|*~\\n"]),
+        (f"{N}\n<!-- c -->\n{N2}", ["*\\n", "*~\\n"]),
+        (f"{N} <!-- c --> {N2}", ["*\\s", "*~\\s"]),
         ("a<!-- c -->b", ["ab"]),
         ("a <!-- c --> b", ["a b"]),
         ("a<!-- c --> b", ["a b"]),
@@ -120,7 +121,7 @@ def test_a_scaffold_is_no_more_than_a_comment() -> None:
     source = source.replace("{m}", '<module name="m">x</module>').replace("{n}", N)
     tree = parse_schema(source).tree
     assert tree is not None
-    assert [shown(child) for child in tree.children] == ["*\\n", "*"]
+    assert [shown(child) for child in tree.children] == ["*\\n", "*~\\n"]
 
 
 def test_in_a_prompt_white_space_between_imports_is_nothing() -> None:
