@@ -47,9 +47,7 @@ def test_plain_texts_are_laid_out() -> None:
     assert write_schema(schema).splitlines() == [
         '<schema name="s">',
         '  <module name="a">One.</module>',
-        '  <module name="b">',
-        "    Two three.",
-        "  </module>",
+        '  <module name="b">Two three.</module>',
         "</schema>",
     ]
 
