@@ -15,7 +15,7 @@ from app.lsp.view import View, defined_path, opened
 from app.vocabulary import ATTRIBUTES, ELEMENTS, EMPTY, HOLDS, IN_PROMPTS, REQUIRED, preview
 from engine.pml import ROLES, Module, Schema, Span, Union
 from engine.pml.elements import Element
-from engine.pml.names import CACHE, SPACE_MODES
+from engine.pml.names import CACHE, PATH, SPACE_MODES
 from engine.pml.reader import read
 
 Kind = Literal["element", "module", "attribute", "value", "file"]
@@ -267,7 +267,7 @@ def _values(view: View, place: TypingPlace) -> Iterable[Item]:
         case ("union", "scaffold"):
             return [Item(name, "value", "a member", name) for name in _members(view, place)]
         case ("scaffold", "modules"):
-            given = set(place.typed.split())
+            given = set(PATH.findall(place.typed))
             modules = view.schema.modules() if view.schema else ()
             return [
                 Item(one.path, "value", preview(one), one.path) for one in modules if one.path not in given

@@ -10,6 +10,7 @@ from app.lsp.view import View, defined_path
 from app.vocabulary import IN_PROMPTS
 from engine.pml import Span
 from engine.pml.elements import Attribute, Element
+from engine.pml.names import PATH
 
 Kind = Literal["module", "param", "schema", "file", "element", "attribute"]
 
@@ -122,9 +123,9 @@ def path_segments(text: str, attribute: Attribute) -> list[tuple[Span, str]]:
     """The segments of the paths in an attribute, each with the path up to its end."""
     start = attribute.value_span.start
     found: list[tuple[Span, str]] = []
-    for word in re.finditer(r"\S+", text[start : attribute.value_span.end]):
+    for word in PATH.finditer(text, start, attribute.value_span.end):
         for part in re.finditer(r"[^/]+", word[0]):
-            place = start + word.start() + part.start()
+            place = word.start() + part.start()
             found.append((Span(place, place + len(part[0])), word[0][: part.end()]))
     return found
 

@@ -196,7 +196,7 @@ export class Picker {
 
   /** @param {string} path @param {string} moduleName @param {Api.Parameter} parameter @returns {Argument} */
   #argument(path, moduleName, { name, length, default: fallback }) {
-    const id = `argument-${path}-${name}`.replace(/[^\w-]/g, "_")
+    const id = `argument/${path}/${name}`
     const input = h("input", {
       type: "text", id, placeholder: fallback || "empty", autocomplete: "off", spellcheck: "false",
       "data-key": `${path} ${name}`, "aria-label": `${moduleName}: ${name}, at most ${length} tokens`,

@@ -16,7 +16,7 @@ from engine.pml.diagnostics import quote
 from engine.pml.elements import Attribute, Chars, Element
 from engine.pml.errors import PromptError
 from engine.pml.escaping import escaped_value
-from engine.pml.names import ROLES
+from engine.pml.names import PATH, ROLES
 from engine.pml.prompt_parser import document_kind, parse_prompt
 from engine.pml.reader import Document, read
 from engine.pml.schema_parser import parse_schema
@@ -294,7 +294,7 @@ def _kind(element: Element) -> str:
 
 def _value(name: str, value: str) -> str:
     if name == "modules":
-        return " ".join(value.split())
+        return " ".join(PATH.findall(value))
     return value.strip() if name in ("len", "length") else value
 
 

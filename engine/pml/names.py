@@ -26,8 +26,19 @@ ELEMENTS: Final = (*ATTRIBUTES, "prompt", "arg")
 RESERVED: Final = frozenset((*ELEMENTS, "parameter"))
 """Names that no module can have."""
 
-NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
-NAME_RULE: Final = "begin with a letter or _, go on with letters, digits, '_', '.', '-'"
+_START: Final = (
+    "A-Z_a-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c\u200d\u2070-\u218f"
+    "\u2c00-\u2fef\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_FURTHER: Final = "\\-.0-9\u00b7\u0300-\u036f\u203f\u2040"
+
+NAME: Final = re.compile(f"[{_START}][{_START}{_FURTHER}]*")
+"""A name as XML 1.0 has it in its fifth edition, without the colon."""
+
+NAME_RULE: Final = "begin with a letter of any script or _, go on with letters, digits, '_', '.', '-'"
+
+PATH: Final = re.compile(r"[^ \t\r\n]+")
+"""A path in a list of paths; some of what is white space to Unicode, and not to XML, may stand in names."""
 
 CACHE: Final = ("true", "false")
 SPACE_MODES: Final = ("default", "preserve")

@@ -9,9 +9,11 @@ from typing import Final
 
 import lxml.etree as ET
 
-from engine.pml.diagnostics import MAX_ERRORS, NOTHING, Edit, LineIndex, Reporter, Span
+from engine.pml.diagnostics import MAX_ERRORS, NOTHING, Edit, LineIndex, Reporter, Span, quote, swap
 from engine.pml.elements import Element
+from engine.pml.names import NAME, NAME_RULE
 from engine.pml.other_kinds import binary_kind, other_kind
+from engine.pml.remedies import usable_name
 from engine.pml.scanner import Scanner
 from engine.pml.text_files import BOM, MAX_BYTES, EncodingError, decode
 
@@ -54,7 +56,7 @@ def read(source: str | bytes) -> Document:
         message = 'the document is empty; begin with <schema name="…"> or <prompt schema="…">'
         report.add("E116", message, Span(0, len(text)))
     if root is not None and not report.errors:
-        _second_opinion(text, report)
+        _second_opinion(text, root, report)
     return Document(text, root, report)
 
 
@@ -90,14 +92,40 @@ def _codec(body: bytes) -> str:
     return "utf-16-be" if body[:1] == b"\0" else "utf-16-le"
 
 
-def _second_opinion(text: str, report: Reporter) -> None:
+def _second_opinion(text: str, root: Element, report: Reporter) -> None:
     """Lets lxml judge a text in which the scanner found no fault and reports what it finds."""
     parser = ET.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
     try:
         ET.fromstring(text.removeprefix("\ufeff").encode("utf-8"), parser)
     except ET.XMLSyntaxError as error:
+        _check_names(root, report)
+        if report.errors:
+            return
         line, column = error.position
         place = report.lines.offset(line or 1, column or 1)
         reason = _POSITION.sub("", error.msg or "") or "the parser gives no reason"
         message = f"the document is not well-formed XML: {reason}"
         report.add("E199", message, Span(place, min(place + 1, len(text))))
+
+
+def _check_names(root: Element, report: Reporter) -> None:
+    """Reports the elements and attributes whose names have characters that XML has in no name."""
+    pending = [root]
+    while pending:
+        element = pending.pop()
+        pending.extend(child for child in reversed(element.children) if isinstance(child, Element))
+        if _is_unnameable(element.tag):
+            usable = usable_name(element.tag)
+            message = f"{quote(element.tag)} cannot name an element: {NAME_RULE}"
+            fix = element.renamed(usable) if usable else ()
+            report.add("E301", message, element.tag_span, usable or "", fix)
+        for attribute in element.attributes.values():
+            if _is_unnameable(attribute.name):
+                usable = usable_name(attribute.name, element.attributes)
+                message = f"{quote(attribute.name)} cannot name an attribute: {NAME_RULE}"
+                span = attribute.name_span
+                report.add("E301", message, span, usable or "", swap(span, usable))
+
+
+def _is_unnameable(name: str) -> bool:
+    return ":" not in name and not NAME.fullmatch(name)

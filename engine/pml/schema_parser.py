@@ -10,7 +10,18 @@ from typing import Final, cast
 from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
 from engine.pml.escaping import escaped_value
-from engine.pml.names import ATTRIBUTES, CACHE, ELEMENTS, NAME, NAME_RULE, RESERVED, ROLES, SPACE_MODES
+from engine.pml.lookalikes import advise_on_lookalikes
+from engine.pml.names import (
+    ATTRIBUTES,
+    CACHE,
+    ELEMENTS,
+    NAME,
+    NAME_RULE,
+    PATH,
+    RESERVED,
+    ROLES,
+    SPACE_MODES,
+)
 from engine.pml.reader import read
 from engine.pml.remedies import (
     MAX_LENGTH,
@@ -28,6 +39,7 @@ from engine.pml.remedies import (
     unwrapped,
     usable_name,
 )
+from engine.pml.scaffold_checks import check_scaffolds
 from engine.pml.seams import add_run, ended
 from engine.pml.sources import SourceError, Sources
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
@@ -103,7 +115,8 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             root.span,
             self._report.lines,
         )
-        self._check_scaffolds(schema)
+        check_scaffolds(schema, self._scaffolds, self._text, self._report)
+        advise_on_lookalikes(schema, self._report)
         return schema
 
     # The walk
@@ -286,6 +299,7 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
                 length_span=given.value_span
                 if (given := attributes.get("len") or attributes.get("length"))
                 else None,
+                name_span=name.value_span,
             )
         )
 
@@ -319,7 +333,9 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         if element.closed:
             self._check_bare(element)
         if modules is not None:
-            self._scaffolds.append((Scaffold(tuple(modules.value.split()), element.span), modules.value_span))
+            self._scaffolds.append(
+                (Scaffold(tuple(PATH.findall(modules.value)), element.span), modules.value_span)
+            )
 
     def _check_bare(self, element: Element) -> None:
         """A parameter or scaffold holds nothing."""
@@ -432,45 +448,3 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         if other != frame.path:
             message = f"module {quote(frame.path)} repeats the text of {quote(other)}; keep one of them"
             self._report.add("W605", message, frame.element.open_span)
-
-    def _check_scaffolds(self, schema: Schema) -> None:
-        for scaffold, span in self._scaffolds:
-            named = set(scaffold.modules)
-            known = [path for path in scaffold.modules if schema.module(path) is not None]
-            for word in re.finditer(r"\S+", self._text[span.start : span.end]):
-                path = word[0]
-                if self._report.full:
-                    break
-                if schema.module(path) is None and path in named:
-                    meant = schema.index.by_name.get(path, ())
-                    near = meant[0].path if len(meant) == 1 else None
-                    near = near or self._speller.nearest(path, schema.index.by_path)
-                    remedy = f"did you mean {quote(near)}?" if near else "name modules by their paths"
-                    message = f"the schema has no module {quote(path)}; {remedy}"
-                    place = Span(span.start + word.start(), span.start + word.end())
-                    self._report.add("E306", message, place, near or "", swap(place, near))
-            clash = self._clash(schema, known)
-            if clash is not None:
-                first, second = clash
-                both = f"{quote(first)} and {quote(second)}"
-                message = f"{both} are members of one union, so no prompt imports both; keep one"
-                self._report.add("W606", message, span)
-            elif len(named) == 1 and known:
-                message = "a scaffold of one module changes nothing; name another, or remove it"
-                start, end = scaffold.span.start, scaffold.span.end
-                alone = self._text.startswith("<scaffold", start) and self._text.find(">", start) == end - 1
-                self._report.add("W606", message, span, NOTHING, (Edit(scaffold.span, ""),) if alone else ())
-
-    def _clash(self, schema: Schema, paths: list[str]) -> tuple[str, str] | None:
-        """Two of the paths that lie under different members of one union."""
-        chosen: dict[int, tuple[str, str]] = {}
-        for path in paths:
-            member = path
-            while member:
-                union = schema.union_of(member)
-                if union is not None:
-                    other_member, other = chosen.setdefault(id(union), (member, path))
-                    if other_member != member:
-                        return other, path
-                member = member.rpartition("/")[0]
-        return None

@@ -81,6 +81,8 @@ class Param:
     span: Span = field(compare=False)
     length_span: Span | None = field(default=None, compare=False)
     """The value of `len`, where it is written."""
+    name_span: Span | None = field(default=None, compare=False)
+    """The value of `name`, where it is written."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,10 +14,11 @@ _LONGEST: Final = 40
 
 
 def legible(words: str) -> str:
-    """A valid name from some words; a valid name stays as it is."""
+    """A valid name from some words; a valid name stays as it is, in the form that keyboards write."""
+    words = normalize("NFC", words)
     if NAME.fullmatch(words) and words not in RESERVED:
         return words
-    kept = "".join(one if NAME.fullmatch(f"_{one}") else "-" for one in normalize("NFC", words))
+    kept = "".join(one if NAME.fullmatch(f"_{one}") else "-" for one in words)
     name = re.sub("-+", "-", kept).strip("-.")
     if len(name) > _LONGEST:
         name = name[:_LONGEST].rpartition("-")[0] or name[:_LONGEST]
@@ -111,6 +112,7 @@ def variable(name: str) -> str:
     """A name of PML as a name of Python, which reads its own names in one form of Unicode."""
     plain = normalize("NFKC", name)
     found = "".join(one if f"_{one}".isidentifier() else "_" for one in plain)
+    found = found if found.strip("_") or not plain.strip("_") else "name"
     found = found if found.isidentifier() else f"_{found}"
     own = found.startswith("__") and found.endswith("__")  # __name__ and its like mean something to Python
     return f"{found}_" if own or keyword.iskeyword(found) or keyword.issoftkeyword(found) else found

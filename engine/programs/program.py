@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, overload
 
 from engine.pml import NAME, Prompt, Schema
 from engine.pml.conversation import Message
-from engine.pml.names import NAME_RULE
+from engine.pml.names import NAME_RULE, PATH
 from engine.pml.writer import write_schema
 from engine.programs.build import build_prompt, build_schema
 from engine.programs.compiler import compile_program
@@ -99,7 +99,7 @@ class Program(Bindable):
         if isinstance(self._scaffolds, str) or not isinstance(self._scaffolds, Iterable):
             raise definition.fault(definition.node, message)
         for one in self._scaffolds:
-            paths = tuple(one.split() if isinstance(one, str) else one)
+            paths = tuple(PATH.findall(one) if isinstance(one, str) else one)
             if not all(isinstance(path, str) for path in paths):
                 raise definition.fault(definition.node, message)
             found.append(paths)

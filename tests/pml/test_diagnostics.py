@@ -103,7 +103,22 @@ EXAMPLES = [
     schema(
         "E118", '<schema name="a"><module name="m" «x:y»="1">x</module></schema>', "xml:space and xml:lang"
     ),
-    schema("E199", '<schema name="a"><a«\xd7»/>x</schema>', "not well-formed"),
+    schema(
+        "E199",
+        '<?xml version="1.0" encoding="UTF-8" standalone="«m»aybe"?><schema name="a">x</schema>',
+        "not well-formed",
+    ),
+    schema("E301", '<schema name="a"><«a\xd7»/>x</schema>', "cannot name an element"),
+    schema(
+        "E301",
+        '<schema name="a"><module name="m" «a\xd7»="1">x</module></schema>',
+        "cannot name an attribute",
+    ),
+    schema(
+        "W615",
+        '<schema name="a"><module name="caf\xe9">x</module><module name="«cafe\u0301»">y</module></schema>',
+        "U+00E9 against U+0065 U+0301; rename one",
+    ),
     schema("E121", "«# Notes»\n\nThe ferry leaves at nine.", "`pml import FOLDER -o schema.pml`"),
     schema("E121", '«{"messages": []}»', "`pml import FILE.json -o schema.pml`"),
     schema("E121", '«import os»\nprint("x")', "`pml import FILE.py -o schema.pml`"),

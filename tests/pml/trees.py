@@ -31,8 +31,8 @@ AWKWARD = (
 TEXTS = st.lists(st.sampled_from(AWKWARD), min_size=1, max_size=6).map("".join)
 PLAIN = st.text(string.ascii_letters + " .,\n", min_size=1, max_size=20)
 VALUES = st.none() | TEXTS | st.just("")
-_FIRST = string.ascii_letters + "_"
-_LATER = st.lists(st.sampled_from(_FIRST + string.digits + ".-"), max_size=5).map("".join)
+_FIRST = string.ascii_letters + "_東éЖ🗼ﬁ"
+_LATER = st.lists(st.sampled_from(_FIRST + string.digits + ".-京ไ"), max_size=5).map("".join)
 NAMES = st.builds(operator.add, st.sampled_from(_FIRST), _LATER).filter(lambda name: name not in RESERVED)
 """Drawn letter by letter: a strategy of a regular expression is built anew wherever it is filtered."""
 

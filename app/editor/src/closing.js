@@ -17,7 +17,7 @@ const automatic = StateField.define({
     }
     if (transaction.isUserEvent("input.complete")) {
       transaction.changes.iterChanges((_fromA, _toA, fromB, _toB, inserted) => {
-        const closing = /<\/[\w.-]+>$/.exec(inserted.toString())
+        const closing = /<\/[^\s<>/]+>$/.exec(inserted.toString())
         if (closing) tag = { from: fromB + closing.index, to: fromB + closing.index + closing[0].length, inside: false }
       })
     }

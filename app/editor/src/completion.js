@@ -1,11 +1,11 @@
 // What the editor offers while one types: element names, attribute names, the names of modules.
 import { autocompletion } from "@codemirror/autocomplete"
 import { syntaxTree } from "@codemirror/language"
+import { NAME } from "./names.js"
 
-const NAME = String.raw`[A-Za-z_][\w.-]*`
-const OPENING = new RegExp(String.raw`<(/?)((?:${NAME})?)$`)
-const ATTRIBUTE = new RegExp(String.raw`<(${NAME})(?:\s+${NAME}\s*=\s*(?:"[^"]*"|'[^']*'))*\s+((?:${NAME})?)$`)
-const TYPED_NAME = /^[\w.-]*$/
+const OPENING = new RegExp(String.raw`<(/?)((?:${NAME})?)$`, "u")
+const ATTRIBUTE = new RegExp(String.raw`<(${NAME})(?:\s+${NAME}\s*=\s*(?:"[^"]*"|'[^']*'))*\s+((?:${NAME})?)$`, "u")
+const TYPED_NAME = new RegExp(`^(?:${NAME})?$`, "u")
 
 /**
  * What one editor can complete and explain.

@@ -11,6 +11,7 @@ import { closeBrackets, closeBracketsKeymap, completionKeymap } from "@codemirro
 import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/search"
 import { EMPTY_WORDS, completion } from "./completion.js"
 import { typeOverClosingTags } from "./closing.js"
+import { NAME } from "./names.js"
 import { look } from "./theme.js"
 
 /**
@@ -22,6 +23,8 @@ import { look } from "./theme.js"
  *   label: string, keys?: Record<string, () => unknown>, onChange?: () => void, onLeave?: () => void, onFix?: (fault: any) => void,
  * }} Options
  */
+
+const TAG = new RegExp(`</?(${NAME})`, "gu")
 
 const restored = /** @type {import("@codemirror/state").AnnotationType<boolean>} */ (Annotation.define())
 const sourced = /** @type {import("@codemirror/state").StateEffectType<Source>} */ (StateEffect.define())
@@ -78,7 +81,7 @@ function fixHere(view, onFix) {
 function moduleHelp(words) {
   return hoverTooltip((view, pos) => {
     const line = view.state.doc.lineAt(pos)
-    for (const match of line.text.matchAll(/<\/?([A-Za-z_][\w.-]*)/g)) {
+    for (const match of line.text.matchAll(TAG)) {
       const from = line.from + match.index, to = from + match[0].length
       const help = words().help[match[1]]
       if (pos < from || pos > to || !help) continue
