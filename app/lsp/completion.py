@@ -264,6 +264,11 @@ def _values(view: View, place: TypingPlace) -> Iterable[Item]:
             module = view.schema.module(path) if view.schema and path else None
             params = module.params() if module else ()
             return [Item(one.name, "value", f"at most {one.length} tokens", one.name) for one in params]
+        case ("param" | "parameter", "name"):
+            path = defined_path(element_at(view.root, place.start))
+            module = view.schema.module(path) if view.schema else None
+            earlier = [one for one in module.params() if one.span.start < place.mark] if module else []
+            return [Item(one.name, "value", "the same argument again", one.name) for one in earlier]
         case ("union", "scaffold"):
             return [Item(name, "value", "a member", name) for name in _members(view, place)]
         case ("scaffold", "modules"):

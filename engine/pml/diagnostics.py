@@ -59,7 +59,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E301": ("error", "A name that does not follow the rule for names."),
     "E302": ("error", "Two sibling modules have one name."),
     "E303": ("error", "A module has the name of a PML element."),
-    "E304": ("error", "Two parameters of a module have one name."),
+    "E304": ("error", "A parameter of a module is defined twice."),
     "E305": ("error", "The `scaffold` of a union names no member of it."),
     "E306": ("error", "A scaffold names a module that the schema does not have."),
     "E401": ("error", "The prompt is written for another schema."),

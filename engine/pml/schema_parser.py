@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, cast
 
@@ -47,6 +47,7 @@ from engine.pml.tree_builder import Frame, TreeBuilder
 from engine.pml.whitespace import Run, contents, preserves
 
 _LENGTH: Final = re.compile(r"0*[1-9][0-9]{0,6}")
+_OF_FIRST: Final = ("len", "length", "default", "scaffold")
 _REPEAT_LENGTH: Final = 40
 MAX_PATH: Final = 2000
 """The longest path of a module, in characters; every module below keeps a copy of its own."""
@@ -84,7 +85,7 @@ class _Frame(Frame):
 
     path: str = ""
     names: dict[str, Span] = field(default_factory=dict)
-    params: dict[str, Span] = field(default_factory=dict)
+    params: dict[str, Param] = field(default_factory=dict)
     members: int = 0
     unread: bool = False
 
@@ -277,39 +278,56 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
     def _param(self, frame: _Frame, element: Element) -> None:
         attributes = self._attributes(element, "param")
         name = self._required(element, attributes, "name")
-        length = self._length(element, attributes)
+        first = frame.params.get(name.value) if name else None
+        own = [attributes[one] for one in _OF_FIRST if one in attributes]
+        length = first.length if first else self._length(element, attributes, frame.params)
         if element.closed:
             self._check_bare(element)
         if name is None or not self._check_name("parameter", name):
             return
-        if name.value in frame.params:
-            line = self._report.lines.line(frame.params[name.value].start)
-            message = f"parameter {quote(name.value)} is already defined at line {line}; rename one"
-            self._report.add("E304", message, name.value_span)
+        if first is not None:
+            if own:
+                self._say_twice(first, name, own)
+            frame.children.append(replace(first, span=element.span, name_span=name.value_span, repeats=True))
             return
-        frame.params[name.value] = name.value_span
         default, scaffold = attributes.get("default"), attributes.get("scaffold")
-        frame.children.append(
-            Param(
-                name.value,
-                length,
-                default.value if default else None,
-                scaffold.value if scaffold else None,
-                element.span,
-                length_span=given.value_span
-                if (given := attributes.get("len") or attributes.get("length"))
-                else None,
-                name_span=name.value_span,
-            )
+        given = attributes.get("len") or attributes.get("length")
+        param = Param(
+            name.value,
+            length,
+            default.value if default else None,
+            scaffold.value if scaffold else None,
+            element.span,
+            length_span=given.value_span if given else None,
+            name_span=name.value_span,
         )
+        frame.params[name.value] = param
+        frame.children.append(param)
 
-    def _length(self, element: Element, attributes: dict[str, Attribute]) -> int:
+    def _say_twice(self, first: Param, name: Attribute, own: list[Attribute]) -> None:
+        """Reports a parameter that is defined again, and not repeated."""
+        line = self._report.lines.line((first.name_span or first.span).start)
+        removing = " and ".join(one.name for one in own)
+        message = (
+            f"parameter {quote(name.value)} is already defined at line {line}; remove {removing} to repeat "
+            "its argument, or rename one"
+        )
+        fix = tuple(edit for one in own for edit in removed(self._text, one.span))
+        self._report.add("E304", message, name.value_span, NOTHING, fix)
+
+    def _length(self, element: Element, attributes: dict[str, Attribute], earlier: dict[str, Param]) -> int:
         short, long = attributes.get("len"), attributes.get("length")
         if short and long:
             message = "len and length are two names of one thing; keep one"
             self._report.add("E204", message, long.span, NOTHING, removed(self._text, long.span))
         given = short or long
         if given is None:
+            name = attributes.get("name")
+            near = self._speller.nearest(name.value, earlier) if name else None
+            if name and near:
+                message = f"a parameter {quote(name.value)} needs a length; did you mean {quote(near)} again?"
+                self._report.instead("E202", message, name.value_span, near)
+                return 1
             message = 'a parameter needs a length in tokens; write len="10"'
             place = element.tag_span.end
             self._report.add(

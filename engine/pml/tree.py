@@ -72,7 +72,11 @@ class Text:
 
 @dataclass(frozen=True)
 class Param:
-    """A parameter of a module: room for an argument of at most `length` tokens."""
+    """A parameter of a module: room for an argument of at most `length` tokens.
+
+    One that `repeats` stands for the argument of an earlier one in its module, and is like that one in
+    length, default and scaffold.
+    """
 
     name: str
     length: int
@@ -83,6 +87,7 @@ class Param:
     """The value of `len`, where it is written."""
     name_span: Span | None = field(default=None, compare=False)
     """The value of `name`, where it is written."""
+    repeats: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,8 +119,8 @@ class Module(_Branch):
         return self.children
 
     def params(self) -> tuple[Param, ...]:
-        """The parameters of this module itself, in document order."""
-        return tuple(child for child in self.children if isinstance(child, Param))
+        """The parameters of this module itself, in document order, each once."""
+        return tuple(child for child in self.children if isinstance(child, Param) and not child.repeats)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

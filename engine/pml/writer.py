@@ -248,6 +248,8 @@ def _tag(node: Any) -> tuple[str, list[tuple[str, str]], str]:
             return "module", [("name", node.name), *cache, *source], ""
         case Union():
             return "union", [] if node.scaffold is None else [("scaffold", node.scaffold)], ""
+        case Param(repeats=True):
+            return "param", [("name", node.name)], ""
         case Param():
             optional = (("default", node.default), ("scaffold", node.scaffold))
             length = ("len", str(node.length))

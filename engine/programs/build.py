@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from engine.pml import (
@@ -22,6 +23,7 @@ from engine.pml.diagnostics import NOWHERE
 from engine.programs.expressions import Const, Ref, evaluate, text_of
 from engine.programs.naming import legible, unique
 from engine.programs.outline import Compiled, ModuleNode, Node, Say, Turn, UnionNode
+from engine.programs.parameters import Arg, Parameter
 
 
 def build_schema(compiled: Compiled) -> Schema:
@@ -63,8 +65,8 @@ def _nodes(body: tuple[Node, ...], path: str) -> Iterator[Any]:
                 yield Union(tuple(_module(member, path) for member in members), scaffold, NOWHERE)
             case Turn(role, inner):
                 yield Role(role, tuple(_nodes(inner, path)), NOWHERE)
-            case (name, Ref() as ref):
-                yield _param(name, ref)
+            case _Slot():
+                yield _param(item)
 
 
 def _module(block: ModuleNode, above: str) -> Module:
@@ -73,15 +75,26 @@ def _module(block: ModuleNode, above: str) -> Module:
     return Module(block.name, path, children, block.cache, block.src, NOWHERE, NOWHERE)
 
 
-def _param(name: str, ref: Ref) -> Param:
-    if ref.arg is None:
-        raise TypeError(f"{ref.parameter.name} has no length")
-    return Param(name, ref.arg.length, ref.parameter.default, ref.arg.scaffold, NOWHERE)
+@dataclass(frozen=True)
+class _Slot:
+    """A place of a parameter, by its name in the module, and whether an earlier one there is the same."""
+
+    name: str
+    ref: Ref
+    repeats: bool
 
 
-def _contents(body: tuple[Node, ...]) -> Iterator[str | tuple[str, Ref] | ModuleNode | UnionNode | Turn]:
+def _param(slot: _Slot) -> Param:
+    parameter, arg = slot.ref.parameter, slot.ref.arg
+    if arg is None:
+        raise TypeError(f"{parameter.name} has no length")
+    return Param(slot.name, arg.length, parameter.default, arg.scaffold, NOWHERE, repeats=slot.repeats)
+
+
+def _contents(body: tuple[Node, ...]) -> Iterator[str | _Slot | ModuleNode | UnionNode | Turn]:
     """What a body holds: neighbouring constants as one text, and every parameter with its name there."""
     taken: dict[str, int] = {}
+    names: dict[tuple[str, Parameter, Arg | None], str] = {}  # of what is one argument there
     pending = ""
     for node in body:
         for part in node.parts if isinstance(node, Say) else (node,):
@@ -92,7 +105,10 @@ def _contents(body: tuple[Node, ...]) -> Iterator[str | tuple[str, Ref] | Module
                 yield pending
                 pending = ""
             if isinstance(part, Ref):
-                yield unique(_slot_name(part), taken, 0), part
+                words = _slot_name(part)
+                known = names.get((words, part.parameter, part.arg))
+                name = names[words, part.parameter, part.arg] = known or unique(words, taken, 0)
+                yield _Slot(name, part, known is not None)
             elif isinstance(part, (ModuleNode, UnionNode, Turn)):
                 yield part
     if pending:
@@ -121,10 +137,10 @@ def _imports(body: tuple[Node, ...], values: Mapping[str, Any]) -> Iterator[Impo
 def _import(block: ModuleNode, values: Mapping[str, Any]) -> Import:
     arguments = []
     for item in _contents(block.body):
-        if isinstance(item, tuple):
-            name, ref = item
-            text = text_of(values[ref.parameter.name])
-            if text != text_of(ref.parameter.default):
-                arguments.append(Argument(name, text, NOWHERE))
+        if isinstance(item, _Slot) and not item.repeats:
+            parameter = item.ref.parameter
+            text = text_of(values[parameter.name])
+            if text != text_of(parameter.default):
+                arguments.append(Argument(item.name, text, NOWHERE))
     inner = tuple(_imports(block.body, values))
     return Import(block.name, tuple(arguments), inner, NOWHERE, NOWHERE)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,8 @@ class SchemaError(PromptCacheError):
 @dataclass(frozen=True)
 class Slot:
     """A parameter of a module: text of at most `length` tokens, which a prompt gives.
+
+    The same one again in its module repeats the argument.
 
     Attributes:
         name: its name.
@@ -184,7 +186,7 @@ class SchemaBuilder:
 
     def _module(self, part: Part, above: str) -> Module:
         path = f"{above}/{part.name}" if above else part.name
-        children = tuple(node for one in part.content for node in self._nodes(one, path))
+        children = _repeating(node for one in part.content for node in self._nodes(one, path))
         if part.src is not None:
             if children:
                 self._faults.append(f"E210, {path} has the text of {part.src}; give it no other content")
@@ -216,6 +218,17 @@ def _parts(choice: Choice) -> list[Part]:
 
 def _text(text: str) -> list[Any]:
     return [Text(text, NOWHERE)] if text else []
+
+
+def _repeating(children: Iterable[Any]) -> tuple[Any, ...]:
+    """The children of a module, in which a parameter that is given again as it was repeats its argument."""
+    firsts: dict[str, Param] = {}
+    found: list[Any] = []
+    for child in children:
+        first = firsts.setdefault(child.name, child) if isinstance(child, Param) else None
+        again = first is not None and first is not child and first == child
+        found.append(replace(child, repeats=True) if again else child)
+    return tuple(found)
 
 
 def _joined(children: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -257,12 +270,17 @@ def faults_of(schema: Schema) -> list[str]:
     pending: list[tuple[Any, str, set[str]]] = [(schema, "", set())]
     while pending:
         node, path, taken = pending.pop()
+        params: set[str] = set()
         for child in node.members if isinstance(node, Union) else node.children:
             match child:
                 case Text(text):
                     faults.extend(_of_text(text, path or "the schema"))
                 case Param():
                     faults.extend(_of_slot(child, path))
+                    if not child.repeats and child.name in params:
+                        remedy = "rename one, or repeat it as it is"
+                        faults.append(f"E304, {child.name} is defined twice in {path}; {remedy}")
+                    params.add(child.name)
                 case Module():
                     faults.extend(_of_name(child, taken))
                     taken.add(child.name)

@@ -54,23 +54,25 @@ class VariableNames:
         self._taken = set(taken)
         self.substitutes: dict[str, str] = {}
         self._nodes: dict[int, str] = {}
-        pending: list[tuple[Any, str]] = [(schema, "")]
+        firsts: dict[tuple[str, str], str] = {}
+        pending: list[tuple[Any, str, str]] = [(schema, "", "")]
         while pending:
-            node, above = pending.pop()
+            node, above, path = pending.pop()
             children: tuple[Any, ...] = ()
             if isinstance(node, Module):
                 if node.path not in schema.index.union_of:
                     self._nodes[id(node)] = self.named(node.name)
-                above = variable(node.name)
+                above, path = variable(node.name), node.path
                 children = node.children
             elif isinstance(node, Union):
                 self._nodes[id(node)] = self.new(f"{above}_choice" if above else "choice")
                 children = node.members
             elif isinstance(node, Param):
-                self._nodes[id(node)] = self.named(node.name)
+                first = firsts.get((path, node.name)) if node.repeats else None
+                self._nodes[id(node)] = firsts[path, node.name] = first or self.named(node.name)
             else:
                 children = getattr(node, "children", ())
-            pending.extend((child, above) for child in reversed(children))
+            pending.extend((child, above, path) for child in reversed(children))
 
     def of(self, node: Module | Union | Param) -> str:
         """The variable of a node of the schema; a member of a union has none of its own."""

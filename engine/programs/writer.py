@@ -235,6 +235,8 @@ class _Writer:
         if isinstance(part, Text):
             return [quoted(line) for line in _wrapped(part.text)]
         name = self._names.of(part)
+        if part.repeats:
+            return [name]
         options = [] if name == part.name else [f"name={quoted(part.name)}"]
         if part.scaffold is not None:
             options.append(f"scaffold={quoted(part.scaffold)}")

@@ -161,6 +161,7 @@ class _Planner:
         self.pieces: list[Piece] = []
         self.texts: list[tuple[Kind, bool, Fragment]] = []  # side by side, not yet tokenized
         self.faults: list[Diagnostic] = []
+        self.too_long: set[tuple[str, str]] = set()  # modules with parameters whose arguments do not fit
         self.position = 0
         self.reached = 0  # behind the last text of the schema
         self.crowded = False
@@ -281,7 +282,8 @@ class _Planner:
         self._settle()
         ids = self.chat.tokens.plain(part.text)
         name, length = part.param.name, part.param.length
-        if len(ids) > length:
+        if len(ids) > length and (part.module, name) not in self.too_long:
+            self.too_long.add((part.module, name))
             what = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
             self._fault(
                 "E501",

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.pml import Diagnostic, Import, Prompt, Schema, Span, make
+from engine.pml import Diagnostic, Import, Param, Prompt, Schema, Span, make
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.plan import PromptPlan
 from engine.prompt.recipe import RecipeBook, RecipeSlice
@@ -108,7 +108,7 @@ def _slot_tokens(layout: SchemaLayout) -> Counter[int]:
     """How many tokens of each run, by its index, are slots of parameters."""
     slots: Counter[int] = Counter()
     for module in layout.schema.modules():
-        for param in module.params():
-            if (extent := layout.extent(param)) is not None:
+        for child in module.children:
+            if isinstance(child, Param) and (extent := layout.extent(child)) is not None:
                 slots[extent.run] += extent.hi - extent.lo
     return slots

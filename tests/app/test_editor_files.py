@@ -64,6 +64,8 @@ def structural() -> list[tuple[str, str]]:
     for example in EXAMPLES:
         if example.code.startswith("E2") and example.code not in OUTSIDE and example.kind != "bound":
             source = example.text.replace("«", "").replace("»", "")
+            if re.search(r'<param name="\w+"/>', source):
+                continue  # a name alone repeats a parameter, and structure cannot tell whether there is one
             try:
                 ET.fromstring(source.encode("utf-8"))
             except ET.XMLSyntaxError:

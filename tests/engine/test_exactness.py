@@ -25,7 +25,7 @@ SCHEMA = """<schema name="s">
       <union>
         <module name="x">xylophone music</module>
         <module name="y">yes</module>
-      </union> end of alpha
+      </union> end of <param name="n"/> alpha
     </module>
     between
     <union>

@@ -183,7 +183,7 @@ EXAMPLES = [
         '<schema name="a"><module name="«3 days»">x</module></schema>',
         "'3 days' cannot name a module",
     ),
-    schema("E301", '<schema name="«größe»">x</schema>', "cannot name a schema"),
+    schema("E301", '<schema name="«größe 3»">x</schema>', "cannot name a schema"),
     schema(
         "E301",
         f'<schema name="a"><module name="m"><module name="«{"n" * 1999}»">x</module>y</module></schema>',
@@ -206,7 +206,7 @@ EXAMPLES = [
         "E304",
         '<schema name="a"><module name="m"><param name="p" len="1"/>'
         '<param name="«p»" len="2"/></module></schema>',
-        "parameter 'p' is already defined at line 1",
+        "parameter 'p' is already defined at line 1; remove len to repeat its argument, or rename one",
     ),
     schema(
         "E305",

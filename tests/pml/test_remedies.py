@@ -313,9 +313,21 @@ STRUCTURE = [
         ('<schema name="t">y</schema>', ""),
     ),
     by_hand(
-        text("one parameter twice", "E304", 2 * '<param name="p" len="5"/>'),
+        text("two parameters of one name", "E304", 2 * '<param name="p" len="5"/>'),
         "rename",
         ('/><param name="p"', '/><param name="q"'),
+    ),
+    text(
+        "one parameter twice",
+        "E304",
+        'a <param name="p" len="5"/> b <param name="p" length="5" default="x"/>',
+        'a <param name="p" len="5"/> b <param name="p"/>',
+    ),
+    text(
+        "a repeat with a typo",
+        "E202",
+        'a <param name="city" len="5"/> b <param name="citty"/>',
+        'a <param name="city" len="5"/> b <param name="city"/>',
     ),
 ]
 PROMPTS = [

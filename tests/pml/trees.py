@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import string
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -53,6 +54,11 @@ def modules(draw: st.DrawFn, name: str, above: str, depth: int, texts: st.Search
     return Module(name, path, children, draw(st.booleans()), None, NOWHERE, NOWHERE)
 
 
+def _earlier(children: list[Any]) -> Param | None:
+    """The last parameter among children, which another may repeat."""
+    return next((child for child in reversed(children) if isinstance(child, Param)), None)
+
+
 @st.composite
 def containers(
     draw: st.DrawFn, path: str, depth: int, texts: st.SearchStrategy[str], inside: bool, used: Any = ()
@@ -64,6 +70,8 @@ def containers(
     for kind in draw(st.lists(st.sampled_from("tmup"), max_size=5)):
         if kind == "t" and not (children and isinstance(children[-1], Text)):
             children.append(text(draw(texts)))
+        elif kind == "p" and (first := _earlier(children)) and draw(st.booleans()):
+            children.append(replace(first, repeats=True))
         elif kind == "p" and (slot := next(slots, None)):
             children.append(draw(params(slot)))
         elif kind == "m" and depth and (name := next(names, None)):
