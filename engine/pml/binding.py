@@ -35,6 +35,7 @@ from engine.pml.parts import (
 )
 from engine.pml.resolution import Resolution, Resolver
 from engine.pml.seams import Unsettled, own_seam, settled
+from engine.pml.touching import check_prompt
 from engine.pml.tree import Module, Param, Prompt, Role, Schema, Text, Union
 
 
@@ -74,6 +75,7 @@ def bind(schema: Schema, prompt: Prompt) -> Bound:
     resolution = Resolver(schema, prompt, report).resolve()
     _advise(schema, resolution, report)
     parts = settled(_add_tail(list(_Emitter(schema, resolution).parts()), resolution.tail))
+    check_prompt(parts, report)
     return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish())
 
 

@@ -78,8 +78,9 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             return
         if frame.kind == "role" or frame.preserve:
             before = after = ""
-        else:  # what begins an import or a prompt begins a line
-            before, after = run.before if frame.children else "\n", run.after
+        else:  # what begins an import or a prompt, or follows a turn, begins a line
+            behind = frame.children[-1] if frame.children else None
+            before, after = "\n" if behind is None or isinstance(behind, Role) else run.before, run.after
         texts = (Text(before, run.span, True), Text(run.text, run.span), Text(after, run.span, True))
         frame.children.extend(text for text in texts if text.text)
 

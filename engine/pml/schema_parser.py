@@ -42,6 +42,7 @@ from engine.pml.remedies import (
 from engine.pml.scaffold_checks import check_scaffolds
 from engine.pml.seams import add_run, ended
 from engine.pml.sources import SourceError, Sources
+from engine.pml.touching import check_schema
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.tree_builder import Frame, TreeBuilder
 from engine.pml.whitespace import Run, contents, preserves
@@ -118,6 +119,7 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         )
         check_scaffolds(schema, self._scaffolds, self._text, self._report)
         advise_on_lookalikes(schema, self._report)
+        check_schema(schema, self._report)
         return schema
 
     # The walk

@@ -14,6 +14,7 @@ from engine.pml.diagnostics import NOWHERE
 from engine.pml.elements import Chars, Element
 from engine.pml.escaping import escaped_text
 from engine.pml.formatter import format_source, start_tag
+from engine.pml.names import ROLES
 from engine.pml.prompt_parser import parse_prompt
 from engine.pml.schema_parser import parse_schema
 from engine.pml.seams import own_seam
@@ -212,10 +213,12 @@ def _survives(node: Any, children: tuple[Any, ...]) -> bool:
         if seam:
             element.children.append(Chars(seam, NOWHERE))
         wanted += [tag, Text(seam, NOWHERE, seam=True)] if seam else [tag]
-    if isinstance(node, (Prompt, Import)) and wanted[:1] == [Text("\n", NOWHERE, seam=True)]:
-        del wanted[0]  # what begins a line by itself
-    elif isinstance(node, (Prompt, Import)) and isinstance(children[0], Text):
-        return False
+    if isinstance(node, (Prompt, Import)):  # what begins a line by itself
+        places = [place for place in range(len(wanted)) if not place or wanted[place - 1] in ROLES]
+        begins = [place for place in places if isinstance(wanted[place], Text)]
+        if any(wanted[place] != Text("\n", NOWHERE, seam=True) for place in begins):
+            return False
+        wanted = [one for place, one in enumerate(wanted) if place not in begins]
     return _as_read(element) == wanted
 
 

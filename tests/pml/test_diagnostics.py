@@ -247,6 +247,12 @@ EXAMPLES = [
     schema("W601", '<schema name="a"><«union»><module name="m">x</module></union></schema>', "one module"),
     schema("W602", '<schema name="a"><«union»/></schema>', "no member"),
     schema("W603", '<schema name="a">«<module name="m">»  </module></schema>', "'m' is empty"),
+    schema(
+        "W613",
+        '<schema name="a"><module name="m">I pay.</module><module name="«n»">I walk.</module></schema>',
+        "'I pay.I walk.' is read as one; put a space or a line break",
+    ),
+    bound("W613", '<prompt><trip-plan duration="3">«By train.»<domestic/></trip-plan></prompt>', "touch"),
     bound("W604", "<prompt><«trip-plan»/></prompt>", "'duration' of 'trip-plan' stays empty"),
     schema(
         "W605",

@@ -75,6 +75,7 @@ def read(schema: str, prompt: str) -> str:
         ("<prompt>Look: <cash/>\nand <walk/></prompt>", "# Habits\nLook: I pay in cash.\nand I walk."),
         ("<prompt xml:space='preserve'>Why?</prompt>", "# Habits\nWhy?"),
         ("<prompt><cash/><user>Why?</user></prompt>", "# Habits\nI pay in cash.|Why?"),
+        ("<prompt><cash/><user>Why?</user>Now?</prompt>", "# Habits\nI pay in cash.|Why?\nNow?"),
     ],
 )
 def test_a_flat_schema(prompt: str, text: str) -> None:
