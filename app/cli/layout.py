@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from app.cli.documents import read_schema
+from app.cli.documents import Document, read_prompt, read_schema, require_sound
 from app.cli.options import (
     ModelOptions,
     debug_option,
@@ -17,6 +17,9 @@ from app.cli.options import (
 )
 from app.cli.output import counted, print_json, progress_bar, say, size, table
 from app.cli.setting_options import setting_option
+from engine.pml import Schema, bind
+from engine.pml.conversation import conversation
+from engine.pml.whole import prompt_importing
 from engine.stopwatch import milliseconds
 
 if TYPE_CHECKING:
@@ -26,16 +29,35 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("schema_path", metavar="SCHEMA")
 @setting_option("scope", only=("isolated", "anchored"))
+@click.option("--text", "as_text", is_flag=True, help="Print what a model reads, turn by turn.")
+@click.option(
+    "--prompt",
+    "prompt_path",
+    metavar="PROMPT",
+    help="With --text: what this prompt reads. Without, every module is imported, of a union the first.",
+)
 @stored_model_options
 @json_option
 @debug_option
-def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) -> None:
-    """Show the modules of SCHEMA with positions and sizes.
+def layout(
+    schema_path: str,
+    scope: Scope,
+    as_text: bool,
+    prompt_path: str | None,
+    as_json: bool,
+    **engine_choice: Any,
+) -> None:
+    """Show the modules of SCHEMA with positions and sizes, or its text.
 
     START is where a module begins when everything before it is imported; members of a union start at the same
     position. TOKENS is the module's own text with its parameters; TOTAL includes what is nested in it.
     """
+    if prompt_path is not None and not as_text:
+        raise click.UsageError("--prompt belongs to --text; write both, or neither")
     document = read_schema(schema_path)
+    if as_text:
+        _print_text(document, prompt_path, as_json)
+        return
     engine = click.get_current_context().with_resource(ModelOptions(**engine_choice).open())
     result = engine.schema(document.tree).layout(scope=scope)
     if as_json:
@@ -58,6 +80,22 @@ def layout(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
         f"\n{counted(result.total_positions, 'position')} at most, {result.anonymous_tokens} of them always "
         f"there; the context window of {engine.model.name} has {engine.model.context_length}."
     )
+
+
+def _print_text(document: Document[Schema], prompt_path: str | None, as_json: bool) -> None:
+    """Prints the turns that a prompt spells."""
+    schema = document.tree
+    prompt = prompt_importing(schema) if prompt_path is None else read_prompt(prompt_path).tree
+    bound = bind(schema, prompt)
+    if prompt_path is not None:
+        require_sound(prompt_path, "prompt", prompt.source, bound.diagnostics)
+    turns = conversation(bound.parts)
+    if as_json:
+        print_json({"schema": schema.name, "turns": [{"role": one.role, "text": one.text} for one in turns]})
+        return
+    for place, turn in enumerate(turns):
+        heading = f"[{turn.role}]\n" if turn.role else ""
+        say(f"{chr(10) if place else ''}{heading}{turn.text}")
 
 
 @click.command()

@@ -1,0 +1,37 @@
+"""The prompt that imports all of a schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from engine.pml.diagnostics import NOWHERE
+from engine.pml.tree import Argument, Import, Module, Prompt, Role, Schema, Union
+
+
+def prompt_importing(schema: Schema) -> Prompt:
+    """A prompt that imports every module, of a union the first, with {name} for each parameter."""
+    made: dict[str, Import] = {}
+    left_out = {
+        member.path
+        for module in schema.modules()
+        if (union := schema.union_of(module.path)) is not None
+        for member in union.members[1:]
+    }
+    for module in reversed(schema.modules()):
+        below = (made[one.path] for one in _modules(module.children) if one.path not in left_out)
+        values = {param.name: Argument(param.name, f"{{{param.name}}}", NOWHERE) for param in module.params()}
+        made[module.path] = Import(module.name, tuple(values.values()), tuple(below), NOWHERE, NOWHERE)
+    top = [
+        one for child in schema.children for one in (child.children if isinstance(child, Role) else (child,))
+    ]
+    imports = tuple(made[one.path] for one in _modules(top) if one.path not in left_out)
+    return Prompt(schema.name, imports, NOWHERE)
+
+
+def _modules(children: Iterable[object]) -> Iterator[Module]:
+    """The modules among some nodes, unions opened."""
+    for child in children:
+        if isinstance(child, Union):
+            yield from child.members
+        elif isinstance(child, Module):
+            yield child
