@@ -260,14 +260,14 @@ def cut(context: str) -> list[str]:
 
 
 def _as_pml(documents: list[str], question: str, system: str) -> tuple[Schema, Prompt]:
-    modules = "".join(
-        f'<module name="document-{n}" xml:space="preserve"> {_escaped(text.strip())} </module>'
+    modules = "\n".join(
+        f'<module name="document-{n}" xml:space="preserve">{_escaped(text.strip())}</module>'
         for n, text in enumerate(documents, 1)
     )
     imports = "".join(f"<document-{n}/>" for n in range(1, len(documents) + 1))
     schema = parse_schema(
         f'<schema name="questions"><system>{_escaped(system)}</system>'
-        f"<user>Read these documents. {modules}</user>"
+        f"<user>Read these documents.\n{modules}</user>"
         "<assistant>I have read the documents. What would you like to know?</assistant></schema>"
     )
     prompt = parse_prompt(f'<prompt schema="questions">{imports}<user>{_escaped(question)}</user></prompt>')

@@ -33,7 +33,7 @@
         <module name="domestic">
           No passport is needed, and no long flight: the best of my own country is only a train ride away.
           I grew up here, and yet there are cities that I have passed a hundred times without getting off.
-          This time we stay at home and visit <param name="city" len="10" default="Lyon"/> .
+          This time we stay at home and visit <param name="city" len="10" default="Lyon"/>.
           Given its domestic charm, I expect short distances, a language I understand, and prices I can judge.
           The best sights are the Old Town Hall, the River Bridge and the Market Church.
           People who like to walk follow the river to the mill and come back through the gardens.

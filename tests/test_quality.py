@@ -98,8 +98,7 @@ def test_questions_in_longbenchs_format_become_prompts(tmp_path: Path) -> None:
     bound = bind(first.schema, first.prompt)
     assert bound.ok
     turns = conversation(bound.parts)
-    assert "A & B ." in turns[1].text
-    assert "<tag> text" in turns[1].text
+    assert turns[1].text == "Read these documents.\nPassage 1:\nA & B .\nPassage 2:\n<tag> text"
     assert turns[-1].text.startswith("Who & what <is> it?")
     assert len(read_tasks(file, limit=1)) == 1
     assert read_tasks(file, metric="rouge-l")[0].metric == "rouge-l"

@@ -8,7 +8,8 @@ import pytest
 from tokenizers import Tokenizer
 
 from engine import Engine, RunSettings
-from engine.pml import NewText, Prompt, Schema, bind, parse_prompt, parse_schema
+from engine.pml import NewText, Prompt, Schema, Text, bind, parse_prompt, parse_schema
+from engine.pml.conversation import conversation
 from sample_schemas import Sample, samples
 
 TOKENIZER = Path(__file__).parents[1] / "assets" / "demo_model" / "tokenizer.json"
@@ -60,6 +61,22 @@ def test_prompt_binds(sample: Sample, path: Path) -> None:
     assert bound.diagnostics == ()
     assert bound.imports
     assert any(isinstance(part, NewText) for part in bound.parts)
+
+
+@pytest.mark.parametrize(("sample", "path"), PROMPTS, ids=[p.name for _, p in PROMPTS])
+def test_prompt_reads_as_it_is_laid_out(sample: Sample, path: Path) -> None:
+    """Modules on lines of their own, no space before a full stop, no white space at the ends of a turn."""
+    schema = schema_of(sample)
+    bound = bind(schema, prompt_of(path))
+    modules = [m for m in schema.modules() if m.path in bound.imports]
+    first = [next(c.text for c in m.children if isinstance(c, Text)) for m in modules]
+    told = "\n".join(message.text for message in conversation(bound.parts))
+    for text in first:
+        begun = text.split("\n")[0]
+        assert f"\n{begun}" in told
+    for message in conversation(bound.parts):
+        assert message.text == message.text.strip()
+        assert " ." not in message.text
 
 
 @pytest.mark.parametrize("sample", samples(), ids=lambda s: s.name)

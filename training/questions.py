@@ -32,8 +32,12 @@ Record = dict[str, object]
 
 
 def schema_of(example: Example) -> str:
-    """The schema whose modules are the modules of an example, a line break for each seam."""
-    parts = ['<schema name="questions" xml:space="preserve">']
+    """The schema whose modules are the modules of an example, a line break for each seam.
+
+    Args:
+        example: whose questions open a turn of their own.
+    """
+    parts = ['<schema name="questions">']
     role, path = "", ""
 
     def leave(for_path: str) -> None:
@@ -42,7 +46,12 @@ def schema_of(example: Example) -> str:
             parts.append("</module>")
             path = path.rpartition("/")[0]
 
-    for piece in seamed(example, lambda: LINE):
+    pieces = seamed(example, lambda: LINE)
+    for index, piece in enumerate(pieces):
+        if piece.seam:  # stands behind the end tags of the modules that end here
+            leave(pieces[index + 1].path)
+            parts.append(piece.text)
+            continue
         leave(piece.path)
         opened = ROLE.fullmatch(piece.text)
         if opened:

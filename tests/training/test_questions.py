@@ -12,7 +12,7 @@ from training.corpus import draw
 from training.evaluate import pieces_of
 from training.questions import lines, prompt_of, schema_of
 from training.seams import LINE, seamed
-from training.worlds.example import Piece, question_pieces
+from training.worlds.example import question_pieces
 from training.worlds.words import HeldOut
 
 
@@ -28,19 +28,11 @@ def test_an_example_as_pml_binds_to_its_own_pieces(seed: int) -> None:
     if example.open_user:
         return
     question = example.turns[0].question
-    wanted = [*runs(seamed(example, lambda: LINE)), *question_pieces(example, question)]
-    assert pieces_of(schema_of(example), prompt_of(example, question)) == wanted
-
-
-def runs(pieces: list[Piece]) -> list[str]:
-    """The texts of pieces; what is kept as it is written has its seam in the same run."""
-    found: list[str] = []
-    for index, piece in enumerate(pieces):
-        if piece.seam and pieces[index - 1].path == piece.path:
-            found[-1] += piece.text
-        else:
-            found.append(piece.text)
-    return found
+    pieces = [piece.text for piece in seamed(example, lambda: LINE)]
+    assert pieces_of(schema_of(example), prompt_of(example, question)) == [
+        *pieces,
+        *question_pieces(example, question),
+    ]
 
 
 def test_arguments_fit_their_slots() -> None:
