@@ -222,12 +222,12 @@ class Library:
         return tuple(dict.fromkeys((*prompt.diagnostics, *bound)))
 
     def sources(self, document: Document) -> list[Path]:
-        """The files that a schema takes texts from, those that are missing too; none outside its folder."""
+        """The files that a schema reads, those that are missing too; none outside its folder."""
         folder = folder_of(document.path)
         tree = self.schema(document).tree if document.kind == "schema" else None
         if tree is None or folder is None:
             return []
-        named = {module.src for module in tree.modules() if module.src}
+        named = {module.src for module in tree.modules() if module.src} | {*tree.included}
         return [folder / src for src in sorted(named) if src[:1] != "/" and ".." not in src.split("/")]
 
     def _names(self, schema: Document) -> tuple[str | None, str | None]:

@@ -15,6 +15,7 @@ ELEMENTS: Final[dict[str, str]] = {
     "schema": "the root of a schema",
     "module": "reusable text, cached once",
     "union": "a prompt takes at most one of its modules",
+    "include": "the content of another schema",
     "param": "a blank that a prompt fills",
     "system": "a system turn",
     "user": "a user turn",
@@ -38,6 +39,7 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
         "src": "read its text from a file",
     },
     "union": {"scaffold": "name of a member"},
+    "include": {"src": "a schema beside this one"},
     "param": {
         "name": "what prompts call it",
         "len": "the most tokens it may take",
@@ -50,20 +52,21 @@ ATTRIBUTES: Final[dict[str, dict[str, str]]] = {
 REQUIRED: Final[dict[str, tuple[str, ...]]] = {
     "schema": ("name",),
     "module": ("name",),
+    "include": ("src",),
     "param": ("name", "len"),
     "scaffold": ("modules",),
 }
 """Attributes that an element cannot do without."""
 
 HOLDS: Final[dict[str, tuple[str, ...]]] = {
-    "schema": ("module", "union", *ROLES, "scaffold"),
-    "module": ("module", "union", "param"),
+    "schema": ("module", "union", "include", *ROLES, "scaffold"),
+    "module": ("module", "union", "include", "param"),
     "union": ("module",),
-    **dict.fromkeys(ROLES, ("module", "union")),
+    **dict.fromkeys(ROLES, ("module", "union", "include")),
 }
 """The elements that may stand directly in another, in a schema."""
 
-EMPTY: Final = ("param", "scaffold")
+EMPTY: Final = ("include", "param", "scaffold")
 """Elements that hold nothing."""
 
 

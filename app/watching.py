@@ -185,4 +185,5 @@ def judged(found: Iterable[Diagnostic]) -> str:
     if not counts:
         return "ok"
     first = next(ones for ones in listed.values() if ones)[0]
-    return f"{', '.join(counts)}; line {first.line}: {first.code}: {first.message}"
+    where = f"{first.file}, " if first.file else ""
+    return f"{', '.join(counts)}; {where}line {first.line}: {first.code}: {first.message}"

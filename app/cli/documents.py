@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Generic, TypeVar
 from app.cli.output import counted, printable
 from engine.errors import PromptCacheError
 from engine.pml import Diagnostic, Parsed, Prompt, Schema, parse_prompt, parse_schema
-from engine.pml.text_files import decode, read_stream, read_text_file
+from engine.pml.text_files import TextFileError, decode, read_stream, read_text_file
 
 Tree = TypeVar("Tree", Schema, Prompt)
 
@@ -115,7 +116,16 @@ def file_report(
 
 def rendered(diagnostics: Iterable[Diagnostic], source: str, name: str) -> str:
     """Returns the diagnostics as a person reads them, each with its line and a caret."""
-    return "\n".join(printable(diagnostic.render(source, name)) for diagnostic in diagnostics)
+    texts: dict[str, str] = {}
+    shown = []
+    for diagnostic in diagnostics:
+        file = str(Path(name).parent / diagnostic.file) if diagnostic.file else name
+        if diagnostic.file and file not in texts:
+            with contextlib.suppress(TextFileError):  # it was read for the schema, so it is seldom gone
+                texts[file] = read_text_file(file)
+        text = texts.get(file, "") if diagnostic.file else source
+        shown.append(printable(diagnostic.render(text, file)))
+    return "\n".join(shown)
 
 
 def _sound(name: str, kind: str, parsed: Parsed[Tree]) -> Tree:

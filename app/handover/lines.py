@@ -88,8 +88,10 @@ def _list(value: Any) -> Sequence[Any]:
 
 
 def _told(found: Diagnostic) -> dict[str, Any]:
-    return {**found.to_json(), "span": [found.span.start, found.span.end]}
+    origin = found.origin and [found.origin.start, found.origin.end]
+    return {**found.to_json(), "span": [found.span.start, found.span.end], "origin": origin}
 
 
 def _diagnostic(told: dict[str, Any]) -> Diagnostic:
-    return Diagnostic(**{**told, "span": Span(*told["span"])})
+    origin = Span(*told["origin"]) if told.get("origin") else None
+    return Diagnostic(**{**told, "span": Span(*told["span"]), "origin": origin})

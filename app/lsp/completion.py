@@ -279,6 +279,10 @@ def _values(view: View, place: TypingPlace) -> Iterable[Item]:
             ]
         case ("module", "src"):
             return [Item(name, "file", "a file of the folder", name) for name in _files(view.document.path)]
+        case ("include", "src"):
+            beside = [one.path for one in view.library.beside(view.document.path) if one.kind == "schema"]
+            names = [path.name for path in beside if path != view.document.path]
+            return [Item(name, "file", "a schema of the folder", name) for name in names]
     return []
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from app.library import Document
+from app.library import Document, folder_of
 from app.lsp.targets import Target, path_segments, tag_spans
 from app.lsp.view import View, defined_path
 from engine.pml import Span
 from engine.pml.elements import Element
+from engine.pml.text_files import TextFileError
 
 Spans = dict[Path, list[Span]]
 
@@ -18,11 +22,12 @@ def definition(view: View, target: Target) -> tuple[Document, Span] | None:
     home = view.home
     if home is None:
         return None
-    at_home = view if home is view.document else View(view.library, home)
-    for element in at_home.elements():
-        span = _defined(element, target)
-        if span is not None:
-            return home, span
+    for one, above in _files(View(view.library, home)):
+        meant = _inside(target, above)
+        for element in one.elements() if meant else ():
+            span = _defined(element, meant) if meant else None
+            if span is not None:
+                return one.document, span
     return None
 
 
@@ -38,6 +43,32 @@ def occurrences(view: View, target: Target) -> Spans:
     for prompt in view.library.prompts(home.path):
         found[prompt.path] = _in_prompt(View(view.library, prompt), target)
     return {path: spans for path, spans in found.items() if spans}
+
+
+def _files(home: View) -> Iterator[tuple[View, str]]:
+    """A schema and what it includes, each file once, with the path of the module that includes it."""
+    pending, known = [(home, "")], {home.document.path}
+    while pending:
+        view, above = pending.pop(0)
+        yield view, above
+        folder = folder_of(view.document.path)
+        for element in view.elements():
+            src = element.get("src")
+            if element.tag != "include" or src is None or folder is None or folder / src.value in known:
+                continue
+            known.add(folder / src.value)
+            with contextlib.suppress(TextFileError):
+                document = view.library.document(folder / src.value)
+                path = "/".join(filter(None, (above, defined_path(element))))
+                pending.append((View(view.library, document), path))
+
+
+def _inside(target: Target, above: str) -> Target | None:
+    """What is meant, as a file calls it that is included in a module; None where it lies elsewhere."""
+    if not above or target.kind == "schema":
+        return target if not above else None
+    below = target.path.removeprefix(f"{above}/")
+    return None if below == target.path else replace(target, path=below)
 
 
 def _defined(element: Element, target: Target) -> Span | None:

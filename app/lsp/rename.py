@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from app.library import Document, Library
-from app.lsp.occurrences import occurrences
+from app.lsp.occurrences import definition, occurrences
 from app.lsp.targets import Target
 from app.lsp.view import View
 from engine.errors import PromptCacheError
@@ -28,7 +28,7 @@ from engine.pml import (
 )
 from engine.pml.diagnostics import quote
 from engine.pml.names import NAME_RULE
-from engine.pml.schema_parser import MAX_PATH
+from engine.pml.schema_attributes import MAX_PATH
 
 Edits = dict[Path, list[Edit]]
 
@@ -75,6 +75,10 @@ def _rename(view: View, target: Target, new: str) -> Edits:
         return {}
     _require_name(target, new)
     _require_free(view.library, home, schema, target, new)
+    defined = definition(view, target)
+    if defined is not None and defined[0].path != home.path:
+        file = defined[0].path.name
+        raise RenameError(f"{quote(old)} is defined in {file}, which is included. Rename it there.")
     found = occurrences(view, target)
     names = {path: [Edit(span, new) for span in spans] for path, spans in found.items()}
     _require_defined_once(view.library, home, target, names)

@@ -131,7 +131,8 @@ class PmlServer(LanguageServer):
 
     def _found(self, document: Document) -> list[types.Diagnostic]:
         positions = self.positions(document.text)
-        found = [messages.diagnostic(one, positions) for one in self.library.diagnostics(document)]
+        faults = [one.in_place(document.text) for one in self.library.diagnostics(document)]
+        found = [messages.diagnostic(one, positions) for one in faults]
         prompt = self.library.prompt(document).tree if document.kind == "prompt" else None
         if prompt is not None and prompt.schema and self.library.basis(document) is None:
             words = _NO_SCHEMA.format(name=repr(prompt.schema))

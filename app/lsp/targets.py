@@ -99,7 +99,7 @@ def _of_value(view: View, element: Element, attribute: Attribute, offset: int) -
             return Target("schema", span, name=value)
         case ("module", "name"):
             return Target("module", span, defined_path(element))
-        case ("module", "src"):
+        case ("module" | "include", "src"):
             return Target("file", span, name=value)
         case ("param" | "parameter", "name"):
             return Target("param", span, defined_path(element), value)

@@ -213,7 +213,8 @@ def digest_of_both(schema: str, prompt: str) -> str:
 def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:
     """Diagnostics for the editor: offsets in UTF-16, in the order of the text, each once."""
     offset = to_utf16(source)
-    unique = sorted(set(diagnostics), key=lambda d: (d.span.start, d.span.end, d.code, d.message))
+    shown = {one.in_place(source) for one in diagnostics}
+    unique = sorted(shown, key=lambda d: (d.span.start, d.span.end, d.code, d.message))
     return [
         {
             "code": d.code,

@@ -137,10 +137,12 @@ class AddScaffold:
 
     Attributes:
         modules: paths of the modules.
+        origin: where the schema came from, for the files that it reads.
     """
 
     schema: Words
     modules: tuple[Words, ...]
+    origin: Words = ""
 
 
 @request

@@ -251,7 +251,7 @@ export class Workspace extends Emitter {
   /** Declares modules that are encoded together, at the end of the schema; what came of it, in words. @param {string[]} modules */
   async addScaffold(modules) {
     const mark = this.editors.schema.mark()
-    const answer = await this.#server.ask("add_scaffold", { schema: mark.text, modules })
+    const answer = await this.#server.ask("add_scaffold", { schema: mark.text, modules, origin: this.origin })
     this.editors.schema.apply(mark, answer.text)
     return answer.error ?? (answer.text ? "The scaffold stands at the end of the schema. Run again to use it." : "The studio's server does not answer.")
   }

@@ -11,7 +11,7 @@ import unicodedata
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final, Literal
 
@@ -56,6 +56,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E208": ("error", "A `src` that leaves the schema's folder, or that is not a relative path."),
     "E209": ("error", "A `src` file that cannot be read: missing, no regular file, not UTF-8, or too large."),
     "E210": ("error", "A module with `src` that has content of its own."),
+    "E211": ("error", "A file that cannot be included: no schema, in a circle, or with turns in a turn."),
     "E301": ("error", "A name that does not follow the rule for names."),
     "E302": ("error", "Two sibling modules have one name."),
     "E303": ("error", "A module has the name of a PML element."),
@@ -184,6 +185,8 @@ class Diagnostic:
         end_line: line of the end, which is exclusive.
         end_column: column of the end, which is exclusive.
         fix: the edits that write the hint where it belongs; empty where only a person can tell.
+        file: the included file that span, lines and columns count in; empty for the document itself.
+        origin: of a fault in an included file, what includes it in the document itself.
     """
 
     code: str
@@ -196,6 +199,19 @@ class Diagnostic:
     end_line: int = 1
     end_column: int = 1
     fix: tuple[Edit, ...] = ()
+    file: str = ""
+    origin: Span | None = None
+
+    def in_place(self, source: str) -> Diagnostic:
+        """The diagnostic at a place of the document itself; one of an included file says where it is found.
+
+        Args:
+            source: the text of the document.
+        """
+        if not self.file:
+            return self
+        message = f"{self.file}:{self.line}:{self.column}: {self.message}"
+        return make(self.code, message, self.origin or NOWHERE, source, severity=self.severity)
 
     def to_json(self) -> dict[str, object]:
         """The diagnostic as `pml check --json` prints it."""
@@ -208,10 +224,16 @@ class Diagnostic:
             "end_line": self.end_line,
             "end_column": self.end_column,
             "hint": self.hint,
+            **({"file": self.file} if self.file else {}),
         }
 
     def render(self, source: str, filename: str = "") -> str:
-        """The diagnostic for a terminal: its place, its sentence, the line, and a caret under the span."""
+        """The diagnostic for a terminal: its place, its sentence, the line, and a caret under the span.
+
+        Args:
+            source: the text that the span counts in.
+            filename: the name of that text.
+        """
         place = f"{filename}:{self.line}:{self.column}" if filename else f"{self.line}:{self.column}"
         head = f"{place}: {self.severity} {self.code}: {self.message}"
         start = max(self.span.start - self.column + 1, 0)
@@ -282,7 +304,7 @@ def make(
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
     """Diagnostics in the order of the text; those of one place keep their order."""
-    return tuple(sorted(diagnostics, key=lambda found: found.span.start))
+    return tuple(sorted(diagnostics, key=lambda found: (found.origin or found.span).start))
 
 
 def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
@@ -313,6 +335,19 @@ class Reporter:
         else:
             self.hidden_advice += 1
 
+    def adopt(self, other: Reporter, file: str, origin: Span) -> None:
+        """Takes over what was found in an included file; its fixes are edits of another text, so they go."""
+        for found in (*other.errors, *other.advice):
+            kept = self.errors if found.severity == "error" else self.advice
+            if len(kept) < MAX_DIAGNOSTICS:
+                hint = "" if found.hint == NOTHING else found.hint
+                kept.append(replace(found, hint=hint, fix=(), file=found.file or file, origin=origin))
+            else:
+                self.hidden_errors += found.severity == "error"
+                self.hidden_advice += found.severity != "error"
+        self.hidden_errors += other.hidden_errors
+        self.hidden_advice += other.hidden_advice
+
     def instead(self, code: str, message: str, span: Span, text: str) -> None:
         """Records a fault that is gone once `text` stands in its place."""
         self.add(code, message, span, text, (Edit(span, text),))
@@ -338,10 +373,10 @@ class Reporter:
         if self.hidden_errors:
             count = f"{self.hidden_errors} or more" if self.hopeless else f"{self.hidden_errors} more"
             message = f"{count} errors are not shown; mend the ones above first"
-            notes.append(make("E119", message, found[-1].span, self.lines))
+            notes.append(make("E119", message, found[-1].origin or found[-1].span, self.lines))
         if self.hidden_advice:
             message = f"{self.hidden_advice} more pieces of advice are not shown; see to the ones above first"
-            notes.append(make("W600", message, found[-1].span, self.lines))
+            notes.append(make("W600", message, found[-1].origin or found[-1].span, self.lines))
         return (*found, *notes)
 
 

@@ -12,6 +12,7 @@ ATTRIBUTES: Final[dict[str, tuple[str, ...]]] = {
     "schema": ("name",),
     "module": ("name", "cache", "src"),
     "union": ("scaffold",),
+    "include": ("src",),
     "param": ("name", "len", "length", "default", "scaffold"),
     "system": (),
     "user": (),

@@ -11,7 +11,7 @@ from engine.pml.tree import Scaffold, Schema
 
 
 def check_scaffolds(
-    schema: Schema, scaffolds: Sequence[tuple[Scaffold, Span]], text: str, report: Reporter
+    schema: Schema, scaffolds: Sequence[tuple[Scaffold, Span]], text: str, report: Reporter, above: str = ""
 ) -> None:
     """Reports what is wrong with scaffolds.
 
@@ -20,19 +20,21 @@ def check_scaffolds(
         scaffolds: each with the place of its list of paths.
         text: the document that these places count in.
         report: takes the faults.
+        above: what stands before the paths in the schema: the path of the module that includes them, with /.
     """
     speller = Speller()
     for scaffold, span in scaffolds:
         named = set(scaffold.modules)
-        known = [path for path in scaffold.modules if schema.module(path) is not None]
+        known = [above + path for path in scaffold.modules if schema.module(above + path) is not None]
         for word in PATH.finditer(text, span.start, span.end):
             path = word[0]
             if report.full:
                 break
-            if schema.module(path) is None and path in named:
+            if schema.module(above + path) is None and path in named:
                 meant = schema.index.by_name.get(path, ())
                 near = meant[0].path if len(meant) == 1 else None
-                near = near or speller.nearest(path, schema.index.by_path)
+                near = near or speller.nearest(above + path, schema.index.by_path)
+                near = near.removeprefix(above) if near else None
                 remedy = f"did you mean {quote(near)}?" if near else "name modules by their paths"
                 message = f"the schema has no module {quote(path)}; {remedy}"
                 place = Span(*word.span())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from engine.errors import PromptCacheError
 from engine.pml.diagnostics import quote
@@ -12,17 +13,18 @@ from engine.pml.reader import read
 from engine.pml.schema_parser import parse_schema
 
 
-def add_scaffold(source: str, modules: Sequence[str]) -> str:
+def add_scaffold(source: str, modules: Sequence[str], base: Path | None = None) -> str:
     """The source of a schema with a scaffold of these modules before its end tag; the rest stays as it is.
 
     Args:
         source: the schema.
         modules: paths of the modules to encode together.
+        base: the folder of the schema, for what it reads from files.
 
     Raises:
         PromptCacheError: the schema cannot be read, lacks a module, or has this scaffold already.
     """
-    parsed = parse_schema(source)
+    parsed = parse_schema(source, base=base)
     schema, root = parsed.tree, read(source).root
     unreadable = any(d.severity == "error" and d.code[:2] in ("E1", "E2") for d in parsed.diagnostics)
     if schema is None or root is None or root.close_span is None or unreadable:
@@ -33,7 +35,7 @@ def add_scaffold(source: str, modules: Sequence[str]) -> str:
     if any(set(scaffold.modules) == set(modules) for scaffold in schema.scaffolds):
         raise PromptCacheError("The schema has this scaffold already.")
     for result in _written(source, root, f'<scaffold modules="{" ".join(modules)}"/>'):
-        tree = parse_schema(result).tree
+        tree = parse_schema(result, base=base).tree
         if tree is not None and tree.children == schema.children:
             return result
     raise PromptCacheError("The white space of the schema leaves no place for a scaffold. Write it by hand.")

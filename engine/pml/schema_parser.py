@@ -5,22 +5,19 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
 from engine.pml.escaping import escaped_value
+from engine.pml.including import SchemaFile, placed, placed_scaffolds
 from engine.pml.lookalikes import advise_on_lookalikes
 from engine.pml.names import (
     ATTRIBUTES,
-    CACHE,
     ELEMENTS,
-    NAME,
-    NAME_RULE,
     PATH,
     RESERVED,
     ROLES,
-    SPACE_MODES,
 )
 from engine.pml.reader import read
 from engine.pml.remedies import (
@@ -29,29 +26,28 @@ from engine.pml.remedies import (
     as_module,
     escaped,
     in_module,
-    meant_attribute,
-    meant_choice,
     meant_element,
     moved,
     nearest_length,
     removed,
     unlike,
     unwrapped,
-    usable_name,
 )
 from engine.pml.scaffold_checks import check_scaffolds
+from engine.pml.schema_attributes import MAX_PATH, AttributeReader
 from engine.pml.seams import add_run, ended
-from engine.pml.sources import SourceError, Sources
+from engine.pml.sources import SourceError
 from engine.pml.touching import check_schema
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
-from engine.pml.tree_builder import Frame, TreeBuilder
+from engine.pml.tree_builder import Frame
 from engine.pml.whitespace import Run, contents, preserves
+
+Names: TypeAlias = dict[str, tuple[str, int]]
+"""Names that are taken, with the file (empty for the schema's own) and the line."""
 
 _LENGTH: Final = re.compile(r"0*[1-9][0-9]{0,6}")
 _OF_FIRST: Final = ("len", "length", "default", "scaffold")
 _REPEAT_LENGTH: Final = 40
-MAX_PATH: Final = 2000
-"""The longest path of a module, in characters; every module below keeps a copy of its own."""
 _WHERE: Final = {
     "param": "a parameter belongs inside a module",
     "union": "a union holds modules only; put the inner union inside a module",
@@ -59,6 +55,7 @@ _WHERE: Final = {
     "schema": "a document holds one schema, as its root",
     "prompt": "a prompt is a document of its own",
     "arg": "an argument belongs inside an import of a prompt",
+    "include": "what it includes stands in the schema, a role or a module",
 }
 
 
@@ -76,7 +73,8 @@ def parse_schema(source: str | bytes, *, base: Path | None = None) -> Parsed[Sch
     document = read(source)
     tree = None
     if document.root is not None:
-        tree = _SchemaBuilder(document.text, document.report, base).build(document.root)
+        file = SchemaFile.of(document.text, base)
+        tree = _SchemaBuilder(document.text, document.report, file, {}).build(document.root)
     return Parsed(tree, document.report.finish(), document.text)
 
 
@@ -85,19 +83,19 @@ class _Frame(Frame):
     """With the names that are taken in it, and what its advice needs."""
 
     path: str = ""
-    names: dict[str, Span] = field(default_factory=dict)
+    names: Names = field(default_factory=dict)
     params: dict[str, Param] = field(default_factory=dict)
     members: int = 0
     unread: bool = False
 
 
-class _SchemaBuilder(TreeBuilder[_Frame]):
-    def __init__(self, text: str, report: Reporter, base: Path | None) -> None:
+class _SchemaBuilder(AttributeReader[_Frame]):
+    def __init__(self, text: str, report: Reporter, file: SchemaFile, texts: dict[str, str]) -> None:
         super().__init__(text, report)
-        self._base = base
-        self._sources = Sources()
+        self._file = file
         self._scaffolds: list[tuple[Scaffold, Span]] = []
-        self._texts: dict[str, str] = {}
+        self._included: list[Scaffold] = []
+        self._texts = texts  # of modules, with their paths, in all files
         self._end: int | None = None
 
     def build(self, root: Element) -> Schema | None:
@@ -113,20 +111,24 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         schema = Schema(
             name.value if name else "",
             ended(frame.children),
-            tuple(scaffold for scaffold, _ in self._scaffolds),
+            self._all_scaffolds(),
             root.span,
             self._report.lines,
+            self._file.included,
         )
         check_scaffolds(schema, self._scaffolds, self._text, self._report)
         advise_on_lookalikes(schema, self._report)
         check_schema(schema, self._report)
         return schema
 
+    def _all_scaffolds(self) -> tuple[Scaffold, ...]:
+        """The scaffolds, those of included files too, in the order of the document."""
+        found = [*self._included, *(scaffold for scaffold, _ in self._scaffolds)]
+        return tuple(sorted(found, key=lambda scaffold: scaffold.span.start))
+
     # The walk
 
-    def _frame(
-        self, element: Element, kind: str, preserve: bool, path: str, names: dict[str, Span]
-    ) -> _Frame:
+    def _frame(self, element: Element, kind: str, preserve: bool, path: str, names: Names) -> _Frame:
         preserve = preserves(element, preserve)
         items = iter(contents(element, self._text, preserve))
         return _Frame(element, kind, items, preserve, path=path, names=names)
@@ -161,21 +163,24 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         if tag == "scaffold" and frame.kind == "schema":
             self._scaffold(element)
             return None
+        if tag == "include" and frame.kind != "union":
+            self._include(frame, element)
+            return None
         rule = "a role stands directly in the schema, and in no other role" if tag in ROLES else _WHERE[tag]
         inside = frame.element.tag
         message = f"<{element.tag}> may not stand in <{inside}>: {rule}"
         hint, fix = self._elsewhere(frame, element, tag)
         message += "; take its tags away, or move it" if hint == NOTHING else ""
         self._report.add("E206", message, element.tag_span, hint, fix)
-        return None if tag in ("param", "scaffold", "arg") else self._transparent(frame, element)
+        return None if tag in ("param", "scaffold", "arg", "include") else self._transparent(frame, element)
 
     def _elsewhere(self, frame: _Frame, element: Element, tag: str) -> tuple[str, tuple[Edit, ...]]:
         """What puts a misplaced element where it may stand, as a hint and as edits."""
         name = element.get("name")
         if tag == "param":
             return in_module(element, name.value if name else "", frame.names)
-        if tag == "union":
-            return in_module(element, "choice", frame.names)
+        if tag in ("union", "include"):
+            return in_module(element, "choice" if tag == "union" else "part", frame.names)
         if tag == "scaffold" and self._end is not None and element.closed:
             return "it before </schema>", moved(self._text, element.span, self._end)
         return (NOTHING, unwrapped(element)) if tag != "arg" else ("", ())
@@ -226,7 +231,7 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             self._report.add("E210", message, src.span, NOTHING, removed(self._text, src.span))
         frame.items = iter(())
         try:
-            content = self._sources.read(src.value, self._base)
+            content = self._file.read(src.value)
         except SourceError as error:
             frame.unread = True
             hint = src.value.replace("\\", "/") if "\\" in src.value else ""
@@ -234,6 +239,37 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             return
         if content:
             frame.children.append(Text(content, src.value_span))
+
+    def _include(self, frame: _Frame, element: Element) -> None:
+        """Puts the content of another schema in the place of an element."""
+        src = self._required(element, self._attributes(element, "include"), "src")
+        if element.closed:
+            self._check_bare(element)
+        frame.unread = True
+        if src is None:
+            return
+        try:
+            file, document, root = self._file.include(src.value, element, turns=frame.kind == "schema")
+        except SourceError as error:
+            self._report.add(error.code, str(error), src.value_span)
+            return
+        inner = _SchemaBuilder(document.text, document.report, file, self._texts)
+        children, scaffolds = inner.build_in(frame, root)
+        frame.children.extend(placed(children, element.span))
+        self._included.extend(placed_scaffolds(scaffolds, frame.path, element.span))
+        self._report.adopt(document.report, file.path, src.value_span)
+
+    def build_in(self, place: _Frame, root: Element) -> tuple[list[Any], tuple[Scaffold, ...]]:
+        """The nodes and scaffolds of a schema that stands in a place of another."""
+        self._end = root.close_span.start if root.close_span else None
+        frame = self._frame(root, "schema", False, place.path, place.names)
+        self._attributes(root, "schema")
+        self._fill(frame)
+        here = Schema("", tuple(frame.children), (), root.span)
+        above = f"{place.path}/" if place.path else ""
+        check_scaffolds(here, self._scaffolds, self._text, self._report, above)
+        check_schema(here, self._report)
+        return frame.children, self._all_scaffolds()
 
     def _finish(self, frame: _Frame) -> Module | Union | Role | None:
         element, children = frame.element, ended(frame.children)
@@ -249,8 +285,9 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         self._check_repeated(frame)
         span = name.value_span if name else element.tag_span
         short = frame.path.rpartition("/")[2]
+        source = self._file.beside(src.value) if src else None
         cached = cache is None or cache.value != "false"
-        return Module(short, frame.path, children, cached, src.value if src else None, element.span, span)
+        return Module(short, frame.path, children, cached, source, element.span, span)
 
     def _role_of(self, element: Element) -> str:
         meant = MEANT_ELEMENTS.get(element.tag.casefold(), element.tag)
@@ -362,7 +399,7 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
         found = contents(element, self._text, False)
         items = [item for item in found if isinstance(item, Element) or item.text]
         end, tag = element.span.end, element.tag
-        attribute = "modules" if tag == "scaffold" else "default"
+        attribute = {"scaffold": "modules", "include": "src"}.get(tag, "default")
         for item in items:
             behind = moved(self._text, item.span, end)
             if isinstance(item, Element):
@@ -378,74 +415,9 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             message = f"text {quote(item.text, 30)} stands in <{tag}>, which is empty; {remedy}"
             self._report.add("E207", message, item.span, hint, fix)
 
-    # Attributes and names
+    # Names
 
-    def _attributes(self, element: Element, kind: str) -> dict[str, Attribute]:
-        """The attributes of an element by their right names; faulty ones are reported."""
-        known = ATTRIBUTES[kind]
-        result: dict[str, Attribute] = {}
-        for name, attribute in element.attributes.items():
-            if name in known:
-                result[name] = attribute
-                self._check_choice(attribute)
-            elif name == "xml:space":
-                self._check_choice(attribute)
-            elif ":" not in name:
-                near = self._speller.nearest(
-                    name, [other for other in known if other not in element.attributes]
-                ) or meant_attribute(name, known, element.attributes)
-                remedy = f"did you mean {near}?" if near else "remove it"
-                message = f"<{element.tag}> has no attribute {quote(name)}; {remedy}"
-                span = Span(attribute.span.start, attribute.span.start + len(name))
-                fix = swap(span, near) or removed(self._text, attribute.span)
-                self._report.add("E203", message, span, near or NOTHING, fix)
-                if near:
-                    result[near] = element.attributes.get(near) or attribute
-        element.attributes.update(
-            {name: found for name, found in result.items() if name not in element.attributes}
-        )
-        return result
-
-    def _check_choice(self, attribute: Attribute) -> None:
-        choices = {"cache": CACHE, "xml:space": SPACE_MODES}.get(attribute.name)
-        if choices and attribute.value not in choices:
-            both = " or ".join(f'{attribute.name}="{choice}"' for choice in choices)
-            message = f"{attribute.name} cannot be {quote(attribute.value)}; write {both}"
-            right = meant_choice(attribute.value, choices)
-            span = attribute.value_span
-            self._report.add("E204", message, span, right or "", swap(span, right))
-
-    def _required(self, element: Element, attributes: dict[str, Attribute], name: str) -> Attribute | None:
-        found = attributes.get(name)
-        if found is not None and found.value.strip():
-            return found
-        parent, bare = element.parent, element.empty_tag and not element.attributes
-        if bare and parent is not None and parent.tag == element.tag and not parent.closed:
-            hint = f"</{element.tag}>"
-            message = f"a second <{element.tag}/> has no {name}; to close the first, write {hint}"
-            self._report.add("E202", message, element.tag_span, hint, (Edit(element.span, hint),))
-            return None
-        what = "is missing" if found is None else "is empty"
-        message = f'the attribute {name} of <{element.tag}> {what}; write {name}="…"'
-        self._report.add("E202", message, element.tag_span if found is None else found.span, f'{name}="…"')
-        return None
-
-    def _check_name(self, what: str, name: Attribute) -> bool:
-        if NAME.fullmatch(name.value):
-            return True
-        usable = usable_name(name.value)
-        message = f"{quote(name.value)} cannot name a {what}: {NAME_RULE}"
-        self._report.add("E301", message, name.value_span, usable or "", swap(name.value_span, usable))
-        return False
-
-    def _check_path(self, name: Attribute, path: str) -> bool:
-        if len(path) <= MAX_PATH:
-            return True
-        message = f"the path of this module has more than {MAX_PATH} characters; use shorter names"
-        self._report.add("E301", message, name.value_span)
-        return False
-
-    def _check_module_name(self, name: Attribute, names: dict[str, Span]) -> bool:
+    def _check_module_name(self, name: Attribute, names: Names) -> bool:
         if not self._check_name("module", name):
             return False
         if name.value in RESERVED:
@@ -453,11 +425,11 @@ class _SchemaBuilder(TreeBuilder[_Frame]):
             self._report.instead("E303", message, name.value_span, unlike(f"{name.value}-text", names))
             return False
         if name.value in names:
-            line = self._report.lines.line(names[name.value].start)
-            message = f"module {quote(name.value)} is already defined at line {line}; rename one, or nest it"
+            where = self._file.where(*names[name.value])
+            message = f"module {quote(name.value)} is already defined {where}; rename one, or nest it"
             self._report.instead("E302", message, name.value_span, unlike(name.value, names))
             return False
-        names[name.value] = name.value_span
+        names[name.value] = self._file.path, self._report.lines.line(name.value_span.start)
         return True
 
     def _check_repeated(self, frame: _Frame) -> None:

@@ -82,7 +82,10 @@ def missing(seam: str, last: object) -> str:
 
 def add_run(children: list[Any], run: Run) -> None:
     """Adds a text run of a schema to the children before it, with its seams where they belong."""
-    if run.before and children:
+    if run.before and children and isinstance(children[-1], Text):  # the end of what was included
+        if text := missing(run.before, children[-1]):
+            children.append(Text(text, run.span, seam=True))
+    elif run.before and children:
         children[-1] = with_seam(children[-1], run.before, run.span)
     if run.text:
         children.append(Text(run.text, run.span))

@@ -66,9 +66,7 @@ def read_source(src: str, base: Path | None) -> str:
     Raises:
         SourceError: it leads out of the folder, or cannot be read as text.
     """
-    fault = _path_fault(src)
-    if fault is not None:
-        raise SourceError("E208", f"src {quote(src)} {fault}; name a file inside the schema's folder")
+    require_inside(src)
     if base is None:
         message = (
             f"src {quote(src)} cannot be read: the schema lies in no folder; save it beside the file first"
@@ -84,6 +82,17 @@ def read_source(src: str, base: Path | None) -> str:
     except OSError as error:
         reason = (error.strerror or "it cannot be read").lower()
         raise SourceError("E209", f"src {quote(src)} cannot be read: {reason}; check its name") from None
+
+
+def require_inside(src: str) -> None:
+    """Refuses a path that says of itself that it leads out of the folder.
+
+    Raises:
+        SourceError: it is absolute, goes up, or is no path of a file.
+    """
+    fault = _path_fault(src)
+    if fault is not None:
+        raise SourceError("E208", f"src {quote(src)} {fault}; name a file inside the schema's folder")
 
 
 def _path_fault(src: str) -> str | None:

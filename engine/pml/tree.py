@@ -175,6 +175,8 @@ class Schema(_Branch):
         scaffolds: the scaffolds, in document order.
         span: the whole element.
         lines: turns spans of this document into lines and columns.
+        included: the files that it includes, from its folder, missing ones too. What they hold is among the
+            children, at the places of what includes it.
     """
 
     name: str
@@ -182,6 +184,7 @@ class Schema(_Branch):
     scaffolds: tuple[Scaffold, ...]
     span: Span
     lines: LineIndex = field(default_factory=LineIndex)
+    included: tuple[str, ...] = ()
 
     def _own(self) -> tuple[Any, ...]:
         return (self.name, self.scaffolds)

@@ -97,3 +97,21 @@ def test_another_encoding_is_a_fault_with_its_place(encoding: str, schema: Path,
     assert [found["code"] for found in listed["diagnostics"]] == ["E101"]
     assert "save" in listed["diagnostics"][0]["message"]
     assert "E101" in run_pml("check", schema).out
+
+
+def test_faults_of_an_included_file_are_shown_with_its_name_and_line(tmp_path: Path, run_pml: Pml) -> None:
+    (tmp_path / "parts").mkdir()
+    rules = tmp_path / "parts" / "rules.pml"
+    rules.write_text('<schema name="r">\n<module name="a b">x</module></schema>', encoding="utf-8")
+    main = tmp_path / "s.pml"
+    main.write_text('<schema name="s">\n\n<include src="parts/rules.pml"/></schema>', encoding="utf-8")
+    shown = run_pml("check", str(main))
+    assert shown.status == 1
+    assert f"{rules}:2:15: error E301" in shown.out
+    assert '2 | <module name="a b">x</module></schema>' in shown.out
+    (found,) = json.loads(run_pml("check", "--json", str(main)).out)["files"][0]["diagnostics"]
+    assert (found["file"], found["line"], found["code"]) == ("parts/rules.pml", 2, "E301")
+    rules.write_text('<schema name="r"><module name="brief">Be brief.</module></schema>', encoding="utf-8")
+    exported = run_pml("export", str(main), "--to", "pml").out
+    assert "Be brief." in exported
+    assert "<include" not in exported

@@ -93,7 +93,12 @@ def test_what_is_written_is_valid(data: st.DataObject) -> None:
     assert valid(write_prompt(data.draw(prompts(schema)))), STRUCTURE.error_log
 
 
-KEPT = {"param": 'name="p" len="3"', "parameter": 'name="p" len="3"', "scaffold": 'modules="a"'}
+KEPT = {
+    "param": 'name="p" len="3"',
+    "parameter": 'name="p" len="3"',
+    "scaffold": 'modules="a"',
+    "include": 'src="x"',
+}
 ATTRIBUTES = {"module": 'name="b"', "schema": 'name="c"', "arg": 'name="d"', **KEPT}
 INNER = [*sorted(RESERVED), "thing"]
 

@@ -8,6 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.library import STALE, Library
+from app.lsp.occurrences import definition
+from app.lsp.rename import RenameError, rename
+from app.lsp.targets import target_at
+from app.lsp.view import View
 from engine.pml.text_files import TextFileError
 
 SCHEMA = """<schema name="trip"><module name="tokyo">東京 🗼</module>
@@ -124,3 +128,21 @@ def test_other_xml_is_none_of_ours(folder: Path) -> None:
     library = Library()
     assert library.diagnostics(library.hold(folder / "page.xml", "<html><body/></html>")) == ()
     assert library.diagnostics(library.hold(folder / "page.pml", "<html><body/></html>")) != ()
+
+
+def test_modules_of_included_files_are_found_where_they_are_defined(tmp_path: Path) -> None:
+    (tmp_path / "rules.pml").write_text('<schema name="r"><module name="brief">Be brief.</module></schema>')
+    main = '<schema name="s"><module name="m"><include src="rules.pml"/></module></schema>'
+    (tmp_path / "s.pml").write_text(main)
+    (tmp_path / "one.pml").write_text('<prompt schema="s"><m><brief/></m></prompt>')
+    library = Library()
+    view = View(library, library.document(tmp_path / "one.pml"))
+    assert library.sources(library.document(tmp_path / "s.pml")) == [tmp_path / "rules.pml"]
+    target = target_at(view, view.document.text.index("brief"))
+    assert target is not None
+    found = definition(view, target)
+    assert found is not None
+    document, span = found
+    assert (document.path.name, document.text[span.start : span.end]) == ("rules.pml", "brief")
+    with pytest.raises(RenameError, match=r"'brief' is defined in rules\.pml, which is included"):
+        rename(view, target, "short")

@@ -186,3 +186,17 @@ def test_a_fix_that_would_do_harm_is_not_made() -> None:
 
     with pytest.raises(PromptCacheError, match="more faults than it mends"):
         mended_document("a", "E105", 0, diagnose)
+
+
+def test_faults_of_an_included_file_are_marked_at_the_include(tmp_path: Path) -> None:
+    (tmp_path / "rules.pml").write_text('<schema name="r">\n<module name="a b">x</module></schema>')
+    source = '<schema name="s">\n<include src="rules.pml"/></schema>'
+    documents = Documents()
+    (mark,) = diagnostics_json(documents.schema(source, tmp_path).diagnostics, source)
+    assert source[mark["from"] : mark["to"]] == "rules.pml"
+    assert (mark["code"], mark["line"], mark["fix"]) == ("E301", 2, "")
+    assert mark["message"].startswith("rules.pml:2:15: 'a b' cannot name a module")
+    (tmp_path / "rules.pml").write_text('<schema name="r"><module name="brief">x</module></schema>')
+    tree = documents.schema(source, tmp_path).tree
+    assert tree is not None, "the file was read again"
+    assert [row.get("path") for row in tree_json(tree)] == ["brief"]

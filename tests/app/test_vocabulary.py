@@ -10,7 +10,7 @@ from app.vocabulary import ATTRIBUTES, ELEMENTS, EMPTY, HOLDS, REQUIRED
 from engine.pml import names as language
 from engine.pml import parse_schema
 
-FILLED = {"name": "x", "len": "5", "modules": "first"}
+FILLED = {"name": "x", "len": "5", "modules": "first", "src": "x.pml"}
 
 
 def written(tag: str, inside: str = "") -> str:

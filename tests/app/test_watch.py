@@ -193,3 +193,19 @@ def test_a_model_encodes_what_is_new(place: Path) -> None:
     assert done.returncode == 0, done.stderr
     _, line = done.stdout.splitlines()
     assert re.search(r"trip\.pml: schema, ok; encoded \d+ segments \(\d+ tokens\) in .*, 0 were there", line)
+
+
+def test_a_schema_is_told_of_again_when_what_it_includes_changes(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    rules = tmp_path / "parts" / "rules.pml"
+    rules.write_text('<schema name="r"><module name="brief">Be brief.</module></schema>', encoding="utf-8")
+    main = '<schema name="s"><include src="parts/rules.pml"/></schema>'
+    (tmp_path / "s.pml").write_text(main, encoding="utf-8")
+    (tmp_path / "one.pml").write_text('<prompt schema="s"><brief/></prompt>', encoding="utf-8")
+    watch = Watch([tmp_path])
+    assert settled(watch) == ["s.pml: schema, ok", "one.pml: prompt, ok"]
+    rules.write_text('<schema name="r"><module name="short">Be brief.</module></schema>', encoding="utf-8")
+    (prompt,) = settled(watch)
+    assert "E402" in prompt
+    rules.write_text('<schema name="r"><module name="a b">x</module></schema>', encoding="utf-8")
+    assert "1 error; parts/rules.pml, line 1: E301" in settled(watch)[0]

@@ -271,8 +271,8 @@ EXAMPLES = [
     ),
 ]
 
-ELSEWHERE = {"E101", "E102", "E117", "E119", "E120", "W600"}
-"""Codes with tests of their own, below and in test_reader."""
+ELSEWHERE = {"E101", "E102", "E117", "E119", "E120", "E211", "W600"}
+"""Codes with tests of their own, below, in test_reader and in test_including."""
 
 
 def diagnose(example: Example) -> tuple[Diagnostic, ...]:

@@ -40,6 +40,7 @@ declare namespace Api {
   interface AddScaffold {
     schema: string
     modules: string[]
+    origin?: string
   }
 
   interface Argument {

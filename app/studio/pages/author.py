@@ -312,7 +312,8 @@ class AuthorPage(Page):
     @endpoint
     def add_scaffold(self, request: AddScaffold) -> Written:
         """The schema with one more scaffold."""
-        return {"text": add_scaffold(request.schema, list(request.modules))}
+        base = self._library.base_of(request.origin)
+        return {"text": add_scaffold(request.schema, list(request.modules), base)}
 
     # Runs
 
