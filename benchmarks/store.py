@@ -19,6 +19,7 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -279,14 +280,15 @@ def longest_questions(model: Model, count: int) -> list[Task]:
         engine = Engine(model, Store.open(Path(folder)))
         settings = RunSettings(max_new_tokens=tasks[0].new_tokens)
         readable = fits(engine, tasks[-1], settings)
-        found = [task for task in tasks if fits(engine, task, settings)] if readable else []
+        fitting = (task for task in tasks if fits(engine, task, settings))
+        found = list(islice(fitting, count)) if readable else []
         engine.close()
     if not found:
         raise PromptCacheError(
             f"none of the {len(tasks)} questions to {DOCUMENTS} documents fits the {model.context_length} "
             f"tokens that {model.name!r} reads; name a model that reads more."
         )
-    return found[:count]
+    return found
 
 
 def _characters(task: Task) -> int:

@@ -13,6 +13,7 @@ import torch
 from app.cli.bench.store import store_words
 from benchmarks import store as measurement
 from benchmarks.kills import KINDS, ORIGIN, WORDS, Phase, Told, kills, segment, work
+from benchmarks.tasks import Task
 from engine.cache.store import Store
 from engine.cache.store.codec import SCHEMES
 from engine.errors import PromptCacheError
@@ -92,7 +93,8 @@ def test_a_model_that_reads_none_of_the_questions_is_refused_at_once(tmp_path: P
     assert started == []
 
 
-def test_compression_is_measured_over_whole_answers(tmp_path: Path) -> None:
+def test_compression_is_measured_over_whole_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Task, "new_tokens", 12)  # each scheme answers six times
     model = load("demo")
     tasks = measurement.longest_questions(model, 1)
     found = {scheme: measurement.compression(model, tmp_path / scheme, scheme, tasks) for scheme in SCHEMES}

@@ -309,7 +309,7 @@ def test_the_side_that_runs_next_is_no_longer_said_to_wait_its_turn() -> None:
 def test_two_runs_share_the_machine_and_each_has_its_own_answer(engine: Engine) -> None:
     """As two tabs do: a short run is over while a long one that was begun before goes on."""
     runs = runs_over(engine)
-    requests = [asked(engine, "long", 600), asked(engine, "short", 3)]
+    requests = [asked(engine, "long", 200), asked(engine, "short", 3)]
     with engine.computing.step():
         long, short = jobs = [runs.start(one) for one in requests]
     assert list(short.states())[-1]["over"]
