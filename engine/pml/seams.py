@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from engine.pml.diagnostics import Span
 from engine.pml.parts import (
@@ -27,6 +27,9 @@ from engine.pml.parts import (
 )
 from engine.pml.tree import Module, Text, Union
 from engine.pml.whitespace import SPACE, Run
+
+SEAMS: Final = ("", " ", "\n", "\n\n")
+"""What white space can make, the smallest first."""
 
 Unsettled: TypeAlias = Part | ModuleStart | ModuleEnd | ModuleSeam
 """A part of a prompt before it is known which seams are read."""
@@ -93,7 +96,7 @@ def add_run(children: list[Any], run: Run) -> None:
         children.append(Text(text, run.span, seam=True))
 
 
-def _larger(one: str, other: str) -> bool:
+def larger(one: str, other: str) -> bool:
     """Whether a seam stands where it meets another: a blank line before a line break before a space."""
     return (one.count("\n"), len(one)) > (other.count("\n"), len(other))
 
@@ -103,6 +106,7 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
     found: list[Part] = []
     pending: Part | None = None
     place = 0  # of the pending seam, before arguments without text
+    beneath: tuple[Part | None, int] = (None, 0)  # what is pending again where an implied seam has ended
     read = began = 0  # texts read so far, and when the turn began
     starts: dict[str, int] = {}
     for item in items:
@@ -112,7 +116,7 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
         if isinstance(item, ModuleEnd):
             ended_by = pending.module if isinstance(pending, SchemaText) and pending.node.implied else ""
             if ended_by.rpartition("/")[0] == item.path and ended_by:
-                pending = None
+                pending, place = beneath
             continue
         part = item.part if isinstance(item, ModuleSeam) else item
         if isinstance(part, RoleOpen | RoleClose):
@@ -123,8 +127,10 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
             if read in (without, began):
                 continue
             if pending is None or (
-                not isinstance(part, NewText) and _larger(part_text(part), part_text(pending))
+                not isinstance(part, NewText) and larger(part_text(part), part_text(pending))
             ):
+                if isinstance(part, SchemaText) and part.node.implied:
+                    beneath = pending, place
                 pending, place = part, len(found)
         else:
             if part_text(part) and pending is not None:

@@ -17,7 +17,7 @@ from engine.pml.formatter import format_source, start_tag
 from engine.pml.names import ROLES
 from engine.pml.prompt_parser import parse_prompt
 from engine.pml.schema_parser import parse_schema
-from engine.pml.seams import own_seam
+from engine.pml.seams import SEAMS, missing, own_seam
 from engine.pml.tree import Import, Module, Param, Parsed, Prompt, Role, Schema, Text, Union
 from engine.pml.whitespace import contents
 
@@ -150,10 +150,12 @@ def _joined(children: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _seam_of(node: Any) -> str:
-    """The seam that is written behind the end tag of a node."""
+    """The seam that is written behind the end tag of a node; none where no white space gives what it has."""
     modules = node.members if isinstance(node, Union) else (node,) if isinstance(node, Module) else ()
-    seams = {seam.text if (seam := own_seam(module)) else "" for module in modules if module.children}
-    return seams.pop() if len(seams) == 1 else ""
+    filled = [module for module in modules if module.children]
+    own = [seam.text if (seam := own_seam(module)) else "" for module in filled]
+    ends = [module.children[-2 if text else -1] for module, text in zip(filled, own, strict=True)]
+    return next((one for one in SEAMS if [missing(one, end) for end in ends] == own), "")
 
 
 class _Writer:

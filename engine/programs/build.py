@@ -20,15 +20,21 @@ from engine.pml import (
     Union,
 )
 from engine.pml.diagnostics import NOWHERE
+from engine.programs.endings import ended_children
 from engine.programs.expressions import Const, Ref, evaluate, text_of
 from engine.programs.naming import legible, unique
-from engine.programs.outline import Compiled, ModuleNode, Node, Say, Turn, UnionNode
+from engine.programs.outline import Compiled, ModuleNode, Node, Say, Seam, Turn, UnionNode
 from engine.programs.parameters import Arg, Parameter
 
 
 def build_schema(compiled: Compiled) -> Schema:
-    """The schema of a program. The spans of its nodes point nowhere, as it was never a document."""
-    body: tuple[Any, ...] = tuple(_nodes(compiled.body, ""))
+    """The schema of a program. The spans of its nodes point nowhere, as it was never a document.
+
+    Raises:
+        ProgramError: a seam stands where a document has none.
+    """
+    adds = bool(compiled.tail) and compiled.tail[0].role is None
+    body = _body(compiled.body, "", adds)
     if compiled.opened is not None:
         body = (Role(compiled.opened, body, NOWHERE),)
     if compiled.system is not None:
@@ -53,25 +59,33 @@ def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
     return Prompt(compiled.name, tuple(children), NOWHERE)
 
 
-def _nodes(body: tuple[Node, ...], path: str) -> Iterator[Any]:
-    """The children of a schema, a turn, or the module with this path."""
+def _body(body: tuple[Node, ...], path: str, adds: bool) -> tuple[Any, ...]:
+    """The children of a schema, a turn, or the module with this path, behind which a prompt may add text."""
+    return ended_children(list(_nodes(body, path, adds)), path, adds)
+
+
+def _nodes(body: tuple[Node, ...], path: str, adds: bool) -> Iterator[Any]:
     for item in _contents(body):
         match item:
             case str():
                 yield Text(item, NOWHERE)
+            case Seam(text):
+                yield Text(text, NOWHERE, seam=True)
             case ModuleNode():
                 yield _module(item, path)
             case UnionNode(members, scaffold):
                 yield Union(tuple(_module(member, path) for member in members), scaffold, NOWHERE)
             case Turn(role, inner):
-                yield Role(role, tuple(_nodes(inner, path)), NOWHERE)
+                yield Role(role, _body(inner, path, adds and item is body[-1]), NOWHERE)
             case _Slot():
                 yield _param(item)
 
 
 def _module(block: ModuleNode, above: str) -> Module:
     path = f"{above}/{block.name}" if above else block.name
-    children = tuple(_nodes(block.body, path))
+    children = _body(block.body, path, False)
+    if block.seam and children:
+        children = (*children, Text(block.seam, NOWHERE, seam=True))
     return Module(block.name, path, children, block.cache, block.src, NOWHERE, NOWHERE)
 
 
@@ -91,7 +105,7 @@ def _param(slot: _Slot) -> Param:
     return Param(slot.name, arg.length, parameter.default, arg.scaffold, NOWHERE, repeats=slot.repeats)
 
 
-def _contents(body: tuple[Node, ...]) -> Iterator[str | _Slot | ModuleNode | UnionNode | Turn]:
+def _contents(body: tuple[Node, ...]) -> Iterator[str | _Slot | Seam | ModuleNode | UnionNode | Turn]:
     """What a body holds: neighbouring constants as one text, and every parameter with its name there."""
     taken: dict[str, int] = {}
     names: dict[tuple[str, Parameter, Arg | None], str] = {}  # of what is one argument there
@@ -109,7 +123,7 @@ def _contents(body: tuple[Node, ...]) -> Iterator[str | _Slot | ModuleNode | Uni
                 known = names.get((words, part.parameter, part.arg))
                 name = names[words, part.parameter, part.arg] = known or unique(words, taken, 0)
                 yield _Slot(name, part, known is not None)
-            elif isinstance(part, (ModuleNode, UnionNode, Turn)):
+            elif isinstance(part, (Seam, ModuleNode, UnionNode, Turn)):
                 yield part
     if pending:
         yield pending

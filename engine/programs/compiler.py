@@ -13,13 +13,14 @@ from engine.pml.entities import forbidden_character
 from engine.pml.sources import Sources
 from engine.programs.calls import bind_call, callee_of
 from engine.programs.constants import Budget, UncomputableError
-from engine.programs.expressions import Const, Expr, Join, Logic, Not, Ref, references, text_of
+from engine.programs.expressions import Const, Expr, Join, Logic, Not, Ref, text_of
 from engine.programs.functions import Work
-from engine.programs.modules import branches_of, included, module_name, options_of
+from engine.programs.modules import begins_with_new_words, branches_of, included, module_name, options_of
 from engine.programs.naming import legible, unique
 from engine.programs.outline import Compiled, ModuleNode, NewTurn, Node, Say, Turn, UnionNode
 from engine.programs.refusals import refused_statement
 from engine.programs.scopes import Definition
+from engine.programs.seams import add_node, checked_seam, module_of, seam_of
 from engine.programs.statements import (
     Bind,
     Branch,
@@ -110,10 +111,7 @@ class _Compiler:
                         return nodes, step
                     continue
             for node in self._statement(step, frame, pending):
-                if isinstance(node, Say) and nodes and isinstance(nodes[-1], Say):
-                    nodes[-1] = Say(nodes[-1].parts + node.parts)
-                else:
-                    nodes.append(node)
+                add_node(nodes, node, step, frame)
         return nodes, None
 
     def _count(self, step: Step, frame: Frame) -> None:
@@ -151,6 +149,11 @@ class _Compiler:
                 yield from self._if(node, frame, pending)
             case ast.Match():
                 yield from self._match(node, frame, pending)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(name), "seam")) as call):
+                if name == frame.recorder:
+                    yield seam_of(call, frame)
+                else:
+                    yield self._call(call, frame)
             case ast.Expr(value=ast.Call() as call):
                 yield self._call(call, frame)
             case _:
@@ -318,7 +321,7 @@ class _Compiler:
         call = cast(ast.Call, node.items[0].context_expr)
         if call.args or call.keywords:
             raise frame.fault(node, f"write with {frame.recorder}.{role}():")
-        new = self._begins_with_new_words(node, frame)
+        new = begins_with_new_words(node, frame)
         if self.tail and (not new and not self.tail[-1].role):
             message = "no turn of the schema can follow the new words of a prompt; move it up"
             raise frame.fault(node, message)
@@ -331,15 +334,6 @@ class _Compiler:
         if body:
             raise frame.fault(node, "a turn that begins with new words holds text only")
         return [], left
-
-    def _begins_with_new_words(self, node: ast.With, frame: Frame) -> bool:
-        """Whether the first thing in a turn is text of any length, so that the prompt adds the whole turn."""
-        match node.body[0]:
-            case ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(name), "text"), args=[first, *_])):
-                if name == frame.recorder and not isinstance(first, ast.Starred):
-                    found = next(references(frame.reader.read_text(first, frame.names)), None)
-                    return found is not None and found.arg is None
-        return False
 
     def _explicit_union(self, node: ast.With, frame: Frame) -> Node:
         options = options_of(node, frame, ("scaffold",))
@@ -457,20 +451,21 @@ class _Compiler:
         options: dict[str, Any] = {}
         match inner:
             case [ast.With() as only] if method_of(only, frame.recorder) == "module" and len(only.items) == 1:
-                options = options_of(only, frame, ("name", "cache", "src"))
+                options = options_of(only, frame, ("name", "cache", "src", "seam"))
                 node, steps = only, list(only.body)
                 within = replace(within, within=True)
         cache, src = options.get("cache", True), options.get("src")
         if not isinstance(cache, bool):
             raise frame.fault(node, "cache is True or False")
+        seam = checked_seam(options.get("seam", ""), node, frame)
         name = module_name(options.get("name"), words, node, frame)
         if src is not None:
             body = [one for one in steps if isinstance(one, ast.stmt)]
-            return ModuleNode(
-                name, condition, included(src, body, node, frame, self._sources), cache, src
-            ), None
+            text = included(src, body, node, frame, self._sources)
+            return ModuleNode(name, condition, text, cache, src, seam), None
         nodes, left = self.block(steps, within)
-        return ModuleNode(name, condition, tuple(nodes), cache, src), left
+        module = ModuleNode(name, condition, tuple(nodes), cache, src, seam)
+        return module_of(module, node, frame), left
 
     # Calls
 
@@ -493,4 +488,4 @@ class _Compiler:
         inner = entered(replace(inner, calls=(*frame.calls, definition.place)), recorder, bound)
         name = unique(legible(definition.node.name), frame.taken, call.lineno)
         nodes, _ = self.block(statements_of(definition.node), inner)
-        return ModuleNode(name, _ALWAYS, tuple(nodes))
+        return module_of(ModuleNode(name, _ALWAYS, tuple(nodes)), call, frame)

@@ -8,7 +8,7 @@ from typing import Any, cast
 from engine.pml import NAME, RESERVED
 from engine.pml.names import NAME_RULE
 from engine.pml.sources import SourceError, Sources
-from engine.programs.expressions import Comparison, Const, Expr, Logic, describe
+from engine.programs.expressions import Comparison, Const, Expr, Logic, describe, references
 from engine.programs.naming import legible, unique
 from engine.programs.outline import Node, Say
 from engine.programs.statements import Branch, Frame, line_of
@@ -78,6 +78,16 @@ def included(src: Any, body: list[ast.stmt], node: ast.AST, frame: Frame, files:
                 return (Say((Const(text),)),) if text else ()
     p = frame.recorder
     raise frame.fault(node, f"a module with src holds the text of that file; write {p}.include() in it")
+
+
+def begins_with_new_words(node: ast.With, frame: Frame) -> bool:
+    """Whether the first thing in a turn is text of any length, so that the prompt adds the whole turn."""
+    match node.body[0]:
+        case ast.Expr(value=ast.Call(func=ast.Attribute(ast.Name(name), "text"), args=[first, *_])):
+            if name == frame.recorder and not isinstance(first, ast.Starred):
+                found = next(references(frame.reader.read_text(first, frame.names)), None)
+                return found is not None and found.arg is None
+    return False
 
 
 def branches_of(node: ast.Match, subject: Expr, frame: Frame) -> tuple[Branch, ...]:

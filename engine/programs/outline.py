@@ -17,6 +17,13 @@ class Say:
 
 
 @dataclass(frozen=True)
+class Seam:
+    """White space that sets the text before it apart from what follows, where both are read."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class ModuleNode:
     """A module.
 
@@ -26,6 +33,7 @@ class ModuleNode:
         body: what it holds; for a module from a file, its text.
         cache: False where it is never stored.
         src: the file its text comes from.
+        seam: what sets it apart from what follows; empty for nothing.
     """
 
     name: str
@@ -33,6 +41,7 @@ class ModuleNode:
     body: tuple[Node, ...]
     cache: bool = True
     src: str | None = None
+    seam: str = ""
 
 
 @dataclass(frozen=True)
@@ -51,7 +60,7 @@ class Turn:
     body: tuple[Node, ...]
 
 
-Node = Say | ModuleNode | UnionNode | Turn
+Node = Say | Seam | ModuleNode | UnionNode | Turn
 
 
 @dataclass(frozen=True)

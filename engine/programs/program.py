@@ -13,9 +13,10 @@ from typing import Any, TypeAlias, overload
 from engine.pml import NAME, Prompt, Schema
 from engine.pml.conversation import Message
 from engine.pml.names import NAME_RULE, PATH
-from engine.pml.writer import write_schema
+from engine.pml.writer import WriteError, write_schema
 from engine.programs.build import build_prompt, build_schema
 from engine.programs.compiler import compile_program
+from engine.programs.endings import has_seams
 from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.naming import legible
 from engine.programs.objects import MISSING, Bindable, Defaults
@@ -116,17 +117,34 @@ class Program(Bindable):
 
     @cached_property
     def _schema(self) -> Schema:
+        compiled = self._compiled
         try:
-            schema = build_schema(self._compiled)
+            schema = build_schema(compiled)
         except RecursionError:
             definition = self.definition
             raise definition.fault(definition.node, "the schema is nested too deep; flatten it") from None
+        except ProgramError as error:
+            raise self.definition.fault(self.definition.node, str(error)) from None
+        if has_seams(schema):
+            self._check_seams(schema)
         for scaffold in schema.scaffolds:
             for path in scaffold.modules:
                 if schema.module(path) is None:
                     node = self.definition.node
                     raise self.definition.fault(node, f"a scaffold names {path!r}, which is no module's path")
         return schema
+
+    def _check_seams(self, schema: Schema) -> None:
+        """Texts of a program stand as they are, and beside a seam not every white space can."""
+        try:
+            write_schema(schema)
+        except WriteError:
+            definition = self.definition
+            message = (
+                "a text beside a seam begins or ends with white space, which a document cannot keep there; "
+                'write end="", and the line break as a seam; and give all branches of a choice the same seam'
+            )
+            raise definition.fault(definition.node, message) from None
 
     def schema(self) -> Schema:
         """The schema that the program stands for.

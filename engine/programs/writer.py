@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from engine.pml import Bound, Module, NewText, Param, Role, RoleOpen, Schema, Text, Union, bind
 from engine.pml.conversation import conversation
+from engine.pml.seams import own_seam
 from engine.programs.errors import ProgramError
 from engine.programs.naming import VariableNames, quoted
 from engine.programs.program import compile_source
@@ -72,10 +73,11 @@ class _Writer:
         self._slots: list[str] = []
         self._lines: list[str] = []
         self._literal = False
+        self._before_new = _before_new_words(schema)
         self.values: dict[str, Any] = {}
 
     def write(self) -> str:
-        self._children(self._schema.children, 1)
+        self._children(self._schema, 1)
         new = self._new_text()
         head = [*self._introduction(), ""]
         if self._literal:
@@ -152,19 +154,21 @@ class _Writer:
     def _add(self, depth: int, *lines: str) -> None:
         self._lines.extend(f"{_INDENT * depth}{line}" for line in lines)
 
-    def _children(self, children: tuple[Any, ...], depth: int) -> None:
+    def _children(self, container: Schema | Role | Module, depth: int) -> None:
         start = len(self._lines)
         pending: list[Text | Param] = []
-        for child in children:
-            if isinstance(child, (Text, Param)):
+        for child in _inside(container):
+            if isinstance(child, Param) or (isinstance(child, Text) and not child.seam):
                 pending.append(child)
                 continue
             self._text(pending, depth)
             pending = []
             match child:
-                case Role(role, inner):
+                case Text(text):
+                    self._add(depth, _seam_call(text))
+                case Role(role):
                     self._add(depth, f"with p.{role}():")
-                    self._children(inner, depth + 1)
+                    self._children(child, depth + 1)
                 case Union():
                     self._union(child, depth)
                 case Module():
@@ -201,15 +205,24 @@ class _Writer:
         options = [] if named in ("", module.name) else [quoted(module.name)]
         cache = [] if module.cache else ["cache=False"]
         src = [] if module.src is None else [f"src={quoted(module.src)}"]
-        if cache or src:
-            options = [quoted(module.name), *cache, *src]
+        seam = self._seam(module)
+        last = [] if not seam or not _says(module) else [seam]
+        own = [f"seam={quoted(seam)}"] if seam and not last else []
+        if cache or src or own:
+            options = [quoted(module.name), *cache, *src, *own]
         if options:
             self._add(depth, f"with p.module({', '.join(options)}):")
             depth += 1
         if module.src is not None:
             self._add(depth, "p.include()")
         else:
-            self._children(module.children, depth)
+            self._children(module, depth)
+            self._add(depth, *map(_seam_call, last))
+
+    def _seam(self, module: Module) -> str:
+        """The seam that a module is written with: an implied one only where new words can follow it."""
+        seam = own_seam(module)
+        return seam.text if seam and (not seam.implied or module.path in self._before_new) else ""
 
     def _text(self, parts: list[Text | Param], depth: int) -> None:
         if not parts:
@@ -244,6 +257,34 @@ class _Writer:
         default = "None" if part.default is None else quoted(part.default)
         self._slots.append(f"{name}: {kind} = {default}")
         return [name]
+
+
+def _inside(container: Schema | Role | Module) -> tuple[Any, ...]:
+    """What stands in a container, without a module's own seam."""
+    own = isinstance(container, Module) and own_seam(container) is not None
+    return container.children[:-1] if own else container.children
+
+
+def _before_new_words(schema: Schema) -> tuple[str, ...]:
+    """The paths of the modules, all in one place, behind which a prompt adds its text."""
+    last: Any = schema.children[-1] if schema.children else None
+    if isinstance(last, Role):
+        last = last.children[-1] if last.role == "user" and last.children else None
+    elif any(isinstance(child, Role) for child in schema.children):
+        return ()
+    members = last.members if isinstance(last, Union) else (last,) if isinstance(last, Module) else ()
+    return tuple(module.path for module in members)
+
+
+def _says(module: Module) -> bool:
+    """Whether a module ends with its own text, and always says something."""
+    inside = _inside(module)
+    texts = any(isinstance(child, Text) and not child.seam for child in inside)
+    return module.src is None and texts and isinstance(inside[-1], (Text, Param))
+
+
+def _seam_call(seam: str) -> str:
+    return "p.seam()" if seam == "\n" else f"p.seam({quoted(seam)})"
 
 
 def _wrapped(text: str) -> Iterator[str]:

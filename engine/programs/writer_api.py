@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.pml.conversation import Message
+from engine.pml.seams import larger
 from engine.pml.sources import SourceError, Sources
 from engine.programs.errors import ProgramError
 from engine.programs.expressions import text_of
@@ -27,6 +28,9 @@ class Recorder:
         self._files = Sources()
         self._role = opened
         self._texts: list[str] = []
+        self._said = 0  # how many texts that are not empty
+        self._began = 0  # what that was when the turn began
+        self._seam = ""
         self._messages: list[Message] = []
         self._sources: list[str | None] = []
 
@@ -36,21 +40,35 @@ class Recorder:
         Raises:
             TypeError: a part is neither text nor a number.
         """
-        for part in (*parts, end):
-            self._texts.append(_written(part))
+        self._say("".join(_written(part) for part in (*parts, end)))
+
+    def seam(self, text: str = "\n") -> None:
+        r"""Sets what was said apart from what follows in the same turn; where nothing follows, it is nothing.
+
+        Args:
+            text: a line break, `"\n\n"` for a blank line, or a space. Where two meet, the larger one stands.
+        """
+        if self._said > self._began and larger(text, self._seam):
+            self._seam = text
 
     @contextmanager
-    def module(self, name: str, *, cache: bool = True, src: str | None = None) -> Iterator[None]:
+    def module(
+        self, name: str, *, cache: bool = True, src: str | None = None, seam: str = ""
+    ) -> Iterator[None]:
         """A module with a name of its own: always imported, or where an `if` holds it alone, as that says.
 
         Args:
             name: its name in the schema.
             cache: False where it is computed in every prompt and never stored.
             src: a file beside the program whose text it holds; write `p.include()` in it.
+            seam: what sets it apart from what follows, as `seam` takes it.
         """
         self._sources.append(src)
+        before = self._said
         yield
         self._sources.pop()
+        if self._said > before:
+            self.seam(seam)
 
     @contextmanager
     def union(self, *, scaffold: str | None = None) -> Iterator[None]:
@@ -65,7 +83,7 @@ class Recorder:
         """
         src = self._sources[-1] if self._sources else None
         try:
-            self._texts.append(self._files.read(src or "", self._base))
+            self._say(self._files.read(src or "", self._base))
         except SourceError as error:
             raise ProgramError(str(error)) from None
 
@@ -84,6 +102,12 @@ class Recorder:
         """A turn of the model."""
         yield from self._turn("assistant")
 
+    def _say(self, text: str) -> None:
+        if text:
+            self._texts.extend((self._seam, text))
+            self._seam = ""
+            self._said += 1
+
     def _turn(self, role: str) -> Iterator[None]:
         self._close()
         self._role = role
@@ -96,6 +120,7 @@ class Recorder:
         if self._role is not None or text:
             self._messages.append(Message(self._role, text))
         self._texts.clear()
+        self._seam, self._began = "", self._said
 
     def messages(self) -> tuple[Message, ...]:
         """What was written, as the turns of a conversation."""

@@ -186,3 +186,10 @@ def test_what_begins_a_line_in_the_source_begins_one_in_the_prompt(data: st.Data
 def squeezed(text: str) -> str:
     """Without indentation, which is taken off each module by itself."""
     return re.sub(r"(?m)^ +", "", text)
+
+
+def test_what_an_implied_seam_has_covered_is_read_when_it_has_ended() -> None:
+    schema = """<schema name="a"><module name="m">M
+
+      <module name="n">N <module name="k">K</module></module></module><module name="o">O</module></schema>"""
+    assert read(schema, "<prompt><n/><o/></prompt>") == "M\n\nN O"

@@ -90,3 +90,13 @@ def test_two_hundred_levels() -> None:
         module = Module("m", "/".join("m" * level), (module,), True, None, NOWHERE, NOWHERE)
     schema = Schema("s", (module,), (), NOWHERE)
     assert parse_schema(write_schema(schema)).tree == schema
+
+
+def test_a_seam_beyond_a_line_end_is_written_with_it() -> None:
+    source = """<schema name="a"><union><module name="m" xml:space="preserve">M
+</module><module name="n">N</module></union>
+
+    <module name="o">O</module></schema>"""
+    tree = parse_schema(source).tree
+    assert tree is not None
+    assert parse_schema(write_schema(tree)).tree == tree

@@ -18,14 +18,14 @@ XML = re.findall(r"```xml\n(.*?)```", PAGE, re.S)
 
 
 def outline(schema: Schema) -> list[object]:
-    """Modules, parameters, and texts without the space at their ends."""
+    """Modules, parameters, and texts without the space at their ends and between them."""
     found: list[object] = []
     for module in schema.modules():
         union = schema.union_of(module.path)
         found.append((module.path, union and [member.name for member in union.members]))
         for child in module.children:
             if isinstance(child, Text):
-                found.append(child.text.strip())
+                found += [] if child.seam else [child.text.strip()]
             elif isinstance(child, Param):
                 found.append((child.name, child.length, child.default))
             else:
