@@ -73,7 +73,7 @@ EMPTY: Final = ("include", "param", "scaffold")
 def preview(module: Module) -> str:
     """The start of the module's own text, on one line."""
     words: list[str] = []
-    for child in module.children:
+    for child in module.contents():
         if isinstance(child, Text):
             words += child.text.split()
         elif isinstance(child, Param):

@@ -14,7 +14,7 @@ from app.lsp.typing_place import TypingPlace, typing_place
 from app.lsp.view import View, defined_path, opened
 from app.vocabulary import ATTRIBUTES, ELEMENTS, EMPTY, HOLDS, IN_PROMPTS, REQUIRED, preview
 from engine.pml import ROLES, Module, Schema, Span, Union
-from engine.pml.elements import Element
+from engine.pml.elements import Chars, Element
 from engine.pml.names import CACHE, PATH, SPACE_MODES
 from engine.pml.reader import read
 
@@ -95,9 +95,38 @@ def _elements(view: View, place: TypingPlace) -> Iterator[Item]:
     elif _kind(place) == "prompt":
         yield from _in_prompt(view, place)
     else:
-        parent = place.chain[-1].tag
-        for name in HOLDS.get(parent, ()):
+        for name in _held(view, place):
             yield _element(name, ELEMENTS[name], place)
+
+
+def _held(view: View, place: TypingPlace) -> tuple[str, ...]:
+    """The elements that may stand in a place of a schema."""
+    around, inside = [element.tag for element in place.chain], place.chain[-1]
+    held = HOLDS.get(inside.tag, ())
+    if around[1:] in (["module"], ["union", "module"]):
+        whole = _same(read(_without(view, place)).root, inside)
+        children = whole.children if whole is not None else inside.children
+        turns = [one for one in children if isinstance(one, Element) and one.tag in ROLES]
+        others = [one for one in children if one not in turns and not _is_blank(one)]
+        return () if turns and others else ROLES if turns else held if others else (*held, *ROLES)
+    if inside.tag in ROLES and "module" in around:
+        return (*held, "param")
+    return held
+
+
+def _same(root: Element | None, wanted: Element) -> Element | None:
+    """The element that begins where another does that was read without what follows it."""
+    waiting = [root] if root is not None else []
+    while waiting:
+        found = waiting.pop()
+        if found.span.start == wanted.span.start:
+            return found
+        waiting.extend(one for one in found.children if isinstance(one, Element))
+    return None
+
+
+def _is_blank(node: Element | Chars) -> bool:
+    return isinstance(node, Chars) and (node.kind == "comment" or not node.text.strip())
 
 
 def _element(name: str, detail: str, place: TypingPlace) -> Item:
@@ -181,7 +210,7 @@ def _import(module: Module, place: TypingPlace) -> Item:
     needed = [param.name for param in module.params() if param.default is None]
     plain = name + "".join(f' {key}=""' for key in needed)
     snippet = name + "".join(f' {key}="${number}"' for number, key in enumerate(needed, 1))
-    if any(isinstance(child, Module | Union) for child in module.children):
+    if any(isinstance(child, Module | Union) for child in module.contents()):
         return Item(name, "module", detail, f"{plain}></{name}>", f"{snippet}>$0</{name}>", info)
     return Item(name, "module", detail, f"{plain}/>", f"{snippet}/>", info)
 

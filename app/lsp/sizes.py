@@ -100,20 +100,20 @@ class Sizes:
 
 def sizes(module: Module, counter: TokenCounter | None) -> Sizes:
     """The sizes of a module; tokens are counted text by text, so that borders may take one more or less."""
-    text = "".join(child.text for child in module.children if isinstance(child, Text))
+    text = "".join(child.text for child in module.contents() if isinstance(child, Text))
     own = _own(module, counter.count) if counter else None
     total = _total(module, counter.count) if counter else None
     return Sizes(len(text.split()), len(text), own, total)
 
 
 def _own(module: Module, count: Count) -> int:
-    texts = (count(child.text) for child in module.children if isinstance(child, Text))
-    return sum(texts) + sum(child.length for child in module.children if isinstance(child, Param))
+    texts = (count(child.text) for child in module.contents() if isinstance(child, Text))
+    return sum(texts) + sum(child.length for child in module.contents() if isinstance(child, Param))
 
 
 def _total(module: Module, count: Count) -> int:
     total = _own(module, count)
-    for child in module.children:
+    for child in module.contents():
         if isinstance(child, Module):
             total += _total(child, count)
         elif isinstance(child, Union):

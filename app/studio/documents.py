@@ -330,7 +330,7 @@ def words_json(schema: Schema | None) -> WordsOfBoth:
                 "detail": parent or "module",
                 "info": preview(module),
                 "parents": [parent or "prompt"],
-                "empty": not any(isinstance(child, Module | Union) for child in module.children),
+                "empty": not any(isinstance(child, Module | Union) for child in module.contents()),
             }
         )
         attributes[module.name] = [{"name": p.name, "detail": f"at most {p.length} tokens"} for p in own]

@@ -74,7 +74,7 @@ def encode_schema(
     if faults:
         raise PromptError(faults)
     started = time.perf_counter()
-    recipes = schema.recipes(scope).of_schema(schema.spec.context_length)
+    recipes = schema.encodings(scope)
     request = Request(schema.tree.name, scope, hold=False)
     with (yield from cache.segments(recipes, request, Stopwatch())) as fetched:
         cache.store_held(recipes, fetched, again=True)

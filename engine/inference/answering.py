@@ -176,5 +176,5 @@ def _look_ahead(cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned) 
         if (union := layout.schema.union_of(path)) is not None
         for member in union.members
     } - plan.imports
-    book = prompt.schema.recipes(planned.scope, plan.placement)
+    book = prompt.schema.book(layout, planned.scope, plan.placement)
     cache.expect_soon([book.of_run(run) for run in layout.runs if run.path in others and run.cacheable])

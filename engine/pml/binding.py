@@ -9,11 +9,15 @@ The rules of the order:
    stands right before that import's module.
 4. What follows the last import directly under the prompt goes to the end. There, bare text joins the last
    turn if that is a user turn and nothing follows it; after another turn it becomes a user turn of its own. A
-   role tag is a new turn. Without roles there are no turns, and the text just follows.
+   role tag is a new turn. In a schema without roles there are no turns, and the text just follows.
 5. Text nested in an import: after the nested import that it follows, before the first nested import, or at
    the end of the module where it nests none.
 6. An import written directly under the prompt whose module lies deeper imports the modules round it too.
 7. A seam is read where something stands on either side of it in one turn (`engine.pml.seams`).
+8. A module of whole turns brings its turns with it. Such modules are permuted among themselves (rule 2), and
+   text that would stand beside their turns goes to the end (rule 4).
+9. A turn without any text does not exist: neither one of the schema of which nothing is imported, nor an
+   empty one of the prompt.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ from engine.pml.parts import (
     RoleClose,
     RoleOpen,
     SchemaText,
+    is_seam,
+    part_text,
 )
 from engine.pml.resolution import Resolution, Resolver
 from engine.pml.seams import Unsettled, own_seam, settled
@@ -74,7 +80,8 @@ def bind(schema: Schema, prompt: Prompt) -> Bound:
     report = Reporter(prompt.lines)
     resolution = Resolver(schema, prompt, report).resolve()
     _advise(schema, resolution, report)
-    parts = settled(_add_tail(list(_Emitter(schema, resolution).parts()), resolution.tail))
+    read = list(_Emitter(schema, resolution).parts())
+    parts = list(_with_words(settled(_add_tail(read, resolution.tail, turns=bool(schema.index.turns)))))
     check_prompt(parts, report)
     return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish())
 
@@ -98,11 +105,11 @@ class _Emitter:
     def __init__(self, schema: Schema, resolution: Resolution) -> None:
         self._schema = schema
         self._resolution = resolution
-        self._queues: dict[int, list[Module]] = {}
+        self._queues: dict[tuple[int, bool], list[Module]] = {}
         index = schema.index
         for path in resolution.picks:
-            container = index.container_of[path]
-            self._queues.setdefault(id(container), []).append(index.by_path[path])
+            container, module = index.container_of[path], index.by_path[path]
+            self._queues.setdefault((id(container), bool(module.turns())), []).append(module)
         for queue in self._queues.values():
             queue.reverse()
 
@@ -122,15 +129,19 @@ class _Emitter:
             elif isinstance(node, Param):
                 yield self._argument(node, path)
             elif isinstance(node, Role):
-                pending.append(RoleClose(node.role, node, False))
-                pending.extend(_Content(child, node, "") for child in reversed(node.children))
-                yield RoleOpen(node.role, node, False)
-            elif any(member.path in picks for member in _members(node)):
-                module = self._queues[id(item.container)].pop()
+                pending.append(RoleClose(node.role, node, False, path))
+                pending.extend(_Content(child, node, path) for child in reversed(node.children))
+                yield RoleOpen(node.role, node, False, path)
+            elif picked := [member for member in _members(node) if member.path in picks]:
+                module = self._queues[id(item.container), bool(picked[0].turns())].pop()
                 pending.extend(reversed(list(self._import(module))))
 
     def _import(self, module: Module) -> Iterator[Unsettled | _Content]:
         resolution, path, seam = self._resolution, module.path, own_seam(module)
+        if module.turns():
+            for child in module.children:
+                yield _Content(child, module, path)
+            return
         yield from _new(resolution.before.get(path, ()))
         yield ModuleStart(path)
         for child in module.children[:-1] if seam else module.children:
@@ -166,9 +177,8 @@ def _new(texts: list[Text] | tuple[Text, ...]) -> Iterator[NewText]:
         yield NewText(text.text, text.span, text.seam)
 
 
-def _add_tail(parts: list[Unsettled], tail: list[Text | Role]) -> list[Unsettled]:
-    """Adds what follows the last import, in turns where the conversation has turns."""
-    turns = any(isinstance(part, RoleClose) for part in parts)
+def _add_tail(parts: list[Unsettled], tail: list[Text | Role], *, turns: bool) -> list[Unsettled]:
+    """Adds what follows the last import, in turns where the schema has turns."""
     for item in tail:
         if isinstance(item, Role):
             turns = True
@@ -177,7 +187,7 @@ def _add_tail(parts: list[Unsettled], tail: list[Text | Role]) -> list[Unsettled
             parts.append(RoleClose(item.role, item, True))
             continue
         text = NewText(item.text, item.span, item.seam)
-        last = parts[-1] if parts else None
+        last = _last_turn(parts)
         if isinstance(last, RoleClose) and last.role == "user":
             parts.insert(len(parts) - 1, text)
         elif not turns:
@@ -186,3 +196,32 @@ def _add_tail(parts: list[Unsettled], tail: list[Text | Role]) -> list[Unsettled
             turn = Role("user", (Text(text.text, item.span),), item.span)
             parts.extend((RoleOpen("user", turn, True), text, RoleClose("user", turn, True)))
     return parts
+
+
+def _last_turn(parts: list[Unsettled]) -> Unsettled | None:
+    """The last part, once turns of others than the user at the end are gone that have no text."""
+    while parts and isinstance(last := parts[-1], RoleClose) and last.role != "user":
+        start = max(place for place, part in enumerate(parts) if isinstance(part, RoleOpen))
+        if any(map(_says_something, parts[start:])):
+            break
+        del parts[start:]
+    return parts[-1] if parts else None
+
+
+def _says_something(part: Unsettled) -> bool:
+    return (
+        isinstance(part, (SchemaText, ArgumentText, NewText)) and not is_seam(part) and bool(part_text(part))
+    )
+
+
+def _with_words(parts: list[Part]) -> Iterator[Part]:
+    """The parts without the turns that have no text."""
+    turn: list[Part] = []
+    for part in parts:
+        if isinstance(part, RoleOpen) or turn:
+            turn.append(part)
+            if isinstance(part, RoleClose):
+                yield from turn if any(map(part_text, turn)) else ()
+                turn = []
+        else:
+            yield part

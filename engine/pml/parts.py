@@ -39,20 +39,22 @@ class NewText:
 
 @dataclass(frozen=True)
 class RoleOpen:
-    """The start of a turn; `new` where the prompt adds the turn."""
+    """The start of a turn; `new` where the prompt adds the turn, `module` the path of what brings it."""
 
     role: str
     node: Role
     new: bool
+    module: str = ""
 
 
 @dataclass(frozen=True)
 class RoleClose:
-    """The end of a turn."""
+    """The end of a turn, told like its start."""
 
     role: str
     node: Role
     new: bool
+    module: str = ""
 
 
 Part: TypeAlias = SchemaText | ArgumentText | NewText | RoleOpen | RoleClose

@@ -42,7 +42,7 @@ class Resolution:
         before: text of the prompt directly before a module, by its path.
         after: text of the prompt directly after a module, by its path.
         ending: text at the end of a module of which nothing nested is imported.
-        tail: what follows the last import of the prompt.
+        tail: what follows the last import of the prompt, and text that would stand beside a module's turns.
     """
 
     picks: dict[str, Import] = field(default_factory=dict)
@@ -75,6 +75,7 @@ class Resolver:
         self._source = prompt.source
         self._written: dict[str, Import] = {}
         self._chosen: dict[int, str] = {}
+        self._beside: list[Text] = []  # turns of a module
         self._result = Resolution()
 
     def resolve(self) -> Resolution:
@@ -93,6 +94,7 @@ class Resolver:
             else:
                 head.append(child)
         self._walk(iter(head))
+        self._result.tail[:0] = self._beside
         self._result.tail.extend(child for child in top[split:] if not isinstance(child, Import))
         return self._result
 
@@ -111,7 +113,9 @@ class Resolver:
                     levels.append(inner)
 
     def _leave(self, level: _Level) -> None:
-        if level.leading and level.path:
+        if level.leading and level.path and self._brings_turns(level.path):
+            self._beside.extend(level.leading)
+        elif level.leading and level.path:
             self._result.ending.setdefault(level.path, []).extend(level.leading)
         elif level.leading:
             self._result.tail[:0] = level.leading
@@ -119,6 +123,8 @@ class Resolver:
     def _text(self, level: _Level, text: Text) -> None:
         if level.last is None:
             level.leading.append(text)
+        elif self._brings_turns(level.last):
+            self._beside.append(text)
         else:
             self._result.after.setdefault(level.last, []).append(text)
 
@@ -139,10 +145,17 @@ class Resolver:
             self._report.add("E405", message, node.name_span, NOTHING, _without(node))
         self._arguments(module, node)
         if level.last is None and level.leading:
-            self._result.before.setdefault(path, []).extend(level.leading)
+            if self._brings_turns(path):
+                self._beside.extend(level.leading)
+            else:
+                self._result.before.setdefault(path, []).extend(level.leading)
             level.leading = []
         level.last = path
         return _Level(iter(node.children), path)
+
+    def _brings_turns(self, path: str) -> bool:
+        module = self._schema.module(path)
+        return module is not None and bool(module.turns())
 
     # Names
 

@@ -40,6 +40,7 @@ from engine.pml.sources import SourceError
 from engine.pml.touching import check_schema
 from engine.pml.tree import Module, Param, Parsed, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.tree_builder import Frame
+from engine.pml.turns import TURNS_RULE, check_turns
 from engine.pml.whitespace import Run, contents, preserves
 
 Names: TypeAlias = dict[str, tuple[str, int]]
@@ -87,6 +88,8 @@ class _Frame(Frame):
     params: dict[str, Param] = field(default_factory=dict)
     members: int = 0
     unread: bool = False
+    outermost: bool = False
+    """Whether whole turns may stand in it: it is the schema, or a module or union at its top level."""
 
 
 class _SchemaBuilder(AttributeReader[_Frame]):
@@ -103,6 +106,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             return None
         self._end = root.close_span.start if root.close_span else None
         frame = self._frame(root, "schema", False, "", {})
+        frame.outermost = True
         attributes = self._attributes(root, "schema")
         name = self._required(root, attributes, "name")
         if name is not None:
@@ -153,11 +157,15 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             return self._module(frame, element)
         if tag == "union" and frame.kind != "union":
             self._attributes(element, "union")
-            return self._frame(element, "union", frame.preserve, frame.path, frame.names)
-        if tag in ROLES and frame.kind == "schema":
+            inner = self._frame(element, "union", frame.preserve, frame.path, frame.names)
+            inner.outermost = frame.outermost and frame.kind == "schema"
+            return inner
+        if tag in ROLES and frame.outermost and frame.kind != "union":
             self._attributes(element, tag)
-            return self._frame(element, "role", frame.preserve, "", frame.names)
-        if tag == "param" and frame.kind == "module":
+            inner = self._frame(element, "role", frame.preserve, frame.path, frame.names)
+            inner.params = frame.params
+            return inner
+        if tag == "param" and (frame.kind == "module" or (frame.kind == "role" and frame.path)):
             self._param(frame, element)
             return None
         if tag == "scaffold" and frame.kind == "schema":
@@ -166,7 +174,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         if tag == "include" and frame.kind != "union":
             self._include(frame, element)
             return None
-        rule = "a role stands directly in the schema, and in no other role" if tag in ROLES else _WHERE[tag]
+        rule = TURNS_RULE if tag in ROLES else _WHERE[tag]
         inside = frame.element.tag
         message = f"<{element.tag}> may not stand in <{inside}>: {rule}"
         hint, fix = self._elsewhere(frame, element, tag)
@@ -218,6 +226,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         )
         inner = self._frame(element, "module", frame.preserve, path[:MAX_PATH], {})
         inner.builds = usable
+        inner.outermost = frame.outermost and frame.kind != "module"
         src = attributes.get("src")
         if src is not None:
             self._fill_from_file(inner, src)
@@ -263,6 +272,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         """The nodes and scaffolds of a schema that stands in a place of another."""
         self._end = root.close_span.start if root.close_span else None
         frame = self._frame(root, "schema", False, place.path, place.names)
+        frame.outermost = place.outermost and place.kind == "schema"
         self._attributes(root, "schema")
         self._fill(frame)
         here = Schema("", tuple(frame.children), (), root.span)
@@ -282,6 +292,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         if finished and not children and not frame.unread:
             message = f"module {quote(frame.path)} is empty; write its text, or remove it"
             self._report.add("W603", message, element.open_span)
+        check_turns(frame.path, children, self._report)
         self._check_repeated(frame)
         span = name.value_span if name else element.tag_span
         short = frame.path.rpartition("/")[2]

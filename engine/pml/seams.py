@@ -42,11 +42,14 @@ def own_seam(module: Module) -> Text | None:
 
 
 def with_seam(node: Any, seam: str, span: Span, *, implied: bool = False) -> Any:
-    """A node of a schema with the seam that follows it; only modules and unions have one of their own."""
+    """A node of a schema with the seam that follows it; only modules and unions have one of their own.
+
+    Beside a module of whole turns there is nothing to set apart.
+    """
     if isinstance(node, Union):
         members = tuple(with_seam(member, seam, span, implied=implied) for member in node.members)
         return replace(node, members=members)
-    if not isinstance(node, Module) or not node.children:
+    if not isinstance(node, Module) or not node.children or node.turns():
         return node
     text = missing(seam, node.children[-1])
     if not text:

@@ -97,7 +97,7 @@ class Module(_Branch):
     Attributes:
         name: the name as written.
         path: names from the outermost module to this one, joined with `/`.
-        children: what it holds, in document order.
+        children: what it holds, in document order: whole turns, or what a turn may hold.
         cache: False where the module is always computed and never stored.
         src: the file its text was read from, relative to the schema.
         span: the whole element.
@@ -106,7 +106,7 @@ class Module(_Branch):
 
     name: str
     path: str
-    children: tuple[Text | Param | Module | Union, ...]
+    children: tuple[Text | Param | Module | Union | Role, ...]
     cache: bool
     src: str | None
     span: Span
@@ -119,8 +119,17 @@ class Module(_Branch):
         return self.children
 
     def params(self) -> tuple[Param, ...]:
-        """The parameters of this module itself, in document order, each once."""
-        return tuple(child for child in self.children if isinstance(child, Param) and not child.repeats)
+        """The parameters of this module itself and of its turns, in document order, each once."""
+        return tuple(child for child in self.contents() if isinstance(child, Param) and not child.repeats)
+
+    def contents(self) -> tuple[Text | Param | Module | Union, ...]:
+        """What it holds, in document order, and in place of its turns what they hold."""
+        inner = (child.children if isinstance(child, Role) else (child,) for child in self.children)
+        return tuple(child for children in inner for child in children)
+
+    def turns(self) -> tuple[Role, ...]:
+        """The whole turns that it brings, in document order; none of a module that is part of a turn."""
+        return tuple(child for child in self.children if isinstance(child, Role))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -140,10 +149,13 @@ class Union(_Branch):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Role(_Branch):
-    """A turn of the conversation, at the top level of a schema or prompt."""
+    """A turn of the conversation: of a schema or prompt, or of a module at the top level of a schema.
+
+    Only a turn of a module holds parameters, which are that module's.
+    """
 
     role: RoleName
-    children: tuple[Text | Module | Union, ...]
+    children: tuple[Text | Param | Module | Union, ...]
     span: Span
 
     def _own(self) -> tuple[Any, ...]:
@@ -231,6 +243,7 @@ class SchemaIndex:
         members: the modules directly in a module, by its path and their names; unions are opened. The path ""
             is the schema, its roles opened.
         order: place in document order, by path.
+        turns: every turn in document order, with the path of the module that brings it, or "".
     """
 
     def __init__(self, schema: Schema) -> None:
@@ -248,6 +261,7 @@ class SchemaIndex:
             parent = module.path.rpartition("/")[0]
             self.members.setdefault(parent, {}).setdefault(module.name, module)
         self.order: dict[str, int] = {path: place for place, path in enumerate(self.by_path)}
+        self.turns: tuple[tuple[Role, str], ...] = tuple(_turns(schema.children))
 
 
 def _walk(schema: Schema) -> Iterator[tuple[Module, Union | None, Container]]:
@@ -264,6 +278,17 @@ def _walk(schema: Schema) -> Iterator[tuple[Module, Union | None, Container]]:
             pending.extend((member, node, container) for member in reversed(node.members))
         elif isinstance(node, Role):
             pending.extend((child, None, node) for child in reversed(node.children))
+
+
+def _turns(children: tuple[Any, ...]) -> Iterator[tuple[Role, str]]:
+    """The turns among children of the schema, and those in modules and unions among them."""
+    for child in children:
+        if isinstance(child, Role):
+            yield child, ""
+        modules = child.members if isinstance(child, Union) else (child,)
+        for module in modules:
+            if isinstance(module, Module):
+                yield from ((turn, module.path) for turn in module.turns())
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from engine.pml import Bound, Diagnostic, Prompt, Role, RoleOpen, Schema, make
 from engine.pml.conversation import conversation
-from engine.prompt.chat_template import aligned
+from engine.prompt.chat_template import ChatError, System, aligned
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.plan import PromptPlan
 from engine.prompt.spec import ModelSpec
@@ -27,7 +27,7 @@ def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
     """Advice on a schema that was laid out."""
     yield from _stand_ins(spec, layout.schema)
     schema, roles, chat = layout.schema, layout.roles, spec.chat
-    if not roles:
+    if not roles or _system_alone(spec, layout) is None:
         return
     first = next(child for child in schema.children if isinstance(child, Role))
     yield from _system(spec, schema, first, roles, whole=False)
@@ -54,7 +54,7 @@ def of_prompt(
         whole = [token for ids in chat.tokens.encode(texts, begins=True) for token in ids]
         yield from _tokens(spec, plan.token_ids, [*begin, *whole], prompt)
         return
-    if layout.roles and chat.opening(layout.roles, day).system == "kept":
+    if _system_alone(spec, layout) in ("kept", None):
         yield from _system(spec, prompt, prompt, roles, whole=True)
     turns = chat.turns(roles, day)
     if not turns.invites:
@@ -81,6 +81,16 @@ def of_prompt(
     fragments.append(Fragment(turns.generation, template=True))
     whole = [token for ids in chat.tokens.encode(fragments, begins=True) for token in ids]
     yield from _tokens(spec, plan.token_ids, whole, prompt)
+
+
+def _system_alone(spec: ModelSpec, layout: SchemaLayout) -> System | None:
+    """What becomes of system text in the schema's own turns; None where they are no conversation alone."""
+    if not layout.roles:
+        return None
+    try:
+        return spec.chat.opening(layout.roles, layout.day).system
+    except ChatError:  # they stand beside turns of modules
+        return None
 
 
 def _stand_ins(spec: ModelSpec, schema: Schema) -> Iterator[Diagnostic]:

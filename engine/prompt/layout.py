@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.pml import Module, Param, Role, Schema, Text, Union
-from engine.prompt.chat_template import ChatFormat, Turns
+from engine.prompt.chat_template import ChatFormat
 from engine.prompt.tokenizer import Fragment
+from engine.prompt.turn_marks import TurnMarks, fixed_turns, turn_marks
 
 Mark = Literal["open", "close", "text"]
 
@@ -83,8 +84,9 @@ class SchemaLayout:
         runs: in document order.
         modules: in document order.
         total_positions: how many positions the whole schema takes.
-        roles: the roles of the schema's turns, in order.
+        roles: the roles of the turns that no module brings, in order.
         day: the date that the chat template may write.
+        marks: what stands round the turns.
         where: place of every node, by its identity; what begins the text stands at the schema's own place.
     """
 
@@ -94,6 +96,7 @@ class SchemaLayout:
     total_positions: int
     roles: tuple[str, ...]
     day: datetime.date
+    marks: TurnMarks
     where: dict[tuple[int, Mark], Extent] = field(repr=False)
 
     def extent(self, node: object, mark: Mark = "text") -> Extent | None:
@@ -124,7 +127,19 @@ def ancestors(path: str) -> set[str]:
     return {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
 
 
-def lay_out(schema: Schema, chat: ChatFormat, stand_in: int) -> SchemaLayout:
+Encoded = dict[tuple[object, ...], list[list[int]]]
+"""Tokens of texts that stand side by side, by these texts and where they stand."""
+
+
+def lay_out(
+    schema: Schema,
+    chat: ChatFormat,
+    stand_in: int,
+    marks: TurnMarks | None = None,
+    *,
+    day: datetime.date | None = None,
+    encoded: Encoded | None = None,
+) -> SchemaLayout:
     """Tokenizes a schema and gives every node its place.
 
     What always stands together is tokenized as one: the text of a module up to a parameter or to where
@@ -135,18 +150,31 @@ def lay_out(schema: Schema, chat: ChatFormat, stand_in: int) -> SchemaLayout:
         schema: a tree without errors.
         chat: what stands around turns, and the tokenizer.
         stand_in: the token that fills a parameter's slot.
+        marks: what stands round the turns; None for those of a prompt without the turns of any module.
+        day: the date that the marks are of; None for the one in force.
+        encoded: what other layouts of this schema have tokenized; takes what is new.
 
     Raises:
-        ChatError: the chat template refuses the schema's roles.
+        ChatError: without marks, the chat template refuses the schema's roles.
     """
-    return _Builder(schema, chat, stand_in).build()
+    day = day or chat.today()
+    marks = turn_marks(schema, chat, day) if marks is None else marks
+    return _Builder(schema, chat, stand_in, marks, day, encoded).build()
 
 
 class _Builder:
-    def __init__(self, schema: Schema, chat: ChatFormat, stand_in: int) -> None:
-        self.schema, self.chat, self.stand_in = schema, chat, stand_in
-        self.roles = tuple(c.role for c in schema.children if isinstance(c, Role))
-        self.day = chat.today()
+    def __init__(
+        self,
+        schema: Schema,
+        chat: ChatFormat,
+        stand_in: int,
+        marks: TurnMarks,
+        day: datetime.date,
+        encoded: Encoded | None,
+    ) -> None:
+        self.schema, self.chat, self.stand_in, self.marks = schema, chat, stand_in, marks
+        self.day, self.encoded = day, encoded
+        self.number = {id(turn): place for place, (turn, _) in enumerate(schema.index.turns)}
         self.runs: list[TextRun] = []
         self.where: dict[tuple[int, Mark], Extent] = {}
         self.modules: dict[str, ModuleExtent] = {}
@@ -159,19 +187,13 @@ class _Builder:
         self.position = self.beginning = 0
 
     def build(self) -> SchemaLayout:
-        turns = self.chat.opening(self.roles, self.day) if self.roles else None
-        if turns is not None:
-            self._say(self.schema, "open", Fragment(turns.begin, template=True))
+        if self.marks.begin is not None:
+            self._say(self.schema, "open", Fragment(self.marks.begin, template=True))
         elif self.chat.bos is not None:
             self._add(self.schema, [self.chat.bos], "open")
             self.beginning = 1
-        turn = 0
         for child in self.schema.children:
-            if isinstance(child, Role) and turns is not None:
-                self._place_turn(child, turns, turn)
-                turn += 1
-            elif not isinstance(child, Role):
-                self._place(child)
+            self._place(child)
         self._flush()
         order = [module.path for module in self.schema.modules()]
         return SchemaLayout(
@@ -179,31 +201,39 @@ class _Builder:
             tuple(self.runs),
             tuple(self.modules[path] for path in order),
             self.position,
-            self.roles,
+            tuple(turn.role for turn in fixed_turns(self.schema)),
             self.day,
+            self.marks,
             self.where,
         )
 
-    def _place_turn(self, role: Role, turns: Turns, turn: int) -> None:
+    def _place_turn(self, role: Role) -> None:
+        turn = self.number[id(role)]
         self.turn = turn
-        self._say(role, "open", Fragment(turns.opens[turn], template=True))
+        mark = self.marks.marks[turn]
+        if mark is None:  # no prompt of this layout has it
+            for child in role.children:
+                self._place(child)
+            self.turn = -1
+            return
+        self._say(role, "open", Fragment(mark.open, template=True))
         for place, child in enumerate(role.children):
             sides = (place == 0, place == len(role.children) - 1)
-            apart = isinstance(child, Text) and _stripped(child.text, role.role, sides, turns.trims[turn])
+            apart = isinstance(child, Text) and _stripped(child.text, role.role, sides, mark.trims)
             if apart:
                 self._settle()
             self._place(child)
             if apart:
                 self._settle()
-        last = turn == len(self.roles) - 1
-        if last:  # what ends the last turn depends on what the prompt adds
+        unfinished = turn == self.marks.unfinished
+        if unfinished:  # what ends the last turn depends on what the prompt adds
             self._enter("", cacheable=False)
-        self._say(role, "close", Fragment(turns.closes[turn], template=True))
-        if last:
+        self._say(role, "close", Fragment(mark.close, template=True))
+        if unfinished:
             self._enter("")
         self.turn = -1
 
-    def _place(self, node: Text | Param | Module | Union) -> None:
+    def _place(self, node: Text | Param | Module | Union | Role) -> None:
         """Places one node and all below it (the parser bounds how deeply documents nest)."""
         if isinstance(node, Text) and node.seam:
             self._settle()
@@ -217,6 +247,8 @@ class _Builder:
             self._add(node, slot_ids(node, self.chat, self.stand_in), "text")
         elif isinstance(node, Union):
             self._place_union(node)
+        elif isinstance(node, Role):
+            self._place_turn(node)
         else:
             self._place_module(node)
 
@@ -238,7 +270,7 @@ class _Builder:
             self._place(child)
         self._flush()
         own = sum(run.tokens for run in self.runs[first_run:] if run.path == module.path)
-        params = {child.name: child.length for child in module.children if isinstance(child, Param)}
+        params = {param.name: param.length for param in module.params()}
         self.modules[module.path] = ModuleExtent(module.path, start, own, self.position - start, params)
         self._enter(*outer)
 
@@ -256,9 +288,18 @@ class _Builder:
             return
         begins = self.position == self.beginning
         fragments = [fragment for _, _, fragment in texts]
-        found = self.chat.tokens.encode(fragments, begins=begins, behind=self.last)
+        found = self._encode(fragments, begins)
         for (node, mark, _), ids in zip(texts, found, strict=True):
             self._add(node, ids, mark)
+
+    def _encode(self, fragments: list[Fragment], begins: bool) -> list[list[int]]:
+        tokens = self.chat.tokens
+        if self.encoded is None:
+            return tokens.encode(fragments, begins=begins, behind=self.last)
+        known = (*fragments, begins, self.last)
+        if known not in self.encoded:
+            self.encoded[known] = tokens.encode(fragments, begins=begins, behind=self.last)
+        return self.encoded[known]
 
     def _add(self, node: object, ids: list[int], mark: Mark) -> None:
         lo = len(self.pending)

@@ -20,6 +20,7 @@ from engine.pml import (
     Part,
     Prompt,
     PromptError,
+    Role,
     RoleClose,
     RoleOpen,
     SchemaText,
@@ -28,7 +29,7 @@ from engine.pml import (
 )
 from engine.pml.parts import part_text
 from engine.prompt.chat_template import ChatFormat, Turns
-from engine.prompt.layout import SchemaLayout, TextRun
+from engine.prompt.layout import Extent, SchemaLayout, TextRun
 from engine.prompt.tokenizer import Fragment
 from engine.prompt.trimming import Cut, cuts_of, remnant, turn_texts
 
@@ -166,6 +167,8 @@ class _Planner:
         self.reached = 0  # behind the last text of the schema
         self.crowded = False
         self.cuts: dict[int, Cut] = {}
+        self.schema_roles: list[str] = []  # of the turns that the schema brings
+        self.numbers = {id(turn): place for place, (turn, _) in enumerate(layout.schema.index.turns)}
         self.opened = -1  # the turn that was opened last
         self.new_turn = False  # whether what comes next begins one
         self.turn = False  # whether new text belongs to an earlier turn of the conversation
@@ -198,7 +201,9 @@ class _Planner:
 
     def _turns(self, parts: tuple[Part, ...]) -> Turns | None:
         """What stands around the turns, and what the chat template strips off their texts."""
-        roles = [part.role for part in parts if isinstance(part, RoleOpen)]
+        opened = [part for part in parts if isinstance(part, RoleOpen)]
+        roles = [part.role for part in opened]
+        self.schema_roles = [part.role for part in opened if not part.new]
         if not roles:
             return None
         turns = self.chat.turns(roles, self.layout.day)
@@ -209,7 +214,7 @@ class _Planner:
     def _border(self, part: RoleOpen | RoleClose, turns: Turns) -> None:
         """The text before or after a turn."""
         if isinstance(part, RoleClose):
-            last = self.opened == len(self.layout.roles) - 1
+            last = self.opened == len(self.schema_roles) - 1
             self._mark(part, "close", turns.closes[self.opened], last=last)
             return
         self.opened += 1
@@ -220,7 +225,7 @@ class _Planner:
 
     def _agree(self, turns: Turns) -> None:
         """The schema's turns must be the ones that were laid out, whatever follows them."""
-        roles = self.layout.roles
+        roles = self.schema_roles
         if not roles:
             return
         alone, kept = self.chat.opening(roles, self.layout.day), len(roles)
@@ -247,7 +252,7 @@ class _Planner:
     ) -> None:
         """The text before or after a turn; how the schema's last turn ends is not its own."""
         extent = None if part.new else self.layout.extent(part.node, mark)
-        if extent is not None and not last:
+        if extent is not None and (not last or self._ends_as_laid_out(part.node, extent, text)):
             if extent.hi > extent.lo:
                 self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
             return
@@ -255,6 +260,12 @@ class _Planner:
             self._settle()
             self.position = max(self.position, self.layout.runs[extent.run].start + extent.lo)
         self._write("text" if part.new else "anonymous", Fragment(text, template=True))
+
+    def _ends_as_laid_out(self, turn: Role, extent: Extent, text: str) -> bool:
+        """Whether the schema's last turn ends like any other, and right behind its own text."""
+        laid_out = self.layout.marks.marks[self.numbers[id(turn)]]
+        kept = self.layout.runs[extent.run].cacheable if extent.hi > extent.lo else True
+        return kept and not self.texts and laid_out is not None and laid_out.close == text
 
     def _write(self, kind: Kind, fragment: Fragment) -> None:
         """New text, tokenized with the new text beside it."""

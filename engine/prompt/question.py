@@ -81,7 +81,7 @@ def ask(schema: Schema, paths: Sequence[str], question: str) -> Asked:
     """
     narrow = narrowed(schema, paths)
     last = narrow.children[-1] if narrow.children else None
-    turns = any(isinstance(child, Role) for child in narrow.children)
+    turns = bool(narrow.index.turns)
     tail: Text | Role
     if turns and not (isinstance(last, Role) and last.role == "user"):
         tail = Role("user", (Text(question, NOWHERE),), NOWHERE)
@@ -109,6 +109,8 @@ def _narrow(node: Any, kept: set[str]) -> Any:
     if isinstance(node, Union):
         return replace(node, members=_children(node.members, kept))
     if isinstance(node, Module):
+        if node.path not in kept and node.turns():
+            return replace(node, children=tuple(replace(turn, children=()) for turn in node.turns()))
         if node.path not in kept:
             space = node.children[-1:] if node.children and _is_seam(node.children[-1]) else ()
             return replace(node, children=space, src=None)
@@ -129,7 +131,7 @@ def _with_ancestors(path: str) -> list[str]:
 
 def _own_text(schema: Schema, path: str) -> str:
     module = schema.module(path)
-    return "".join(child.text for child in module.children if isinstance(child, Text)) if module else ""
+    return "".join(child.text for child in module.contents() if isinstance(child, Text)) if module else ""
 
 
 def _imports(paths: Iterable[str]) -> tuple[Import, ...]:

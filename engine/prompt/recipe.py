@@ -110,15 +110,21 @@ class RecipeBook:
         self.layout, self.identity, self.scope, self.spread = layout, identity, scope, spread
         self._by_run: dict[int, Recipe] = {}  # what does not depend on a prompt, as far as it was asked for
 
-    def of_schema(self, window: int) -> tuple[Recipe, ...]:
+    def of_schema(self, window: int, turns_of: str | None = None) -> tuple[Recipe, ...]:
         """The recipes of every segment that prompts over this schema may want.
 
         Scaffolds are included, but for those that do not fit a window of so many tokens, which no prompt can
         use. Under the scope `scaffold` recipes depend on the whole prompt, so there are none.
+
+        Args:
+            window: how many tokens a prompt and its answer may have together.
+            turns_of: the path of a module of turns; only prompts that import no other such module count. None
+                for all prompts that have the turns of this layout.
         """
         if self.scope == "scaffold":
             return ()
-        runs = [run for run in self.layout.runs if run.cacheable]
+        others = {path for _, path in self.layout.schema.index.turns if turns_of and path != turns_of} - {""}
+        runs = [run for run in self.layout.runs if run.cacheable and run.path.partition("/")[0] not in others]
         found = [self.of_run(run) for run in runs]
         for scaffold in self.layout.schema.scaffolds:
             found.extend(self.of_scaffold(scaffold.modules, window) or ())

@@ -206,7 +206,9 @@ def _entries(schema: Schema) -> Iterator[tuple[str, str]]:
 
 
 def _own_text(module: Module) -> str:
-    return "".join(child.text if isinstance(child, Text) else " " for child in module.children)
+    """Its own text; what stands in different turns, or beside something else, is not joined."""
+    texts = (one.children for one in module.turns() or (module,))
+    return " ".join("".join(one.text if isinstance(one, Text) else " " for one in text) for text in texts)
 
 
 def _digest(entries: Sequence[tuple[str, str]]) -> str:

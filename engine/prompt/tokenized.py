@@ -5,21 +5,38 @@ Integers only. What can be wrong with a document is found here, before anything 
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from engine.choices import PlacementPolicy, Scope
-from engine.pml import Diagnostic, Prompt, PromptError, Schema, bind, make
+from engine.pml import Diagnostic, Prompt, PromptError, Role, RoleOpen, Schema, bind, make
 from engine.pml.diagnostics import swap
 from engine.prompt import advice
 from engine.prompt.chat_template import ChatError
-from engine.prompt.layout import SchemaLayout, lay_out
+from engine.prompt.layout import Encoded, SchemaLayout, lay_out
 from engine.prompt.plan import PromptPlan, make_plan
-from engine.prompt.recipe import RecipeBook, RecipeSlice
+from engine.prompt.recipe import Recipe, RecipeBook, RecipeSlice
+from engine.prompt.refusals import refusal
 from engine.prompt.spec import ModelSpec
+from engine.prompt.turn_marks import (
+    TurnMarks,
+    fixed_turns,
+    most_turns,
+    optional_turns,
+    turn_marks,
+    turns_with,
+)
+
+_MOST_VARIANTS: Final = 32
+"""The most layouts of one schema that are kept at a time."""
+_MOST_ORDERS: Final = 1024
+"""The most choices of turns of which the marks are kept at a time."""
 
 
 class TokenizedSchema:
@@ -35,18 +52,55 @@ class TokenizedSchema:
 
     def __init__(self, tree: Schema, spec: ModelSpec) -> None:
         self.tree, self.spec = tree, spec
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
+        self._day = spec.chat.today()
+        self._encoded: Encoded | None = {} if optional_turns(tree) else None
+        self._variants: OrderedDict[TurnMarks, _Variant] = OrderedDict()
+        self._marks: OrderedDict[tuple[int, ...], TurnMarks] = OrderedDict()
         self._layout = self._laid_out()
-        self._books: dict[tuple[Scope, PlacementPolicy], RecipeBook] = {}
 
     @property
     def layout(self) -> SchemaLayout:
-        """The tokens and positions; of this day, where the chat template writes the date."""
+        """The tokens and positions of a prompt that imports no turns; of this day, if the date is written."""
         with self._lock:
-            if self._layout.day != self.spec.chat.today():
-                self._layout = self._laid_out()
-                self._books.clear()
+            self._follow_the_day()
             return self._layout
+
+    def layout_of(self, turns: Sequence[Role]) -> SchemaLayout:
+        """The tokens and positions of a prompt that has some of the schema's turns.
+
+        Args:
+            turns: these turns, in the order in which they are read.
+
+        Raises:
+            ChatError: the model's chat template refuses them.
+        """
+        with self._lock:
+            self._follow_the_day()
+            order = tuple(map(id, turns))
+            if order not in self._marks:
+                self._marks[order] = turn_marks(self.tree, self.spec.chat, self._day, turns)
+            if len(self._marks) > _MOST_ORDERS:
+                self._marks.popitem(last=False)
+            return self._variant(self._marks[order]).layout
+
+    def _follow_the_day(self) -> None:
+        if self._day != self.spec.chat.today():
+            self._day = self.spec.chat.today()
+            self._variants.clear()
+            self._marks.clear()
+            self._layout = self._laid_out()
+
+    def _variant(self, marks: TurnMarks) -> _Variant:
+        if marks not in self._variants:
+            made = lay_out(
+                self.tree, self.spec.chat, self.spec.stand_in, marks, day=self._day, encoded=self._encoded
+            )
+            self._variants[marks] = _Variant(made)
+        self._variants.move_to_end(marks)
+        if len(self._variants) > _MOST_VARIANTS:
+            self._variants.popitem(last=False)
+        return self._variants[marks]
 
     def recipes(self, scope: Scope = "anchored", placement: PlacementPolicy = "compact") -> RecipeBook:
         """The recipes of its segments under a scope, for prompts that are placed like this."""
@@ -73,20 +127,47 @@ class TokenizedSchema:
                 yield make("E501", message, param.span, self.tree.lines, f'len="{tokens}"', fix=fix)
 
     def _laid_out(self) -> SchemaLayout:
-        try:
-            return lay_out(self.tree, self.spec.chat, self.spec.stand_in)
-        except ChatError as error:
-            raise PromptError((make("E505", str(error), self.tree.span, self.tree.lines),)) from error
+        """The layout without the turns of any module, or else with all, where the template wants some."""
+        first: ChatError | None = None
+        for turns in dict.fromkeys((fixed_turns(self.tree), most_turns(self.tree))):
+            try:
+                return self.layout_of(turns)
+            except ChatError as error:
+                first = first or error
+        raise PromptError((make("E505", str(first), self.tree.span, self.tree.lines),)) from first
+
+    def encodings(self, scope: Scope) -> tuple[Recipe, ...]:
+        """The recipes of all segments that prompts with at most one module of turns may want, for encoding.
+
+        What stands before a segment can depend on which turns a prompt imports. A segment that only prompts
+        with several such modules read is encoded with the first of them.
+        """
+        length = self.spec.context_length
+        found = {recipe.key: recipe for recipe in self.recipes(scope).of_schema(length)}
+        for path in dict.fromkeys(path for _, path in self.tree.index.turns if path):
+            with contextlib.suppress(ChatError):  # prompts import another module of turns beside this one
+                layout = self.layout_of(turns_with(self.tree, path))
+                book = self.book(layout, scope, self.spec.placement())
+                found.update((recipe.key, recipe) for recipe in book.of_schema(length, turns_of=path))
+        return tuple(found.values())
 
     def book(self, layout: SchemaLayout, scope: Scope, placement: PlacementPolicy) -> RecipeBook:
         """The recipes of segments on a layout that is held, whatever day it is now."""
         with self._lock:
-            held = self._books.get((scope, placement))
-            if held is None or held.layout is not layout:
-                held = RecipeBook(layout, self.spec.identity, scope, spread=placement == "schema")
-                if layout is self._layout:
-                    self._books[scope, placement] = held
-            return held
+            variant = self._variants.get(layout.marks)
+            books = variant.books if variant is not None and variant.layout is layout else {}
+            if (scope, placement) not in books:
+                spread = placement == "schema"
+                books[scope, placement] = RecipeBook(layout, self.spec.identity, scope, spread=spread)
+            return books[scope, placement]
+
+
+@dataclass(frozen=True)
+class _Variant:
+    """A layout, and the recipes on it as far as they were asked for."""
+
+    layout: SchemaLayout
+    books: dict[tuple[Scope, PlacementPolicy], RecipeBook] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -128,6 +209,8 @@ class TokenizedPrompt:
         self.bind_ms = (time.perf_counter() - started) * 1000
         if not self.bound.ok:
             raise PromptError(self.bound.diagnostics)
+        opened = (part for part in self.bound.parts if isinstance(part, RoleOpen))
+        self._turns = tuple(part.node for part in opened if not part.new)
         self._planned: dict[tuple[datetime.date, PlacementPolicy, bool, Scope | None], Planned] = {}
 
     def planned(
@@ -149,7 +232,11 @@ class TokenizedPrompt:
                 segment that it reads does not fit the context window.
         """
         where = self.schema.spec.placement(placement)
-        return self._planned_on(self.schema.layout, scope, where, turns_held)
+        try:
+            layout = self.schema.layout_of(self._turns)
+        except ChatError as error:
+            raise self._refused(error) from error
+        return self._planned_on(layout, scope, where, turns_held)
 
     def _planned_on(
         self, layout: SchemaLayout, scope: Scope | None, placement: PlacementPolicy, turns_held: bool
@@ -183,9 +270,12 @@ class TokenizedPrompt:
         try:
             plan = make_plan(layout, self.bound, chat, self.tree, placement, turns_held=turns_held)
         except ChatError as error:
-            raise PromptError((make("E505", str(error), self.tree.span, self.tree.lines),)) from error
+            raise self._refused(error) from error
         self._require_room(plan, ())
         return Planned(layout, plan, plan_ms=self.bind_ms + (time.perf_counter() - started) * 1000)
+
+    def _refused(self, error: ChatError) -> PromptError:
+        return PromptError((refusal(error, self.schema.spec.chat, self.bound, self.tree),))
 
     def _require_room(self, plan: PromptPlan, slices: tuple[RecipeSlice | None, ...]) -> None:
         faults = tuple(self.schema.spec.window.of_prompt(self.tree, plan, slices))

@@ -82,7 +82,7 @@ def test_a_fault_of_structure_is_invalid(code: str, source: str) -> None:
 
 def test_each_kind_of_structural_fault_is_among_them() -> None:
     assert {code for code, _ in structural()} >= {
-        *("E201", "E202", "E203", "E204", "E205", "E206", "E207", "E208", "E210")
+        *("E201", "E202", "E203", "E204", "E205", "E206", "E207", "E208", "E210", "E212")
     }
 
 

@@ -179,6 +179,16 @@ EXAMPLES = [
         "empty the module",
     ),
     schema(
+        "E212",
+        '<schema name="a"><module name="m"><user>x</user> «x <param name="p" len="1"/>» </module></schema>',
+        "put it into a turn of its own",
+    ),
+    schema(
+        "E206",
+        '<schema name="a"><module name="m"><module name="n"><«user»>x</user></module></module></schema>',
+        "in a module at its top level",
+    ),
+    schema(
         "E301",
         '<schema name="a"><module name="«3 days»">x</module></schema>',
         "'3 days' cannot name a module",

@@ -243,6 +243,17 @@ STRUCTURE = [
     schema("a union in a union", "E206", f'<union><module name="c">z</module><union>{TWO}</union></union>'),
     schema("text in a union", "E207", f"<union>Pick: {TWO}</union>"),
     schema("modules by tags", "E205", "<union><a>x</a><b>y</b></union>", f"<union>{TWO}</union>"),
+    schema(
+        "a role in a nested module",
+        "E206",
+        '<module name="m">a<module name="n"><user>b</user></module></module>',
+    ),
+    schema(
+        "text beside turns",
+        "E212",
+        '<module name="m">Hi. <user>x</user></module>',
+        '<module name="m"><user>Hi.</user> <user>x</user></module>',
+    ),
     schema("a role in a role", "E206", "<user>a<system>b</system></user>", "<user>ab</user>"),
     schema(
         "a name with spaces", "E301", '<module name="my trip">x</module>', '<module name="my-trip">x</module>'

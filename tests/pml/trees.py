@@ -83,10 +83,38 @@ def containers(
 
 
 @st.composite
+def whole_turns(
+    draw: st.DrawFn, texts: st.SearchStrategy[str], depth: int, used: frozenset[str]
+) -> Module | Union | None:
+    """A module of whole turns, or a union of one and a module of text."""
+    name, other = draw(st.lists(NAMES.filter(lambda n: n not in used), unique=True, min_size=2, max_size=2))
+    turns: list[Role] = []
+    names: set[str] = set()
+    for role in draw(st.lists(st.sampled_from(["system", "user", "assistant"]), min_size=1, max_size=2)):
+        found = draw(containers(name, depth, texts, True, frozenset(names)))
+        below = Module(name, name, found, True, None, NOWHERE, NOWHERE)
+        if len({one.name for one in below.params()} & names) == 0:
+            turns.append(Role(role, found, NOWHERE))
+            names |= {one.name for one in below.params()}
+            names |= Schema("s", (below,), (), NOWHERE).index.members.get(name, {}).keys()
+    module = Module(name, name, tuple(turns), draw(st.booleans()), None, NOWHERE, NOWHERE)
+    if not turns or draw(st.booleans()):
+        return module if turns else None
+    beside = Module(other, other, (text(draw(texts)),), True, None, NOWHERE, NOWHERE)
+    return Union((module, beside), None, NOWHERE)
+
+
+@st.composite
 def schemas(draw: st.DrawFn, texts: st.SearchStrategy[str] = TEXTS, depth: int = 3) -> Schema:
     children: list[Any] = []
     used: set[str] = set()
-    for role in draw(st.lists(st.sampled_from([None, "system", "user", "assistant"]), max_size=4)):
+    for role in draw(st.lists(st.sampled_from([None, "system", "user", "assistant", "turns"]), max_size=4)):
+        if role == "turns":
+            found = draw(whole_turns(texts, depth and 1, frozenset(used)))
+            members = found.members if isinstance(found, Union) else (found,) if found else ()
+            used |= {module.name for module in members}
+            children.extend((found,) if found else ())
+            continue
         inner = draw(containers("", depth, texts, False, frozenset(used)))
         used |= {module.name for module in Schema("s", inner, (), NOWHERE).index.members[""].values()}
         if role is not None:

@@ -195,7 +195,8 @@ def test_a_sequence_that_the_template_refuses_is_a_diagnostic(tmp_path: Path) ->
     schema = parse_schema('<schema name="s"><user>Yes</user></schema>').tree
     prompt = parse_prompt("<prompt><user>Again</user></prompt>").tree
     (fault,) = engine.check(schema, prompt)
-    assert fault.code == "E505"
+    assert fault.code == "E508"
+    assert "no user turn (line 1 of the prompt) behind the user turn of the schema (line 1" in fault.message
     assert "must alternate" in fault.message
     schema = parse_schema('<schema name="s"><assistant>I</assistant><user>You</user></schema>').tree
     assert [d.code for d in engine.check(schema)] == ["E505"]

@@ -1,0 +1,80 @@
+"""Where a chat template refuses the turns of a prompt: the first one that it does not take.
+
+Knows nothing of tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engine.pml import Bound, Diagnostic, Import, Prompt, RoleOpen, Schema, Span, make
+from engine.pml.diagnostics import NOWHERE
+from engine.prompt.chat_template import ChatError, ChatFormat
+
+
+def refusal(error: ChatError, chat: ChatFormat, bound: Bound, prompt: Prompt) -> Diagnostic:
+    """Says which turns of a prompt the chat template does not take one behind the other.
+
+    Args:
+        error: what the template said.
+        chat: the chat template.
+        bound: the prompt, bound without errors.
+        prompt: what was bound, where the fault is shown.
+
+    Returns:
+        E508 where two turns can be named, else E505 for the whole prompt.
+    """
+    turns = [part for part in bound.parts if isinstance(part, RoleOpen)]
+    place = _first_refused([part.role for part in turns], chat)
+    if place is None:
+        return make("E505", str(error), prompt.span, prompt.lines)
+    before, behind = turns[place - 1], turns[place]
+    message = (
+        f"the model's chat template takes no {_named(behind, bound.schema, prompt)} behind the "
+        f"{_named(before, bound.schema, prompt)}: {error}"
+    )
+    hint = "leave one of the two out, or put a turn of another role between them"
+    span = _span(behind, prompt) or _span(before, prompt) or prompt.span
+    return make("E508", message, span, prompt.lines, hint)
+
+
+def _first_refused(roles: Sequence[str], chat: ChatFormat) -> int | None:
+    """The number of the first turn with which the template refuses the conversation, if it is not the first.
+
+    Looks for it by halves: what a template refuses, it mostly refuses whatever follows.
+    """
+    taken, refused = 0, len(roles)
+    while refused - taken > 1:
+        middle = (taken + refused) // 2
+        if _takes(roles[:middle], chat):
+            taken = middle
+        else:
+            refused = middle
+    return refused - 1 if taken and not _takes(roles[:refused], chat) else None
+
+
+def _takes(roles: Sequence[str], chat: ChatFormat) -> bool:
+    try:
+        chat.opening(roles)
+    except ChatError:
+        return False
+    return True
+
+
+def _named(part: RoleOpen, schema: Schema, prompt: Prompt) -> str:
+    """A turn in words, with its line where it has one."""
+    of = "" if part.new else f" of module {part.module!r}" if part.module else " of the schema"
+    span = part.node.span
+    if span == NOWHERE:
+        return f"{part.role} turn{of}"
+    line = (prompt if part.new else schema).lines.line(span.start)
+    return f"{part.role} turn{of} (line {line} of the {'prompt' if part.new else 'schema'})"
+
+
+def _span(part: RoleOpen, prompt: Prompt) -> Span | None:
+    """Where the prompt writes a turn, or imports the module that brings it."""
+    if part.new:
+        return part.node.span
+    waiting = [child for child in prompt.children if isinstance(child, Import)]
+    found = [node.name_span for node in waiting if part.module and node.name == part.module]
+    return found[0] if found else None
