@@ -104,8 +104,7 @@ class _Writer:
         inside = isinstance(last, Role) and last.role == "user"
         for child in children:
             if isinstance(child, Role):
-                number = self._turns[child.role] = self._turns.get(child.role, 0) + 1
-                yield f"{{% block {child.role}{'' if number == 1 else f'_{number}'} %}}"
+                yield self._block(child)
                 yield from self._children(child.children)
                 if child is last and inside:
                     yield f"{{{{ {NEW_TEXT} }}}}"
@@ -115,6 +114,11 @@ class _Writer:
         if not inside:
             yield f"{{{{ {NEW_TEXT} }}}}"
 
+    def _block(self, turn: Role) -> str:
+        """What begins the block of a turn, whose name is its own."""
+        number = self._turns[turn.role] = self._turns.get(turn.role, 0) + 1
+        return f"{{% block {turn.role}{'' if number == 1 else f'_{number}'} %}}"
+
     def _children(self, children: tuple[Any, ...]) -> Iterator[str]:
         for child in children:
             match child:
@@ -123,6 +127,10 @@ class _Writer:
                 case Param():
                     default = "" if child.default is None else f" | default({_string(child.default)})"
                     yield f"{{{{ {self._names.of(child)}{default} }}}}"
+                case Role(_, inner):
+                    yield self._block(child)
+                    yield from self._children(inner)
+                    yield "{% endblock %}"
                 case Module():
                     yield f"{{% if {self._names.of(child)} %}}"
                     yield from self._children(child.children)
