@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from engine.pml import (
@@ -59,13 +59,13 @@ def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
     return Prompt(compiled.name, tuple(children), NOWHERE)
 
 
-def _body(body: tuple[Node, ...], path: str, adds: bool) -> tuple[Any, ...]:
+def _body(body: tuple[Node, ...], path: str, adds: bool, slots: _Slots | None = None) -> tuple[Any, ...]:
     """The children of a schema, a turn, or the module with this path, behind which a prompt may add text."""
-    return ended_children(list(_nodes(body, path, adds)), path, adds)
+    return ended_children(list(_nodes(body, path, adds, slots or _Slots())), path, adds)
 
 
-def _nodes(body: tuple[Node, ...], path: str, adds: bool) -> Iterator[Any]:
-    for item in _contents(body):
+def _nodes(body: tuple[Node, ...], path: str, adds: bool, slots: _Slots) -> Iterator[Any]:
+    for item in _contents(body, slots):
         match item:
             case str():
                 yield Text(item, NOWHERE)
@@ -76,7 +76,7 @@ def _nodes(body: tuple[Node, ...], path: str, adds: bool) -> Iterator[Any]:
             case UnionNode(members, scaffold):
                 yield Union(tuple(_module(member, path) for member in members), scaffold, NOWHERE)
             case Turn(role, inner):
-                yield Role(role, _body(inner, path, adds and item is body[-1]), NOWHERE)
+                yield Role(role, _body(inner, path, adds and item is body[-1], slots), NOWHERE)
             case _Slot():
                 yield _param(item)
 
@@ -84,7 +84,7 @@ def _nodes(body: tuple[Node, ...], path: str, adds: bool) -> Iterator[Any]:
 def _module(block: ModuleNode, above: str) -> Module:
     path = f"{above}/{block.name}" if above else block.name
     children = _body(block.body, path, False)
-    if block.seam and children:
+    if block.seam and children and not isinstance(children[-1], Role):
         children = (*children, Text(block.seam, NOWHERE, seam=True))
     return Module(block.name, path, children, block.cache, block.src, NOWHERE, NOWHERE)
 
@@ -105,10 +105,24 @@ def _param(slot: _Slot) -> Param:
     return Param(slot.name, arg.length, parameter.default, arg.scaffold, NOWHERE, repeats=slot.repeats)
 
 
-def _contents(body: tuple[Node, ...]) -> Iterator[str | _Slot | Seam | ModuleNode | UnionNode | Turn]:
+@dataclass
+class _Slots:
+    """The names of the parameters of one module.
+
+    Attributes:
+        taken: the names that are taken.
+        names: the names of what is one argument.
+    """
+
+    taken: dict[str, int] = field(default_factory=dict)
+    names: dict[tuple[str, Parameter, Arg | None], str] = field(default_factory=dict)
+
+
+def _contents(
+    body: tuple[Node, ...], slots: _Slots
+) -> Iterator[str | _Slot | Seam | ModuleNode | UnionNode | Turn]:
     """What a body holds: neighbouring constants as one text, and every parameter with its name there."""
-    taken: dict[str, int] = {}
-    names: dict[tuple[str, Parameter, Arg | None], str] = {}  # of what is one argument there
+    taken, names = slots.taken, slots.names
     pending = ""
     for node in body:
         for part in node.parts if isinstance(node, Say) else (node,):
@@ -150,7 +164,9 @@ def _imports(body: tuple[Node, ...], values: Mapping[str, Any]) -> Iterator[Impo
 
 def _import(block: ModuleNode, values: Mapping[str, Any]) -> Import:
     arguments = []
-    for item in _contents(block.body):
+    slots = _Slots()
+    turns = [one.body for one in block.body if isinstance(one, Turn)]
+    for item in (item for body in turns or (block.body,) for item in _contents(body, slots)):
         if isinstance(item, _Slot) and not item.repeats:
             parameter = item.ref.parameter
             text = text_of(values[parameter.name])

@@ -309,8 +309,8 @@ class _Compiler:
             pending.appendleft(left)
 
     def _turn(self, node: ast.With, role: RoleName, frame: Frame) -> tuple[list[Node], ast.stmt | None]:
-        if frame.place != "schema":
-            where = "a module" if frame.place == "module" else "a turn"
+        if frame.place != "schema" and (frame.left or not frame.outermost):
+            where = "a nested module" if frame.place == "module" else "a turn"
             message = f"a turn cannot stand in {where}; put what depends on a condition into the turn"
             if frame.left:
                 message = (
@@ -321,11 +321,12 @@ class _Compiler:
         call = cast(ast.Call, node.items[0].context_expr)
         if call.args or call.keywords:
             raise frame.fault(node, f"write with {frame.recorder}.{role}():")
-        new = begins_with_new_words(node, frame)
+        new = not frame.outermost and begins_with_new_words(node, frame)
         if self.tail and (not new and not self.tail[-1].role):
             message = "no turn of the schema can follow the new words of a prompt; move it up"
             raise frame.fault(node, message)
-        inner = replace(frame, place="turn", role=role, depth=frame.depth + 1, within=True)
+        inner = replace(frame, role=role, depth=frame.depth + 1, within=True, outermost=False)
+        inner = replace(inner, place="module" if frame.outermost else "turn")
         if not new and not self.tail:
             body, left = self.block(node.body, inner)
             return [Turn(role, tuple(body))], left

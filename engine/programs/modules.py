@@ -10,7 +10,7 @@ from engine.pml.names import NAME_RULE
 from engine.pml.sources import SourceError, Sources
 from engine.programs.expressions import Comparison, Const, Expr, Logic, describe, references
 from engine.programs.naming import legible, unique
-from engine.programs.outline import Node, Say
+from engine.programs.outline import Node, Say, Turn
 from engine.programs.statements import Branch, Frame, line_of
 
 
@@ -136,3 +136,18 @@ def _pattern(node: ast.pattern, subject: Expr, frame: Frame) -> tuple[Expr, str]
 def _compared(word: str, subject: Expr, constant: Any, node: ast.pattern, frame: Frame) -> tuple[Expr, str]:
     comparison = Comparison(word, subject, Const(constant))
     return frame.reader.settle(node, comparison), describe(comparison)
+
+
+def require_turns_alone(body: tuple[Node, ...], node: ast.AST, frame: Frame) -> None:
+    """Refuses a module that holds whole turns, and something beside them.
+
+    Raises:
+        ProgramError: it does.
+    """
+    turns = sum(isinstance(one, Turn) for one in body)
+    if turns and turns < len(body):
+        p = frame.recorder
+        raise frame.fault(
+            node,
+            f"whole turns and something beside them depend on this; write all of it under with {p}.user():",
+        )

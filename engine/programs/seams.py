@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from engine.pml.seams import SEAMS, larger
 from engine.programs.expressions import Const
+from engine.programs.modules import require_turns_alone
 from engine.programs.outline import ModuleNode, Node, Say, Seam
 from engine.programs.statements import Frame
 
@@ -87,8 +88,10 @@ def module_of(module: ModuleNode, place: ast.AST, frame: Frame) -> ModuleNode:
     """A module with the seam at its end as its own.
 
     Raises:
-        ProgramError: it may say nothing, and then its seam is not read.
+        ProgramError: it may say nothing, and then its seam is not read, or it holds whole turns and
+            something beside them.
     """
+    require_turns_alone(module.body, place, frame)
     *before, last = module.body or (None,)
     if not isinstance(last, Seam):
         return module

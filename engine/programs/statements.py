@@ -59,6 +59,7 @@ class Frame:
         calls: the places of the functions that are being compiled, outermost first.
         within: whether a `with` of the same function is round it, which `return` cannot leave on a condition.
         left: the line of a `return` on whose condition this statement depends; 0 for none.
+        outermost: whether it stands in a module that no other holds and no turn, which may hold whole turns.
     """
 
     definition: Definition
@@ -74,6 +75,7 @@ class Frame:
     depth: int = 0
     within: bool = False
     left: int = 0
+    outermost: bool = False
 
     @classmethod
     def of(cls, definition: Definition, place: Any, role: RoleName | None, work: Work) -> Frame:
@@ -89,7 +91,8 @@ class Frame:
 
     def inside(self) -> Frame:
         """The frame of a module's own statements, which set names as those round it do."""
-        return replace(self, place="module", taken={}, depth=self.depth + 1)
+        outermost = self.place == "schema"
+        return replace(self, place="module", taken={}, depth=self.depth + 1, outermost=outermost)
 
     def branch(self) -> Frame:
         """The frame of a module that not every prompt imports: it has names of its own."""

@@ -99,11 +99,11 @@ class _Writer:
     def _new_text(self) -> bool:
         """Lets a call add text at the end of the prompt, where the schema's turns leave room for it."""
         children = self._schema.children
-        roles = any(isinstance(child, Role) for child in children)
         last = children[-1] if children else None
-        if roles and not isinstance(last, Role):
+        optional = self._brings_turns(last)
+        if self._schema.index.turns and not isinstance(last, Role) and not optional:
             return False
-        if isinstance(last, Role) and last.role != "user":
+        if optional or (isinstance(last, Role) and last.role != "user"):
             parts = self._bound.parts if self._bound else ()
             if self._bound and not any(isinstance(part, RoleOpen) and part.new for part in parts):
                 return False
@@ -113,8 +113,13 @@ class _Writer:
             return False
         else:
             self._flags.append(f'{NEW_TEXT}: str = ""')
-        self._add(2 if isinstance(last, Role) else 1, f'p.text({NEW_TEXT}, end="")')
+        self._add(2 if optional or isinstance(last, Role) else 1, f'p.text({NEW_TEXT}, end="")')
         return True
+
+    @staticmethod
+    def _brings_turns(node: object) -> bool:
+        members = node.members if isinstance(node, Union) else (node,)
+        return any(isinstance(one, Module) and bool(one.turns()) for one in members)
 
     def _call(self, new: bool) -> list[str]:
         """A function that calls the program for the prompt, if a call can spell it."""

@@ -117,7 +117,7 @@ class Recorder:
 
     def _close(self) -> None:
         text = "".join(self._texts)
-        if self._role is not None or text:
+        if text:
             self._messages.append(Message(self._role, text))
         self._texts.clear()
         self._seam, self._began = "", self._said

@@ -105,10 +105,14 @@ def whole_turns(
 
 
 @st.composite
-def schemas(draw: st.DrawFn, texts: st.SearchStrategy[str] = TEXTS, depth: int = 3) -> Schema:
+def schemas(
+    draw: st.DrawFn, texts: st.SearchStrategy[str] = TEXTS, depth: int = 3, *, optional: bool = True
+) -> Schema:
+    """A schema; `optional`: modules may bring whole turns, which programs and the builder cannot spell."""
+    kinds = [None, "system", "user", "assistant", *(["turns"] if optional else [])]
     children: list[Any] = []
     used: set[str] = set()
-    for role in draw(st.lists(st.sampled_from([None, "system", "user", "assistant", "turns"]), max_size=4)):
+    for role in draw(st.lists(st.sampled_from(kinds), max_size=4)):
         if role == "turns":
             found = draw(whole_turns(texts, depth and 1, frozenset(used)))
             members = found.members if isinstance(found, Union) else (found,) if found else ()

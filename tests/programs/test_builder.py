@@ -160,7 +160,7 @@ def buildable(node: Any) -> bool:
 
 
 @settings(max_examples=100)
-@given(schemas().filter(buildable))
+@given(schemas(optional=False).filter(buildable))
 def test_every_schema_can_be_built(schema: Schema) -> None:
     builder = rebuilt(schema)
     assert builder.schema() == schema

@@ -147,7 +147,12 @@ def test_a_called_program_keeps_its_own_names_and_lengths() -> None:
         ("if flag:\n    x = 'y'\n    p.text(x)\np.text(x)", 4, "x depends on the condition of line 5"),
         ("p.text('x', sep='')", 1, "no option sep"),
         ("p.text('\\x00')", 1, "no document"),
-        ("if flag:\n    with p.user(): p.text('x')", 2, "a turn cannot stand in a module"),
+        (
+            "if flag:\n    with p.module('m'):\n        if flag:\n            with p.user(): p.text('x')",
+            4,
+            "a nested module",
+        ),
+        ("if flag:\n    with p.user(): p.text('x')\n    p.text('y')", 1, "something beside them"),
         ("with p.module('user'): p.text('x')", 1, "a word of the language"),
         ("with p.module('1'): p.text('x')", 1, "no name of a module"),
         ("with p.module('m'): p.text('x')\nwith p.module('m'): p.text('x')", 2, "already names the module"),
