@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from app.cli.documents import file_report, folder_of, read_schema, read_text, rendered
-from app.cli.options import ModelOptions, debug_option, json_option, model_option
-from app.cli.output import counted, print_json, say
+from app.cli.options import ModelOptions, cache_dir_option, debug_option, json_option, model_option
+from app.cli.output import counted, inline, print_json, say
 from engine.errors import PathError
 from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.spelling import Speller
@@ -37,6 +37,7 @@ class Finding:
         unbound: why it was not, in words that go on from its verdict.
         fault: why the file could not be read; empty where it could.
         misnamed: the path leads to no file.
+        note: what is to be said once and is no fault; empty where there is nothing.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Finding:
     unbound: str = " by itself; name its schema with --schema to check what it imports"
     fault: str = ""
     misnamed: bool = False
+    note: str = ""
 
     @property
     def ok(self) -> bool:
@@ -59,7 +61,8 @@ class Finding:
         if self.fault:
             return file_report(self.path, self.kind, ()) | {"ok": False, "error": self.fault}
         bound: dict[str, object] = {"schema": self.bound_to} if self.kind == "prompt" else {}
-        return file_report(self.path, self.kind, self.diagnostics, **bound)
+        noted = {"note": self.note} if self.note else {}
+        return file_report(self.path, self.kind, self.diagnostics, **bound, **noted)
 
     def to_text(self) -> str:
         """Returns what a person reads: the diagnostics, then a line on the whole file."""
@@ -112,9 +115,16 @@ class Schemas:
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--schema", "schema_path", metavar="FILE", help="Bind the prompts among FILE to this schema.")
 @model_option
+@cache_dir_option
 @json_option
 @debug_option
-def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as_json: bool) -> int:
+def check(
+    files: tuple[str, ...],
+    schema_path: str | None,
+    model: str | None,
+    cache_dir: Path | None,
+    as_json: bool,
+) -> int:
     """Validate schemas and prompts.
 
     Every fault of a file is found in one pass and shown with its line. Which kind a file is follows from its
@@ -122,6 +132,7 @@ def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as
     name in its `schema` attribute, or to the only one where it names none: unknown modules, two members of
     one union and the like show then.
     With --model, tokens are checked too: arguments over their length, prompts over the context window.
+    Where the segments of a schema were stored by a version that read its text otherwise, it says so once.
 
     FILE may be - for standard input. The exit status is 1 where any file has an error, 2 where a path
     leads to no file.
@@ -131,11 +142,14 @@ def check(files: tuple[str, ...], schema_path: str | None, model: str | None, as
     schemas = Schemas(given, [finding for finding in findings if isinstance(finding.tree, Schema)])
     with tokenizing(model) as engine:
         findings = [_deepened(finding, schemas, engine) for finding in findings]
+    findings = [_noted(finding, cache_dir) for finding in findings]
     if as_json:
         print_json({"files": [finding.to_json() for finding in findings]})
     else:
         for finding in findings:
             say(finding.to_text(), err=bool(finding.fault))
+            if finding.note:
+                say(f"pml: {inline(finding.note)}", err=True)
     if any(finding.misnamed for finding in findings):
         return 2
     return 0 if all(finding.ok for finding in findings) else 1
@@ -189,3 +203,22 @@ def _deepened(finding: Finding, schemas: Schemas, engine: Engine | None) -> Find
         return replace(finding, unbound=schemas.unbound(tree) or finding.unbound)
     more = engine.check(schema, tree) if engine else bind(schema, tree).diagnostics
     return replace(finding, diagnostics=finding.diagnostics + more, bound_to=schema.name)
+
+
+def _noted(finding: Finding, cache_dir: Path | None) -> Finding:
+    """Adds, once per store, that stored segments are of a text that this version reads otherwise."""
+    schema = finding.tree
+    if not isinstance(schema, Schema) or not finding.ok:
+        return finding
+    from engine.cache.store.outdated import take_note
+    from engine.pml.former_whitespace import is_new
+
+    segments = take_note(cache_dir, schema.name)
+    if not segments or not is_new(schema, finding.source):
+        return finding
+    return replace(
+        finding,
+        note=f"the text of schema {schema.name!r} is another since this version keeps line breaks between "
+        f"modules (docs/pml.md, White space): what this changes of its {counted(segments, 'stored segment')} "
+        "is left to eviction, and computed anew at the next run; `pml cache clear` deletes all of them",
+    )

@@ -115,3 +115,70 @@ def test_faults_of_an_included_file_are_shown_with_its_name_and_line(tmp_path: P
     exported = run_pml("export", str(main), "--to", "pml").out
     assert "Be brief." in exported
     assert "<include" not in exported
+
+
+SEAMLESS = '<schema name="trip"><user><module name="plan">One.</module></user></schema>'
+
+
+@pytest.fixture
+def old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with segments of the schema trip, from the version before."""
+    from tests.engine.cache.test_store_outdated import store_of_version_2
+
+    folder = store_of_version_2(tmp_path / "cache")
+    monkeypatch.setenv("PML_CACHE_DIR", str(folder))
+    return folder
+
+
+def test_that_stored_segments_are_of_another_text_is_said_once(
+    schema: Path, prompt: Path, old_store: Path, run_pml: Pml
+) -> None:
+    assert run_pml("check", prompt).err == ""
+    result = run_pml("check", schema, prompt)
+    assert result.status == 0
+    assert "the text of schema 'trip' is another since this version" in result.err
+    assert "what this changes of its 3 stored segments is left to eviction" in result.err
+    assert result.out.endswith("prompt, ok\n")
+    again = run_pml("check", schema, prompt)
+    assert (again.status, again.out, again.err) == (0, result.out, "")
+
+
+def test_it_is_a_note_in_json(schema: Path, prompt: Path, old_store: Path, run_pml: Pml) -> None:
+    first, second = json.loads(run_pml("check", schema, prompt, "--json").out)["files"]
+    assert "3 stored segments" in first["note"]
+    assert first["ok"]
+    assert "note" not in second
+    again = run_pml("check", schema, prompt, "--json")
+    assert ["note" in file for file in json.loads(again.out)["files"]] == [False, False]
+    assert again.err == ""
+
+
+def test_a_schema_with_errors_is_told_of_when_it_has_none(
+    schema: Path, old_store: Path, run_pml: Pml
+) -> None:
+    schema.write_text(SCHEMA.replace("</union>", ""), encoding="utf-8")
+    assert "stored" not in run_pml("check", schema).err
+    schema.write_text(SCHEMA, encoding="utf-8")
+    assert "3 stored segments" in run_pml("check", schema).err
+
+
+def test_where_the_text_is_the_same_nothing_is_said_then_or_later(
+    schema: Path, old_store: Path, run_pml: Pml
+) -> None:
+    schema.write_text(SEAMLESS, encoding="utf-8")
+    assert run_pml("check", schema).err == ""
+    schema.write_text(SCHEMA, encoding="utf-8")
+    assert run_pml("check", schema).err == ""
+
+
+def test_a_check_makes_no_store(schema: Path, tmp_path: Path, run_pml: Pml) -> None:
+    assert run_pml("check", schema, "--cache-dir", tmp_path / "none").err == ""
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_store_is_named_by_its_option(
+    schema: Path, old_store: Path, monkeypatch: pytest.MonkeyPatch, run_pml: Pml
+) -> None:
+    monkeypatch.delenv("PML_CACHE_DIR")
+    assert run_pml("check", schema).err == ""
+    assert "3 stored segments" in run_pml("check", schema, "--cache-dir", old_store).err

@@ -4,19 +4,42 @@
 `settings`, `catalog`, `ledger`, `reasons`), the files (`blobs` says what is asked of them; `local`,
 `folder`, `files`, `contents` and `codec` are those of a folder), and what needs both: `reading`, `writing`,
 `removal` with `eviction`, `audit` with `rebuild`, and `moving`, with `transfer` and `manifest`.
+
+Names are loaded when they are first used, so that `outdated` looks into an index without torch.
 """
 
-from engine.cache.store.audit import Verified
-from engine.cache.store.catalog import Fault
-from engine.cache.store.claim import INDEX
-from engine.cache.store.codec import SCHEMES, Scheme
-from engine.cache.store.eviction import Policy, Removed
-from engine.cache.store.files import VERIFY, Verify
-from engine.cache.store.ledger import Lookup, Origin, StoreStats
-from engine.cache.store.reading import pack_ids
-from engine.cache.store.reasons import Sought
-from engine.cache.store.store import Store, default_folder
-from engine.cache.store.transfer import Moved
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from engine.cache.store.audit import Verified
+    from engine.cache.store.catalog import Fault
+    from engine.cache.store.claim import INDEX, default_folder
+    from engine.cache.store.codec import SCHEMES, Scheme
+    from engine.cache.store.eviction import Policy, Removed
+    from engine.cache.store.files import VERIFY, Verify
+    from engine.cache.store.ledger import Lookup, Origin, StoreStats
+    from engine.cache.store.reading import pack_ids
+    from engine.cache.store.reasons import Sought
+    from engine.cache.store.store import Store
+    from engine.cache.store.transfer import Moved
+
+_HOMES = {
+    "audit": ("Verified",),
+    "catalog": ("Fault",),
+    "claim": ("INDEX", "default_folder"),
+    "codec": ("SCHEMES", "Scheme"),
+    "eviction": ("Policy", "Removed"),
+    "files": ("VERIFY", "Verify"),
+    "ledger": ("Lookup", "Origin", "StoreStats"),
+    "reading": ("pack_ids",),
+    "reasons": ("Sought",),
+    "store": ("Store",),
+    "transfer": ("Moved",),
+}
+_HOME_OF = {name: f"{__name__}.{home}" for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "INDEX",
@@ -37,3 +60,9 @@ __all__ = [
     "default_folder",
     "pack_ids",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)

@@ -12,6 +12,7 @@ from typing import BinaryIO, Literal
 
 from engine.directory import open_plain
 from engine.errors import PathError, StoreError
+from engine.places import user_cache
 from engine.prompt.search import FOLDER as SEARCH
 
 INDEX = "index.sqlite"
@@ -40,6 +41,11 @@ IN_PART = {FILES: (SEGMENT, TEMPORARY), QUARANTINE: (SEGMENT,), LOCKS: (LOCK,)}
 _COLUMNS = {"key", "file", "bytes", "digest", "tokens", "token_ids"}  # of every version's segments
 Standing = Literal["none", "empty", "store"]
 _Index = Literal["none", "empty", "ours", "foreign", "broken"]
+
+
+def default_folder() -> Path:
+    """Returns the user's cache folder for segments."""
+    return user_cache() / "segments"
 
 
 def matches(name: str, patterns: tuple[re.Pattern[str], ...]) -> bool:

@@ -52,6 +52,7 @@ TABLES = {
     "pins": {"schema", "since"},
     "evictions": {"id", "at", "key", "schema", "path", "bytes", "reason"},
     "served": {"tier", "outcome", "reason", "count", "bytes", "ms"},
+    "outdated": {"schema", "since"},
 }
 
 

@@ -7,6 +7,7 @@ table, for a new one, and would write that table into every index.
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,9 +55,16 @@ def bound_and_explain(connection: sqlite3.Connection) -> None:
     )
 
 
+def note_outdated(connection: sqlite3.Connection) -> None:
+    """Version 3: the schemas whose segments are from before texts kept line breaks between modules."""
+    connection.execute("create table outdated (schema text primary key, since float not null)")
+    connection.execute("insert into outdated select distinct schema, ? from labels", [time.time()])
+
+
 MIGRATIONS: tuple[tuple[Callable[[sqlite3.Connection], None], ...], ...] = (
     (create_tables,),
     (name_by_recipe, bound_and_explain),
+    (note_outdated,),
 )
 """What leads from version n to n + 1, at place n. The version stands in SQLite's own user_version."""
 

@@ -17,7 +17,7 @@ from engine.cache.store.audit import Auditor, Progress, Verified
 from engine.cache.store.behind import Behind
 from engine.cache.store.blobs import Blobs
 from engine.cache.store.catalog import Catalog
-from engine.cache.store.claim import FILES
+from engine.cache.store.claim import FILES, default_folder
 from engine.cache.store.codec import Scheme
 from engine.cache.store.eviction import ClearedError, Policy, Removed
 from engine.cache.store.files import VERIFY, Verify
@@ -33,16 +33,10 @@ from engine.cache.store.settings import Settings
 from engine.cache.store.transfer import Moved
 from engine.cache.store.writing import MAKE_ROOM, WAIT, Writer
 from engine.errors import StoreError
-from engine.places import user_cache
 from engine.segment import Form, Segment
 from engine.tiers import Reason
 
 log = logging.getLogger(__name__)
-
-
-def default_folder() -> Path:
-    """Returns the user's cache folder for segments."""
-    return user_cache() / "segments"
 
 
 class Store:
