@@ -59,9 +59,9 @@ def build_prompt(compiled: Compiled, values: Mapping[str, Any]) -> Prompt:
     return Prompt(compiled.name, tuple(children), NOWHERE)
 
 
-def _body(body: tuple[Node, ...], path: str, adds: bool, slots: _Slots | None = None) -> tuple[Any, ...]:
-    """The children of a schema, a turn, or the module with this path, behind which a prompt may add text."""
-    return ended_children(list(_nodes(body, path, adds, slots or _Slots())), path, adds)
+def _body(body: tuple[Node, ...], path: str, adds: bool) -> tuple[Any, ...]:
+    """The children of a schema, or of the module with this path, behind which a prompt may add text."""
+    return ended_children(list(_nodes(body, path, adds, _Slots())), path, adds)
 
 
 def _nodes(body: tuple[Node, ...], path: str, adds: bool, slots: _Slots) -> Iterator[Any]:
@@ -76,7 +76,8 @@ def _nodes(body: tuple[Node, ...], path: str, adds: bool, slots: _Slots) -> Iter
             case UnionNode(members, scaffold):
                 yield Union(tuple(_module(member, path) for member in members), scaffold, NOWHERE)
             case Turn(role, inner):
-                yield Role(role, _body(inner, path, adds and item is body[-1], slots), NOWHERE)
+                last = adds and item is body[-1]
+                yield Role(role, ended_children(list(_nodes(inner, path, last, slots)), "", last), NOWHERE)
             case _Slot():
                 yield _param(item)
 

@@ -12,8 +12,11 @@ from engine.pml import NAME, RESERVED, Module, Param, Role, RoleName, Scaffold, 
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.entities import forbidden_character
 from engine.pml.names import NAME_RULE
+from engine.pml.seams import SEAMS
 from engine.pml.sources import SourceError, Sources
+from engine.pml.whitespace import normalise
 from engine.pml.writer import WriteError, write_schema
+from engine.programs.layout import set_apart, set_apart_inside
 from engine.programs.naming import legible, unique
 from engine.programs.parameters import MAX_LENGTH
 
@@ -74,21 +77,28 @@ Content = str | Slot | Part | Choice
 class SchemaBuilder:
     """Puts a schema together, one piece after another; each method gives the builder back.
 
-    Texts are taken as they are, to the character, white space too. After `system`, `user` or `assistant` all
-    that follows stands in that turn, up to the next.
+    The text of a module is taken as it is, to the character, white space too. Modules, and texts beside them,
+    are set apart by a seam, and white space at the ends of such texts is nothing, as in a document. After
+    `system`, `user` or `assistant` all that follows stands in that turn, up to the next.
 
     Args:
         name: name of the schema.
         base: the folder of the files that `src` names.
+        seam: what sets apart what is added: a line break, two for a blank line, a space, or nothing; with
+            nothing the texts beside modules are taken as they are too.
     """
 
-    def __init__(self, name: str, *, base: Path | None = None) -> None:
-        self._name, self._base = name, base
+    def __init__(self, name: str, *, base: Path | None = None, seam: str = "\n") -> None:
+        self._name, self._base, self._seam = name, base, seam
         self._files = Sources()
         self._children: list[Any] = []
         self._turn: list[Any] | None = None
         self._scaffolds: list[Scaffold] = []
         self._faults: list[str] = []
+        if seam not in SEAMS:
+            self._faults.append(
+                f"{seam!r} is no seam; give a line break, two for a blank line, a space, or nothing"
+            )
 
     def system(self, text: str = "") -> SchemaBuilder:
         """Begins the turn that instructs the model, with this text."""
@@ -104,7 +114,7 @@ class SchemaBuilder:
 
     def text(self, text: str) -> SchemaBuilder:
         """Adds text that every prompt has."""
-        return self._add(_text(text))
+        return self._add(self._line(text))
 
     def module(
         self, name: str, *content: Content, cache: bool = True, src: str | None = None
@@ -160,7 +170,12 @@ class SchemaBuilder:
         return self._checked()[0]
 
     def _checked(self) -> tuple[Schema, str]:
-        schema = Schema(self._name, _closed(tuple(self._children)), tuple(self._scaffolds), NOWHERE)
+        turns = (
+            Role(child[0], set_apart(child[1], self._seam), NOWHERE) if isinstance(child, tuple) else child
+            for child in self._children
+        )
+        children = set_apart(list(turns), self._seam)
+        schema = Schema(self._name, children, tuple(self._scaffolds), NOWHERE)
         faults = (*self._faults, *faults_of(schema))
         if faults:
             raise SchemaError(faults)
@@ -178,7 +193,11 @@ class SchemaBuilder:
     def _begin(self, role: RoleName, text: str) -> SchemaBuilder:
         self._turn = []
         self._children.append((role, self._turn))
-        return self._add(_text(text))
+        return self._add(self._line(text))
+
+    def _line(self, text: str) -> list[Any]:
+        """Text beside modules."""
+        return _text(normalise(text) if self._seam else text)
 
     def _add(self, nodes: list[Any]) -> SchemaBuilder:
         (self._children if self._turn is None else self._turn).extend(nodes)
@@ -194,7 +213,8 @@ class SchemaBuilder:
                 children = tuple(_text(self._files.read(part.src, self._base)))
             except SourceError as error:
                 self._faults.append(f"{error.code}, {path}: {error}")
-        return Module(part.name, path, _joined(children), part.cache, part.src, NOWHERE, NOWHERE)
+        inside = set_apart_inside(list(children), self._seam)
+        return Module(part.name, path, inside, part.cache, part.src, NOWHERE, NOWHERE)
 
     def _union(self, parts: list[Part], above: str) -> Union:
         return Union(tuple(self._module(part, above) for part in parts), None, NOWHERE)
@@ -229,26 +249,6 @@ def _repeating(children: Iterable[Any]) -> tuple[Any, ...]:
         again = first is not None and first is not child and first == child
         found.append(replace(child, repeats=True) if again else child)
     return tuple(found)
-
-
-def _joined(children: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The children with neighbouring texts as one, as a document has them."""
-    found: list[Any] = []
-    for child in children:
-        if isinstance(child, Text) and found and isinstance(found[-1], Text):
-            found[-1] = Text(found[-1].text + child.text, NOWHERE)
-        else:
-            found.append(child)
-    return tuple(found)
-
-
-def _closed(children: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The children of the schema, with the turns that were begun."""
-    turns = (
-        Role(child[0], _joined(tuple(child[1])), NOWHERE) if isinstance(child, tuple) else child
-        for child in children
-    )
-    return _joined(tuple(turns))
 
 
 def _modules(node: Any) -> tuple[Module, ...]:

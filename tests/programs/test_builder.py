@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.pml import Module, Param, Role, Schema, Text, Union, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
+from engine.pml.seams import SEAMS
 from engine.programs import Part, SchemaBuilder, SchemaError, Slot
 from tests.pml.trees import schemas
 
@@ -17,7 +19,7 @@ DOCUMENTS = {"unit": "  x = 1\n\n\ty < 2 && ]]>\n", "plan": "Go.\n"}
 
 
 def test_a_schema_of_documents() -> None:
-    builder = SchemaBuilder("docs").system("Answer from the documents.").user("Read:\n")
+    builder = SchemaBuilder("docs", seam="").system("Answer from the documents.").user("Read:\n")
     for name, text in DOCUMENTS.items():
         builder.module(name, text)
     builder.module(
@@ -103,18 +105,19 @@ def test_every_fault_is_found_at_once() -> None:
 
 def test_a_name_for_any_title() -> None:
     builder = SchemaBuilder("s").user()
-    for title in ("My file.txt", "My file.txt", "user", "🗼"):
+    for title in ("My file.txt", "My file.txt", "user", "🗼", "?!"):
         builder.module(builder.name(title), "x")
     assert [module.name for module in builder.schema().modules()] == [
         "My-file.txt",
         "My-file.txt-2",
         "user-part",
+        "🗼",
         "part",
     ]
 
 
-def rebuilt(schema: Schema) -> SchemaBuilder:
-    builder = SchemaBuilder(schema.name)
+def rebuilt(schema: Schema, seam: str) -> SchemaBuilder:
+    builder = SchemaBuilder(schema.name, seam=seam)
     for child in schema.children:
         if isinstance(child, Role):
             getattr(builder, child.role)()
@@ -162,6 +165,39 @@ def buildable(node: Any) -> bool:
 @settings(max_examples=100)
 @given(schemas(optional=False).filter(buildable))
 def test_every_schema_can_be_built(schema: Schema) -> None:
-    builder = rebuilt(schema)
+    builder = rebuilt(schema, "")
     assert builder.schema() == schema
     assert parse_schema(builder.pml()).tree == schema
+
+
+@settings(max_examples=100)
+@given(schemas(optional=False), st.sampled_from(SEAMS))
+def test_what_is_set_apart_is_the_schema_of_its_document(schema: Schema, seam: str) -> None:
+    builder = rebuilt(schema, seam)
+    assert parse_schema(builder.pml()).tree == builder.schema()
+
+
+@pytest.mark.parametrize(
+    ("seam", "text"),
+    [
+        ("\n", "Read:\nmore:\nOne.\nTwo.\nFor 3 days.\nA\nB\nEnd."),
+        ("\n\n", "Read:\n\nmore:\n\nOne.\n\nTwo.\n\nFor 3 days.\n\nA\n\nB\n\nEnd."),
+        (" ", "Read: more: One.\nTwo. For 3 days. A B End."),
+        ("", "Read:\n more:One.\nTwo.For 3 days.ABEnd."),
+    ],
+)
+def test_modules_and_texts_are_set_apart(seam: str, text: str) -> None:
+    builder = SchemaBuilder("s", seam=seam).user("Read:\n").text(" more:").module("one", "One.\n")
+    builder.module("two", "Two.").module("gone", "Gone.")
+    builder.module("trip", "For ", Slot("days", 5), " days.", Part("a", "A"), {"b": "B", "c": "C"})
+    schema = builder.module("end", "End.").schema()
+    imports = "<one/><two/><trip days='3'><a/><b/></trip><end/>"
+    prompt = parse_prompt(f"<prompt schema='s'>{imports}</prompt>").tree
+    assert prompt is not None
+    assert conversation(bind(schema, prompt).parts)[0].text == text
+    assert parse_schema(builder.pml()).tree == schema
+
+
+def test_what_is_no_seam_is_a_fault() -> None:
+    with pytest.raises(SchemaError, match=r"'---' is no seam; give a line break"):
+        SchemaBuilder("s", seam="---").schema()

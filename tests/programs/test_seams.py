@@ -135,6 +135,24 @@ with p.assistant():
     assert the_same(program) == "Be kind.BC"
 
 
+def test_the_turn_of_a_branch_ends_its_seams() -> None:
+    body = """
+if flag:
+    with p.user():
+        with p.module("b"):
+            p.text("B", end="")
+            p.seam()
+        with p.module("c"):
+            p.text("C", end="")
+            p.seam()
+with p.assistant():
+    p.text("D", end="")
+"""
+    program = both(file_of(body))
+    assert the_same(program, flag=True) == "B\nCD"
+    assert the_same(program) == "D"
+
+
 @pytest.mark.parametrize(
     ("statements", "says"),
     [
