@@ -15,12 +15,12 @@ ELEMENTS: Final[dict[str, str]] = {
     "schema": "the root of a schema",
     "module": "reusable text, cached once",
     "union": "a prompt takes at most one of its modules",
-    "include": "the content of another schema",
     "param": "a blank that a prompt fills",
     "system": "a system turn",
     "user": "a user turn",
     "assistant": "an assistant turn",
     "scaffold": "modules that are encoded together",
+    "include": "the content of another schema",
 }
 """The elements of a schema, in the order in which they are offered."""
 
@@ -59,8 +59,8 @@ REQUIRED: Final[dict[str, tuple[str, ...]]] = {
 """Attributes that an element cannot do without."""
 
 HOLDS: Final[dict[str, tuple[str, ...]]] = {
-    "schema": ("module", "union", "include", *ROLES, "scaffold"),
-    "module": ("module", "union", "include", "param"),
+    "schema": ("module", "union", *ROLES, "scaffold", "include"),
+    "module": ("module", "union", "param", "include"),
     "union": ("module",),
     **dict.fromkeys(ROLES, ("module", "union", "include")),
 }

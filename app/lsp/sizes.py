@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeGuard
 
 from engine.choices import RANDOM
 from engine.errors import ModelError
@@ -100,14 +100,19 @@ class Sizes:
 
 def sizes(module: Module, counter: TokenCounter | None) -> Sizes:
     """The sizes of a module; tokens are counted text by text, so that borders may take one more or less."""
-    text = "".join(child.text for child in module.contents() if isinstance(child, Text))
+    text = "".join(child.text for child in module.contents() if _is_words(child))
     own = _own(module, counter.count) if counter else None
     total = _total(module, counter.count) if counter else None
     return Sizes(len(text.split()), len(text), own, total)
 
 
+def _is_words(child: object) -> TypeGuard[Text]:
+    """Whether a child is text of a module, and not the seam that sets it apart from what follows."""
+    return isinstance(child, Text) and not child.seam
+
+
 def _own(module: Module, count: Count) -> int:
-    texts = (count(child.text) for child in module.contents() if isinstance(child, Text))
+    texts = (count(child.text) for child in module.contents() if _is_words(child))
     return sum(texts) + sum(child.length for child in module.contents() if isinstance(child, Param))
 
 

@@ -124,7 +124,7 @@ class SchemaFile:
             raise _refusal(path, "what a schema includes has at most 5 MB together; split the schema")
         document = read(text)
         depth = self.depth + _depth_of(element)
-        root = _root_of(document, path)
+        root = _root_of(document, path, src)
         if depth + _height_of(root) > MAX_DEPTH:
             raise _refusal(path, f"elements would nest more than {MAX_DEPTH} deep; include it further out")
         role = next((one for one in _elements(root) if one.tag in ROLES), None)
@@ -183,8 +183,8 @@ def _below(node: Any) -> tuple[Any, ...]:
     return () if isinstance(node, Text | Param) else node.children
 
 
-def _root_of(document: Document, path: str) -> Element:
-    """The root of a document that is to be included.
+def _root_of(document: Document, path: str, src: str) -> Element:
+    """The root of a document that is to be included; `src` is how its path is written.
 
     Raises:
         SourceError: it is no schema.
@@ -192,7 +192,7 @@ def _root_of(document: Document, path: str) -> Element:
     foreign = next((one for one in document.report.errors if one.code == "E121"), None)
     if foreign is not None:
         what = foreign.message.partition(";")[0]
-        raise _refusal(path, f'{what}; to have its text, write <module name="…" src="{path}"/>')
+        raise _refusal(path, f'{what}; to have its text, write <module name="…" src="{src}"/>')
     root = document.root
     if root is None:
         found = document.report.errors[0].message if document.report.errors else "the document is empty"

@@ -108,7 +108,7 @@ def _slot_tokens(layout: SchemaLayout) -> Counter[int]:
     """How many tokens of each run, by its index, are slots of parameters."""
     slots: Counter[int] = Counter()
     for module in layout.schema.modules():
-        for child in module.children:
+        for child in module.contents():
             if isinstance(child, Param) and (extent := layout.extent(child)) is not None:
                 slots[extent.run] += extent.hi - extent.lo
     return slots

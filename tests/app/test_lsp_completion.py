@@ -59,15 +59,18 @@ def labels(folder: Path, text: str) -> list[str]:
         ("<!-- a comment --><|", ["schema", "prompt"]),
         ('<|<schema name="s">x</schema>', []),
         ('<schema name="s">x</schema><|', []),
-        ('<schema name="s"><|', ["module", "union", "system", "user", "assistant", "scaffold"]),
-        ('<schema name="s"><user><|</user></schema>', ["module", "union"]),
-        ('<schema name="s"><module name="m">東京 🗼 <p|', ["module", "union", "param"]),
+        ('<schema name="s"><|', ["module", "union", "system", "user", "assistant", "scaffold", "include"]),
+        ('<schema name="s"><user><|</user></schema>', ["module", "union", "include"]),
+        ('<schema name="s"><module name="m">東京 🗼 <p|', ["module", "union", "param", "include"]),
         ('<schema name="s"><union><|', ["module"]),
-        ('<schema name="s"><module name="m"> <|', ["module", "union", "param", *ROLES]),
-        ('<schema name="s"><module name="m"> <| x</module>', ["module", "union", "param"]),
+        ('<schema name="s"><module name="m"> <|', ["module", "union", "param", "include", *ROLES]),
+        ('<schema name="s"><module name="m"> <| x</module>', ["module", "union", "param", "include"]),
         ('<schema name="s"><union><module name="m"><user>x</user><|</module></union>', [*ROLES]),
-        ('<schema name="s"><module name="m"><user><|</user></module>', ["module", "union", "param"]),
-        ('<schema name="s"><module name="m"><module name="n"><|', ["module", "union", "param"]),
+        (
+            '<schema name="s"><module name="m"><user><|</user></module>',
+            ["module", "union", "include", "param"],
+        ),
+        ('<schema name="s"><module name="m"><module name="n"><|', ["module", "union", "param", "include"]),
         ('<schema name="s"><module name="m">x</|', ["module"]),
         ('<schema name="s"><module name="m">x</module></|', ["schema"]),
         ('<schema name="s"><module name="m" |', ["cache", "src", "xml:space"]),
@@ -307,3 +310,18 @@ def test_tokens_are_counted_by_the_tokenizer_of_a_model(tmp_path: Path) -> None:
 def test_a_model_without_a_tokenizer_is_told_in_words(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"tokenizer\.json cannot be read"):
         token_counter(str(tmp_path))
+
+
+def test_files_that_can_be_included_and_parameters_that_can_be_repeated_are_offered(tmp_path: Path) -> None:
+    library = Library()
+    library.hold(tmp_path / "rules.pml", '<schema name="r"><module name="brief">Be brief.</module></schema>')
+    library.hold(tmp_path / "one.pml", "<prompt><brief/></prompt>")
+
+    def offered(text: str) -> list[str]:
+        document = library.hold(tmp_path / "main.pml", text.replace("|", ""))
+        found = complete(library, document, text.index("|"))
+        return [item.label for item in found.items] if found else []
+
+    assert offered('<schema name="s"><include src="|"/></schema>') == ["rules.pml"]
+    module = '<module name="m">x <param name="city" len="3"/> y <param name="|"/></module>'
+    assert offered(f'<schema name="s">{module}</schema>') == ["city"]
