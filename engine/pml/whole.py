@@ -21,17 +21,16 @@ def prompt_importing(schema: Schema) -> Prompt:
         below = (made[one.path] for one in _modules(module.children) if one.path not in left_out)
         values = {param.name: Argument(param.name, f"{{{param.name}}}", NOWHERE) for param in module.params()}
         made[module.path] = Import(module.name, tuple(values.values()), tuple(below), NOWHERE, NOWHERE)
-    top = [
-        one for child in schema.children for one in (child.children if isinstance(child, Role) else (child,))
-    ]
-    imports = tuple(made[one.path] for one in _modules(top) if one.path not in left_out)
+    imports = tuple(made[one.path] for one in _modules(schema.children) if one.path not in left_out)
     return Prompt(schema.name, imports, NOWHERE)
 
 
 def _modules(children: Iterable[object]) -> Iterator[Module]:
-    """The modules among some nodes, unions opened."""
+    """The modules among some nodes, unions and turns opened."""
     for child in children:
         if isinstance(child, Union):
             yield from child.members
+        elif isinstance(child, Role):
+            yield from _modules(child.children)
         elif isinstance(child, Module):
             yield child

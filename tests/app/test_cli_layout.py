@@ -38,6 +38,17 @@ def test_the_text_of_a_whole_schema(folder: Path, run_pml: Callable[..., SimpleN
     )
 
 
+def test_the_text_of_modules_in_turns_of_a_module(
+    folder: Path, run_pml: Callable[..., SimpleNamespace]
+) -> None:
+    asked = '<user>One? <module name="more">More?</module></user>'
+    shot = f'<module name="shot">{asked}<assistant>1.</assistant></module>'
+    source = f'<schema name="shots">{shot}<user>Two?</user></schema>'
+    (folder / "shots.pml").write_text(source, encoding="utf-8")
+    result = run_pml("layout", "shots.pml", "--text")
+    assert result.out == "[user]\nOne? More?\n\n[assistant]\n1.\n\n[user]\nTwo?\n"
+
+
 def test_the_text_of_a_prompt(folder: Path, run_pml: Callable[..., SimpleNamespace]) -> None:
     prompt = '<prompt schema="habits"><early/><ride/><user>Why?</user></prompt>'
     (folder / "why.pml").write_text(prompt, encoding="utf-8")
