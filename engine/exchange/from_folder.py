@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
 from engine.exchange.folder_files import Choice, Document, documents
-from engine.exchange.imported import Imported, apart, role, text
+from engine.exchange.imported import BLANK_LINE, Imported, apart, role, text
 from engine.exchange.notes import Notes
 from engine.exchange.sections import Section, Split
-from engine.pml import Import, Module, Prompt, Schema
+from engine.pml import Import, Module, Prompt, Schema, Text
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.escaping import escaped_text
+from engine.pml.seams import ended, with_seam
 from engine.pml.sources import MAX_TOTAL
 from engine.pml.text_files import MAX_BYTES
 from engine.programs.naming import legible
@@ -76,8 +77,8 @@ class _Page:
 def from_folder(folder: Path, name: str, options: FolderOptions | None = None) -> Imported:
     """Makes modules of the documents below a folder, in the order of their paths.
 
-    What a document cannot hold all of is referred to by `src`, the longest texts first. A copied text ends
-    with a blank line, so that no two run together.
+    What a document cannot hold all of is referred to by `src`, the longest texts first. Between two
+    documents, and between a title and its text, is a blank line, whatever a prompt leaves out.
 
     Args:
         folder: the folder.
@@ -107,7 +108,7 @@ def from_folder(folder: Path, name: str, options: FolderOptions | None = None) -
             inner = inner.shelf(one)
         inner.items.append((inner.name(_stem(last)), page))
     modules = tuple(shelf.modules("", titles=options.titles))
-    schema = Schema(name, (role("user", modules),), (), NOWHERE)
+    schema = Schema(name, (role("user", apart(modules)),), (), NOWHERE)
     prompt = Prompt(name, _imports(modules), NOWHERE)
     return Imported(schema, prompt, notes.told())
 
@@ -244,7 +245,7 @@ class _Shelf:
         for name, item in self.items:
             path = f"{above}/{name}" if above else name
             if isinstance(item, _Shelf):
-                children: tuple[Any, ...] = tuple(item.modules(path, titles=titles))
+                children: tuple[Any, ...] = apart(item.modules(path, titles=titles))
                 found.append(Module(name, path, children, True, None, NOWHERE, NOWHERE))
             else:
                 found.append(_module(name, path, item, titles=titles))
@@ -252,21 +253,29 @@ class _Shelf:
 
 
 def _module(name: str, path: str, page: _Page, *, titles: bool) -> Module:
-    title = f"Document: {_one_line(page.path)}\n\n" if titles and page.src is None else ""
-    if len(page.sections) == 1:
-        children: tuple[Any, ...] = apart(title + page.sections[0].text)
+    title = f"Document: {_one_line(page.path)}" if titles and page.src is None else ""
+    if len(page.sections) > 1:
+        children = _parts(page, path, title)
+    elif page.src is not None:
+        children = text(page.sections[0].text)
     else:
-        names = _Shelf()
-        parts = []
-        for section in page.sections:
-            if not section.text.strip():
-                continue  # blank lines between parts, which end with one
-            own = names.name(section.title or "part")
-            ends = section is page.sections[-1] or section.text.endswith("\n")
-            inner = apart(section.text) if ends else text(section.text)  # it was cut within a line
-            parts.append(Module(own, f"{path}/{own}", inner, True, None, NOWHERE, NOWHERE))
-        children = (*text(title), *parts)
+        body = page.sections[0].text.rstrip("\n")
+        children = text(f"{title}{BLANK_LINE}{body}" if title and body else title or body)
     return Module(name, path, children, True, page.src, NOWHERE, NOWHERE)
+
+
+def _parts(page: _Page, path: str, title: str) -> tuple[Any, ...]:
+    """The parts of a document as modules under its title; one that was cut within a line is not set apart."""
+    names = _Shelf()
+    found: list[Any] = [*text(title), Text(BLANK_LINE, NOWHERE, seam=True)] if title else []
+    sections = [one for one in page.sections if one.text.strip()]  # parts are set apart anyway
+    for section in sections:
+        own = names.name(section.title or "part")
+        last, ends = section is sections[-1], section.text.endswith("\n")
+        words = section.text.rstrip("\n") if ends or last else section.text
+        part = Module(own, f"{path}/{own}", text(words), True, None, NOWHERE, NOWHERE)
+        found.append(with_seam(part, BLANK_LINE, NOWHERE) if ends and not last else part)
+    return ended(found)
 
 
 def _one_line(path: str) -> str:

@@ -11,7 +11,11 @@ from engine.exchange.errors import ExchangeError
 from engine.pml import Import, Module, Prompt, Role, RoleName, Schema, Text
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.entities import forbidden_character
+from engine.pml.seams import ended, with_seam
 from engine.programs.naming import legible, unique
+
+BLANK_LINE: Final = "\n\n"
+"""The seam that sets documents apart."""
 
 _FIRST_WORDS: Final = re.compile(r"\w+")
 
@@ -36,10 +40,15 @@ def text(value: str) -> tuple[Text, ...]:
     return (Text(value, NOWHERE),) if value else ()
 
 
-def apart(content: str) -> tuple[Text, ...]:
-    """A text as the children of a module that stands on lines of its own, with a blank line behind it."""
-    body = content.rstrip("\n")
-    return text(f"{body}\n\n") if body else ()
+def apart(children: Sequence[Any]) -> tuple[Any, ...]:
+    """Modules as the children of a container, with a blank line between them.
+
+    The last one has the seam that is implied for it, as in a document.
+    """
+    *before, last = children or (None,)
+    if last is None:
+        return ()
+    return ended([*(with_seam(child, BLANK_LINE, NOWHERE) for child in before), last])
 
 
 def module(name: str, children: tuple[Any, ...]) -> Module:

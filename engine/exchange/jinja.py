@@ -19,6 +19,7 @@ from engine.pml import (
     NewText,
     Param,
     Role,
+    RoleClose,
     RoleOpen,
     Schema,
     SchemaText,
@@ -27,12 +28,37 @@ from engine.pml import (
 )
 from engine.pml.conversation import conversation
 from engine.pml.parts import part_text
+from engine.pml.seams import own_seam
+from engine.programs.endings import has_seams
 from engine.programs.naming import VariableNames, quoted
 
 NEW_TEXT: Final = "new_text"
 """The variable for what a prompt adds at its end."""
 
+GAP: Final = "pml_gap"
+"""The macro that stands before a text and writes the seam that is to be read there."""
+
+SEAM: Final = "pml_seam"
+"""The macro that remembers a seam, until a text follows in the same turn."""
+
+TURN: Final = "pml_turn"
+"""The macro that forgets the seam, as a turn begins."""
+
+STATE: Final = "pml"
+"""What the macros remember: the seam, and how many texts of the turn were read."""
+
+_MACROS: Final = f"""{{# White space between modules is written where text stands on either side of
+it in one turn.
+#}}{{% set {STATE} = namespace(gap="", read=0) %}}{{#
+#}}{{% macro {TURN}() %}}{{% set {STATE}.gap = "" %}}{{% set {STATE}.read = 0 %}}{{% endmacro %}}{{#
+#}}{{% macro {GAP}(text=".") %}}{{% if text | string %}}{{{{ {STATE}.gap }}}}{{#
+#}}{{% set {STATE}.gap = "" %}}{{% set {STATE}.read = {STATE}.read + 1 %}}{{% endif %}}{{% endmacro %}}{{#
+#}}{{% macro {SEAM}(text, since=0) %}}{{% if {STATE}.read > since and
+  (text.count("\\n"), text | length) > ({STATE}.gap.count("\\n"), {STATE}.gap | length) %}}{{#
+#}}{{% set {STATE}.gap = text %}}{{% endif %}}{{% endmacro %}}{{#
+#}}"""
 _RESERVED: Final = (
+    *(GAP, SEAM, TURN, STATE),
     *(NEW_TEXT, "true", "false", "none", "range", "dict", "lipsum", "cycler", "joiner", "namespace"),
     *("loop", "self", "super", "caller", "varargs", "kwargs", "context", "environment", "recursive"),
     *("block", "endblock", "set", "raw", "filter", "do", "macro", "call", "include", "extends", "autoescape"),
@@ -57,7 +83,8 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
         ExchangeError: the template cannot hold the schema or the prompt.
     """
     names = VariableNames(schema, _RESERVED)
-    template = "".join(_Writer(names).schema(schema))
+    joins = _joins(schema, bound)
+    template = "".join(_Writer(names, seams=has_seams(schema)).schema(schema, joins=joins))
     if template.endswith("\n"):
         template += "{##}"  # jinja2 drops a line break at the very end
     notes = _substitutes(names)
@@ -70,8 +97,8 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
     rendered = _render(template, context)
     if bound is not None and rendered != "".join(one.text for one in conversation(bound.parts)):
         message = (
-            "a template holds the modules in the order of the schema, and this prompt has another; "
-            "put its imports in the schema's order"
+            "a template holds modules in the order of the schema and new text behind them, and this prompt "
+            "has another order; put its imports in the schema's order and its text behind them"
         )
         raise ExchangeError(message)
     return template, tuple(notes)
@@ -92,55 +119,110 @@ def _render(template: str, context: dict[str, Any]) -> str:
         raise ExchangeError(f"this schema cannot be a template: {reason}; flatten it") from None
 
 
+def _joins(schema: Schema, bound: Bound | None) -> bool:
+    """Whether new text goes on where the schema ends, and not in a turn that the prompt adds."""
+    added = False
+    for part in bound.parts if bound else ():
+        if isinstance(part, RoleOpen | RoleClose):
+            added = isinstance(part, RoleOpen) and part.new
+        elif isinstance(part, NewText) and part.text:
+            return not added
+    last = schema.children[-1] if schema.children else None
+    return not schema.index.turns or (isinstance(last, Role) and last.role == "user")
+
+
 class _Writer:
-    def __init__(self, names: VariableNames) -> None:
+    """Writes a schema as a template.
+
+    Args:
+        names: the variables.
+        seams: whether the schema has seams, for which the macros are needed.
+    """
+
+    def __init__(self, names: VariableNames, *, seams: bool) -> None:
         self._names = names
         self._turns: dict[str, int] = {}
+        self._seams = seams
+        self._unread = True  # whether a seam may be waiting, or nothing of the module or turn has been read
 
-    def schema(self, schema: Schema) -> Iterator[str]:
-        """The pieces of the template."""
+    def schema(self, schema: Schema, *, joins: bool) -> Iterator[str]:
+        """The pieces of the template; `joins` where new text goes on what the schema ends with."""
         children = schema.children
         last = children[-1] if children else None
-        inside = isinstance(last, Role) and last.role == "user"
-        for child in children:
+        inside = joins and isinstance(last, Role) and last.role == "user"
+        new_text = "".join(self._value(NEW_TEXT, gap=joins))
+        if self._seams:
+            yield _MACROS
+        for place, child in enumerate(children):
             if isinstance(child, Role):
-                yield self._block(child)
-                yield from self._children(child.children)
-                if child is last and inside:
-                    yield f"{{{{ {NEW_TEXT} }}}}"
-                yield "{% endblock %}"
+                fresh = not place or isinstance(children[place - 1], Role)
+                yield from self._turn(child, 0, new_text if child is last and inside else "", fresh=fresh)
             else:
-                yield from self._children((child,))
+                yield from self._children((child,), 0)
         if not inside:
-            yield f"{{{{ {NEW_TEXT} }}}}"
+            yield new_text
 
-    def _block(self, turn: Role) -> str:
-        """What begins the block of a turn, whose name is its own."""
+    def _turn(self, turn: Role, depth: int, new_text: str = "", *, fresh: bool = False) -> Iterator[str]:
+        """The block of a turn, whose name is its own; `fresh` where no seam can wait before it."""
         number = self._turns[turn.role] = self._turns.get(turn.role, 0) + 1
-        return f"{{% block {turn.role}{'' if number == 1 else f'_{number}'} %}}"
+        border = f"{{{{ {TURN}() }}}}" if self._seams else ""
+        yield f"{{% block {turn.role}{'' if number == 1 else f'_{number}'} %}}{'' if fresh else border}"
+        self._unread = True
+        yield from self._children(turn.children, depth)
+        yield f"{new_text or border}{{% endblock %}}"
+        self._unread = True
 
-    def _children(self, children: tuple[Any, ...]) -> Iterator[str]:
+    def _children(self, children: tuple[Any, ...], depth: int) -> Iterator[str]:
         for child in children:
             match child:
+                case Text(text, seam=True):
+                    yield self._seam(text)
                 case Text(text):
+                    if self._seams and self._unread and text:
+                        self._unread = False
+                        yield f"{{{{ {GAP}() }}}}"
                     yield _SPECIAL.sub(lambda found: _ESCAPES[found[0]], text)
                 case Param():
                     default = "" if child.default is None else f" | default({_string(child.default)})"
-                    yield f"{{{{ {self._names.of(child)}{default} }}}}"
-                case Role(_, inner):
-                    yield self._block(child)
-                    yield from self._children(inner)
-                    yield "{% endblock %}"
+                    yield from self._value(f"{self._names.of(child)}{default}", gap=self._unread)
+                case Role():
+                    yield from self._turn(child, depth)
                 case Module():
                     yield f"{{% if {self._names.of(child)} %}}"
-                    yield from self._children(child.children)
+                    yield from self._module(child, depth)
                     yield "{% endif %}"
                 case Union(members):
                     for place, member in enumerate(members):
                         word = "elif" if place else "if"
                         yield f"{{% {word} {self._names.of(child)} == {_string(member.name)} %}}"
-                        yield from self._children(member.children)
+                        yield from self._module(member, depth)
                     yield "{% endif %}" if members else ""
+
+    def _value(self, expression: str, *, gap: bool) -> Iterator[str]:
+        if self._seams and gap:
+            yield f"{{{{ {GAP}({expression}) }}}}"
+        yield f"{{{{ {expression} }}}}"
+
+    def _module(self, module: Module, depth: int) -> Iterator[str]:
+        """A module, whose own seam is remembered only if the module gave text."""
+        self._unread = True
+        seam = own_seam(module)
+        inner = module.children[:-1] if seam else module.children
+        if seam and seam.implied and depth:
+            seam = None  # it ends with the module round it
+        certain = any(isinstance(child, Text) and child.text and not child.seam for child in inner)
+        before = "" if certain else f"{STATE}.before_{depth}"
+        if seam and before:
+            yield f"{{% set {before} = {STATE}.read %}}"
+        yield from self._children(inner, depth + 1)
+        if seam:
+            yield self._seam(seam.text, before)
+        self._unread = True
+
+    def _seam(self, text: str, since: str = "") -> str:
+        """Has a seam remembered if something was read, more than `since` says where that is given."""
+        self._unread = True
+        return f"{{{{ {SEAM}({_string(text)}{since and f', {since}'}) }}}}"
 
 
 def _string(text: str) -> str:

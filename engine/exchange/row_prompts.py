@@ -11,7 +11,7 @@ from engine.exchange.rows import Row
 from engine.pml import Argument, Import, Prompt, Schema, Text
 from engine.pml.diagnostics import NOWHERE, quote
 from engine.pml.spelling import Speller
-from engine.pml.whitespace import SPACE
+from engine.pml.whitespace import normalise
 from engine.pml.writer import write_prompt
 
 _SHOWN = 5  # possible readings that a sentence names
@@ -29,7 +29,8 @@ def prompt_text(row: Row, schema: Schema) -> str:
     """Returns the document of a row.
 
     A module is picked by its path or by any end of it that belongs to it alone, and so is a parameter. An
-    argument picks its module too, as in the language. Text stands behind the imports, trimmed at its ends.
+    argument picks its module too, as in the language. Text begins a line behind the imports, with the white
+    space of a document: none at its ends, none in lines of nothing else.
 
     Raises:
         ExchangeError: the row has a fault, or names what the schema does not have, or what it has several of.
@@ -62,9 +63,9 @@ def prompt_text(row: Row, schema: Schema) -> str:
             raise ExchangeError(f"The argument {quote(f'{path}/{name}')} is given twice. Give it once.")
         given[name] = _lines(value)
     children: list[Any] = _imports(root)
-    words = _lines(row.text).strip(SPACE)
+    words = normalise(_lines(row.text))
     if words:
-        children.append(Text(f" {words}" if children else words, NOWHERE))
+        children += [Text("\n", NOWHERE, seam=True), Text(words, NOWHERE)]
     return write_prompt(Prompt(schema.name or None, tuple(children), NOWHERE))
 
 

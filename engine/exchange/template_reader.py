@@ -12,14 +12,16 @@ from typing import Any, Final, cast
 from jinja2 import nodes
 
 from engine.exchange.imported import require_characters
-from engine.exchange.jinja import NEW_TEXT
+from engine.exchange.jinja import GAP, NEW_TEXT, SEAM, STATE, TURN
 from engine.pml import NAME, ROLES, RoleName
 from engine.programs.expressions import Const, Expr, Ref
 from engine.programs.naming import legible, unique
-from engine.programs.outline import ModuleNode, Node, Say, Turn, UnionNode
+from engine.programs.outline import ModuleNode, Node, Say, Seam, Turn, UnionNode
 from engine.programs.parameters import Arg, Parameter
 
 _ALWAYS: Final = Const(True)
+_MACROS: Final = (GAP, SEAM, TURN)
+"""The macros of our own templates, which a schema needs no counterpart of."""
 
 
 class Place:
@@ -78,6 +80,9 @@ class TemplateReader:
                     if isinstance(node, nodes.CondExpr):
                         yield from self._condition_text(node, place)
                         continue
+                    if isinstance(node, nodes.Call) and _path(node.node) in _MACROS:
+                        yield from _seam(node)
+                        continue
                     parts = tuple(self._parts(node))
                     if parts:
                         yield Say(parts)
@@ -87,6 +92,10 @@ class TemplateReader:
                 yield from self._block(item, place)
             case nodes.Scope() | nodes.ScopedEvalContextModifier():
                 yield from self.body(item.body, place)
+            case nodes.Macro(name=name) if name in _MACROS:
+                return
+            case nodes.Assign(target=nodes.Name(name=name) | nodes.NSRef(name=name)) if name == STATE:
+                return
             case nodes.Assign(target=nodes.Name(name=name), node=nodes.Const(value=value)):
                 self._constants[name] = value
             case _:
@@ -173,7 +182,11 @@ class TemplateReader:
 
     def _module(self, words: str, body: list[nodes.Node], item: nodes.Node, place: Place) -> ModuleNode:
         name = unique(legible(words), place.taken, item.lineno)
-        return ModuleNode(name, _ALWAYS, tuple(self.body(body, place.inside())))
+        inner = self.body(body, place.inside())
+        match inner:
+            case [*said, Seam(seam)]:
+                return ModuleNode(name, _ALWAYS, tuple(said), seam=seam)
+        return ModuleNode(name, _ALWAYS, tuple(inner))
 
     def _block(self, item: nodes.Block, place: Place) -> Iterator[Node]:
         role = item.name.rstrip("0123456789").removesuffix("_")
@@ -202,6 +215,13 @@ class TemplateReader:
             if node is not None:
                 found.append(node)
         return found
+
+
+def _seam(call: nodes.Call) -> Iterator[Seam]:
+    """The seam that a call of a macro remembers; the others write white space that is known already."""
+    match call:
+        case nodes.Call(node=nodes.Name(name=name), args=[nodes.Const(value=str(text)), *_]) if name == SEAM:
+            yield Seam(text)
 
 
 def _lines(parts: list[Expr]) -> Iterator[tuple[Expr, ...]]:

@@ -49,9 +49,9 @@ def with_seam(node: Any, seam: str, span: Span, *, implied: bool = False) -> Any
     if isinstance(node, Union):
         members = tuple(with_seam(member, seam, span, implied=implied) for member in node.members)
         return replace(node, members=members)
-    if not isinstance(node, Module) or not node.children or node.turns():
+    if not isinstance(node, Module) or node.turns():
         return node
-    text = missing(seam, node.children[-1])
+    text = missing(seam, node.children[-1] if node.children else None)
     if not text:
         return node
     return replace(node, children=(*node.children, Text(text, span, seam=True, implied=implied)))

@@ -8,8 +8,11 @@ from typing import Any
 
 from engine.pml import Import, Module, Prompt, Role, Schema, Text, Union
 from engine.pml.diagnostics import NOWHERE
+from engine.pml.seams import own_seam
+from engine.pml.whitespace import normalise
 
 BEFORE_QUESTION = "\n\n"
+"""The seam before a question where the module before it brings none."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,13 @@ def ask(schema: Schema, paths: Sequence[str], question: str) -> Asked:
     narrow = narrowed(schema, paths)
     last = narrow.children[-1] if narrow.children else None
     turns = bool(narrow.index.turns)
-    tail: Text | Role
+    words = Text(normalise(question), NOWHERE)
+    tail: tuple[Text | Role, ...]
     if turns and not (isinstance(last, Role) and last.role == "user"):
-        tail = Role("user", (Text(question, NOWHERE),), NOWHERE)
+        tail = (Role("user", (words,), NOWHERE),)
     else:
-        tail = Text(BEFORE_QUESTION + question, NOWHERE)
-    prompt = Prompt(schema.name, (*_imports(paths), tail), NOWHERE)
+        tail = (Text(BEFORE_QUESTION if paths else "\n", NOWHERE, seam=True), words)
+    prompt = Prompt(schema.name, (*_imports(paths), *tail), NOWHERE)
     return Asked(narrow, prompt, tuple(paths))
 
 
@@ -112,15 +116,10 @@ def _narrow(node: Any, kept: set[str]) -> Any:
         if node.path not in kept and node.turns():
             return replace(node, children=tuple(replace(turn, children=()) for turn in node.turns()))
         if node.path not in kept:
-            space = node.children[-1:] if node.children and _is_seam(node.children[-1]) else ()
-            return replace(node, children=space, src=None)
+            seam = own_seam(node)
+            return replace(node, children=(seam,) if seam else (), src=None)
         return replace(node, children=_children(node.children, kept))
     return replace(node, children=_children(node.children, kept)) if isinstance(node, Role) else node
-
-
-def _is_seam(node: Any) -> bool:
-    """Whether a text is only what stands between a module and what follows it, which places have as well."""
-    return bool(getattr(node, "seam", False))
 
 
 def _with_ancestors(path: str) -> list[str]:

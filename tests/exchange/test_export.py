@@ -17,12 +17,13 @@ from engine.exchange.messages import MAX_BREAKPOINTS
 from engine.pml import Prompt, PromptError, Schema, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
 from engine.programs import compile_source
-from tests.pml.trees import prompts, schemas
+from tests.pml.trees import prompts, schemas, seamed
 from tests.programs.sources import load
 
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
 slow = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 pairs = schemas().flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))
+set_apart = seamed(schemas()).flatmap(lambda schema: st.tuples(st.just(schema), prompts(schema)))
 
 
 def tree(source: str) -> Schema:
@@ -57,7 +58,15 @@ def test_a_template_renders_to_the_text_of_the_prompt(pair: tuple[Schema, Prompt
 
 
 @slow
-@given(pairs)
+@given(set_apart)
+def test_a_template_reads_seams_as_the_engine_does(pair: tuple[Schema, Prompt]) -> None:
+    schema, prompt = pair
+    text = "".join(text for _, text in turns(schema, prompt))
+    assert rendered(export("jinja", schema, prompt).text) == text
+
+
+@slow
+@given(set_apart)
 def test_openai_gets_every_turn(pair: tuple[Schema, Prompt]) -> None:
     schema, prompt = pair
     expected = [{"role": role or "user", "content": text} for role, text in turns(schema, prompt) if text]
@@ -69,7 +78,7 @@ def test_openai_gets_every_turn(pair: tuple[Schema, Prompt]) -> None:
 
 
 @slow
-@given(pairs)
+@given(set_apart)
 def test_anthropic_gets_every_word_in_blocks_that_it_takes(pair: tuple[Schema, Prompt]) -> None:
     schema, prompt = pair
     spoken = [(role or "user", text) for role, text in turns(schema, prompt) if text.strip()]

@@ -220,6 +220,32 @@ def test_an_exported_template_comes_back_with_all_its_text(schema: Schema) -> No
     assert len(found.modules()) >= len(schema.modules())
 
 
+SEAMS = """<schema name="s">
+  <system>Be brief.</system>
+  <user>
+    # Trip
+    <module name="plan">Away for <param name="days" len="32"/>.
+
+      <union>
+        <module name="home">At home.</module>
+        <module name="abroad"><module name="tokyo">Tokyo.</module> <module name="rome">Rome.</module></module>
+      </union>
+      <module name="note">Note.</module>
+    </module>
+
+    <module name="end">End.</module>
+  </user>
+</schema>"""
+
+
+def test_our_own_templates_come_back_as_the_schema_with_its_seams() -> None:
+    schema = parse_schema(SEAMS).tree
+    assert schema is not None
+    found = from_jinja(export("jinja", schema).text, "s")
+    assert found.schema == schema
+    assert not any("left out" in note for note in found.notes)
+
+
 def _texts(children: tuple[Any, ...]) -> list[str]:
     found = []
     for child in children:

@@ -101,8 +101,8 @@ def test_text_and_arguments_reach_the_prompt_as_they_are(text: str, argument: st
     lines = {value: value.replace("\r\n", "\n").replace("\r", "\n") for value in (text, argument)}
     assert imports == ("plan", "plan/tokyo")
     assert given_arguments == {"plan/duration": lines[argument]}
-    words = lines[text].strip(SPACE)
-    assert new == (f" {words}" if words else "")
+    words = "\n".join(line if line.strip(SPACE) else "" for line in lines[text].strip(SPACE).split("\n"))
+    assert new == (f"\n{words}" if words else "")
 
 
 @pytest.mark.parametrize(

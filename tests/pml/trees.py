@@ -23,6 +23,7 @@ from engine.pml import (
     Union,
 )
 from engine.pml.diagnostics import NOWHERE
+from engine.pml.seams import ended, with_seam
 
 AWKWARD = (
     *(" ", "\n", "\t", "  \n  ", "a", "Word ", "\n\n    ", "line\n", "\n    def f():\n        x\n", "\r"),
@@ -164,3 +165,32 @@ def _import(
     inner = [one.path for one in index.members.get(path, {}).values() if one.path in picked]
     children = tuple(_import(draw, index, below, picked, texts) for below in inner)
     return Import(module.name, arguments, children, NOWHERE, NOWHERE)
+
+
+@st.composite
+def seamed(draw: st.DrawFn, drawn: st.SearchStrategy[Schema]) -> Schema:
+    """A drawn schema with seams behind some of its modules, unions and texts."""
+    seams = st.sampled_from(["", "\n", "\n\n", " "])
+
+    def below(children: tuple[Any, ...]) -> tuple[Any, ...]:
+        found: list[Any] = []
+        for place, child in enumerate(children):
+            last = place == len(children) - 1
+            follows = None if last else children[place + 1]
+            if isinstance(child, Union):
+                child = replace(child, members=below_each(child.members))
+            elif isinstance(child, Module | Role):
+                child = replace(child, children=below(child.children))
+            seam = draw(seams)
+            if isinstance(child, Module | Union) and not last:
+                child = with_seam(child, seam, NOWHERE)
+            found.append(child)
+            if isinstance(child, Text) and isinstance(follows, Module | Union) and seam:
+                found.append(Text(seam, NOWHERE, seam=True))
+        return ended(found)
+
+    def below_each(members: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(replace(one, children=below(one.children)) for one in members)
+
+    schema = draw(drawn)
+    return replace(schema, children=below(schema.children))
