@@ -220,5 +220,6 @@ def _noted(finding: Finding, cache_dir: Path | None) -> Finding:
         finding,
         note=f"the text of schema {schema.name!r} is another since this version keeps line breaks between "
         f"modules (docs/pml.md, White space): what this changes of its {counted(segments, 'stored segment')} "
-        "is left to eviction, and computed anew at the next run; `pml cache clear` deletes all of them",
+        "is left to eviction, and computed anew at the next run; `pml cache clear` deletes the segments of "
+        "all schemas",
     )

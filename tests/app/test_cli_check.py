@@ -138,6 +138,7 @@ def test_that_stored_segments_are_of_another_text_is_said_once(
     assert result.status == 0
     assert "the text of schema 'trip' is another since this version" in result.err
     assert "what this changes of its 3 stored segments is left to eviction" in result.err
+    assert "`pml cache clear` deletes the segments of all schemas" in result.err
     assert result.out.endswith("prompt, ok\n")
     again = run_pml("check", schema, prompt)
     assert (again.status, again.out, again.err) == (0, result.out, "")
