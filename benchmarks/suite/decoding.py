@@ -26,8 +26,7 @@ from engine.model.model import Model
 from engine.prepared import PreparedPrompt, PreparedSchema
 
 SAMPLES = Path(sample_schemas.__file__).parent
-QUOTING = "documents"  # a sample whose answers repeat words of their documents; all of its prompts are asked
-_ANSWER = 64  # tokens of these answers, at most
+QUOTING = "documents"  # a sample whose answers repeat words of their documents
 
 
 def steps(scale: Scale, say: Say) -> list[Group]:
@@ -39,7 +38,8 @@ def steps(scale: Scale, say: Say) -> list[Group]:
         Engine.open("demo", cache_dir=Path(folder)) as engine,
     ):
         schema = engine.schema(SAMPLES / f"{QUOTING}.pml")
-        prompts = [schema.prompt(path) for path in sorted(SAMPLES.glob(f"{QUOTING}.prompt.*.pml"))]
+        paths = sorted(SAMPLES.glob(f"{QUOTING}.prompt.*.pml"))[: scale.quoting]
+        prompts = [schema.prompt(path) for path in paths]
         told = [_told(size, engine.model, prompts, scale, say) for size in sizes]
         return [*found, *told, _quoting(engine.model, prompts, scale, say)]
 
@@ -68,7 +68,7 @@ def _told(size: Size, small: Model, prompts: Sequence[PreparedPrompt], scale: Sc
     group.name = f"{size.label}, told answers that quote"
     answers, told = [], []
     for number, (prompt, tokens) in enumerate(zip(prompts, given, strict=True)):
-        answer = prompt.answer(mode="uncached", max_new_tokens=_ANSWER, speculate="off").token_ids
+        answer = prompt.answer(mode="uncached", max_new_tokens=scale.quoted, speculate="off").token_ids
         before = drawn_tokens(int(small.config.vocab_size), shape.cached + 1 - len(tokens), number)
         say(f"encoding prompt {number + 1} of {len(prompts)}")
         told.append(ToldAnswer(model, small.tokenizer, [*before, *tokens], answer))
@@ -97,7 +97,7 @@ _PASSES: dict[str, Speculate] = {"passes with guesses": "auto", "passes without"
 
 def _quoting(model: Model, prompts: Sequence[PreparedPrompt], scale: Scale, say: Say) -> Group:
     """Answers of the bundled model about documents: with guesses, without, and a step of others."""
-    counts = [prompt.answer(max_new_tokens=_ANSWER).tokens for prompt in prompts]
+    counts = [prompt.answer(max_new_tokens=scale.quoted).tokens for prompt in prompts]
     weights = [one["generated"] - 1 for one in counts]
     mean = sum(one["prompt"] * n for one, n in zip(counts, weights, strict=True)) // sum(weights)
     size = Size(
@@ -106,13 +106,13 @@ def _quoting(model: Model, prompts: Sequence[PreparedPrompt], scale: Scale, say:
     group = named(size, model)
     group.name = "bundled model, answers that quote"
     ways = [
-        Way("step with guesses", _pace(prompts, "auto")),
-        Way("step without guesses", _pace(prompts, "off")),
+        Way("step with guesses", _pace(prompts, "auto", scale.quoted)),
+        Way("step without guesses", _pace(prompts, "off", scale.quoted)),
     ]
     with beside(group, size, scale, ("decode",), say) as others:
         group.measure([*ways, *others], scale, say)
     found = {
-        words: [prompt.answer(max_new_tokens=_ANSWER, speculate=speculate) for prompt in prompts]
+        words: [prompt.answer(max_new_tokens=scale.quoted, speculate=speculate) for prompt in prompts]
         for words, speculate in _PASSES.items()
     }
     for words, answers in found.items():
@@ -126,11 +126,11 @@ def _quoting(model: Model, prompts: Sequence[PreparedPrompt], scale: Scale, say:
     return group
 
 
-def _pace(prompts: Sequence[PreparedPrompt], speculate: Speculate) -> Callable[[], float]:
-    """Milliseconds of a token over the answers to all prompts, the first of each left out."""
+def _pace(prompts: Sequence[PreparedPrompt], speculate: Speculate, length: int) -> Callable[[], float]:
+    """Milliseconds of a token over answers of at most so many to all prompts, the first of each left out."""
 
     def run() -> float:
-        answers = [prompt.answer(max_new_tokens=_ANSWER, speculate=speculate) for prompt in prompts]
+        answers = [prompt.answer(max_new_tokens=length, speculate=speculate) for prompt in prompts]
         counts = [answer.tokens["generated"] - 1 for answer in answers]
         spent = sum(answer.tpot_ms * count for answer, count in zip(answers, counts, strict=True))
         return spent / sum(counts)

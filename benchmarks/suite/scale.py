@@ -48,6 +48,8 @@ class Scale:
         steps: tokens of an answer whose median step is timed.
         answered: tokens of an answer of which the mean is timed.
         decoded: cached tokens before them, for the large model; the small ones have all of theirs.
+        quoting: how many prompts are asked whose answers quote their documents; None for all of the sample.
+        quoted: tokens of each such answer, at most.
         segments: how many segments a store holds.
         edited: how many modules of how many tokens a schema has that is edited.
         many_modules: modules of a prompt in which all but the forward pass is timed.
@@ -77,6 +79,8 @@ class Scale:
     steps: int = 16
     answered: int = 64
     decoded: int = 512
+    quoting: int | None = None
+    quoted: int = 64
     segments: tuple[int, ...] = (10, 100, 1_000, 10_000, 100_000)
     edited: tuple[int, int] = (16, 64)
     many_modules: int = 50
@@ -113,6 +117,8 @@ TINY = Scale(
     steps=4,
     answered=4,
     decoded=32,
+    quoting=1,
+    quoted=8,
     segments=(10, 20),
     edited=(16, 4),
     many_modules=10,
