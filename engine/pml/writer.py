@@ -55,6 +55,11 @@ def write_prompt(prompt: Prompt) -> str:
     raise WriteError(f"this prompt cannot be written as a document: {_reason(parsed)}")
 
 
+def written_alike(one: Schema, other: Schema) -> bool:
+    """Whether two schemas have the same document: neighbouring texts count as one, files by their names."""
+    return bool(_normal(one) == _normal(other))
+
+
 def self_contained(schema: Schema) -> Schema:
     """Returns a schema that reads no other files: what its `src` files say is the text of its modules.
 
@@ -136,17 +141,23 @@ def _children(node: Any) -> tuple[Any, ...]:
 
 
 def _joined(children: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The children with neighbouring texts as one, with the seam between them, which is always read."""
     result: list[Any] = []
     for child in children:
-        if isinstance(child, Text):
-            last = result[-1] if result else None
-            if isinstance(last, Text) and not last.seam and not child.seam:
-                result[-1] = Text(last.text + child.text, last.span)
-            elif child.text:
-                result.append(child)
-        else:
+        if isinstance(child, Text) and not child.seam:
+            seams = result[-1:] if result and _is_seam(result[-1]) else []
+            before = result[: len(result) - len(seams)][-1:]
+            if child.text and before and isinstance(before[0], Text):
+                text = "".join(part.text for part in (*before, *seams, child))
+                result[-1 - len(seams) :] = [Text(text, before[0].span)]
+                continue
+        if not isinstance(child, Text) or child.text:
             result.append(child)
     return tuple(result)
+
+
+def _is_seam(node: Any) -> bool:
+    return isinstance(node, Text) and node.seam
 
 
 def _seam_of(node: Any) -> str:

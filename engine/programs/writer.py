@@ -10,6 +10,7 @@ from typing import Any, Final
 from engine.pml import Bound, Module, NewText, Param, Role, RoleOpen, Schema, Text, Union, bind
 from engine.pml.conversation import conversation
 from engine.pml.seams import own_seam
+from engine.pml.writer import written_alike
 from engine.programs.errors import ProgramError
 from engine.programs.naming import VariableNames, quoted
 from engine.programs.program import compile_source
@@ -47,7 +48,7 @@ def to_program(schema: Schema, base: Path | None = None, bound: Bound | None = N
         raise ProgramError(f"this schema cannot be written as a program: {reason}; flatten it") from None
     if base is not None or not any(module.src for module in schema.modules()):
         program = compile_source(source, base=base)
-        if program.schema() != schema:
+        if not written_alike(program.schema(), schema):
             raise ProgramError("this schema cannot be written as a program; check it first with pml check")
         if bound is not None:
             called = bind(schema, program(**writer.values))

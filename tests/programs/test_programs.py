@@ -113,7 +113,8 @@ def paths(statements: str, parameters: str = "a: Arg[5] = None, flag: bool = Fal
         ("def part(q): q.text('x')\npart(p)\npart(p)", ["part", "part-2"]),
         ("p.text('for ', a)", ["a"]),
         ("intro = 'Hi ' + a\np.text(intro)", ["a"]),
-        ("if a == '🗼': p.text('x')", ["part"]),
+        ("if a == '🗼': p.text('x')", ["🗼"]),
+        ("if a == '?!': p.text('x')", ["part"]),
     ],
 )
 def test_names_are_legible_valid_and_unique(statements: str, expected: list[str]) -> None:

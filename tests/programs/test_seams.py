@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -265,3 +266,18 @@ def check(schema: Schema, bound: Any) -> None:
     assert conversation(bind(schema, names["prompt"]()).parts) == wanted, source
     program = names[compile_source(source).definition.node.name]
     assert program.messages(**call_of(source)) == wanted, source
+
+
+@pytest.mark.parametrize("gap", ["", "\n", "\n\n"])
+def test_a_schema_that_includes_another_is_a_document_and_a_program(gap: str, tmp_path: Path) -> None:
+    rules = '<schema name="r">Be kind.\n<module name="x">X</module> Be brief.</schema>'
+    (tmp_path / "rules.pml").write_text(rules, encoding="utf-8")
+    inside = f'Start.{gap}<include src="rules.pml"/>{gap}More.\n<module name="m">M</module>'
+    schema = parse_schema(f'<schema name="a"><user>{inside}</user></schema>', base=tmp_path).tree
+    assert schema is not None
+    whole = parse_schema(write_schema(schema)).tree
+    assert whole == compile_source(to_program(schema)).schema()
+    prompt = parse_prompt('<prompt schema="a"><x/><m/>Why?</prompt>').tree
+    assert whole is not None
+    assert prompt is not None
+    assert conversation(bind(whole, prompt).parts) == conversation(bind(schema, prompt).parts)
