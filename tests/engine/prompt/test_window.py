@@ -17,7 +17,7 @@ from tests.engine.cases import model_of, prompt_of, schema_of
 WINDOW = 2048  # of every tiny model
 QUESTION = "<prompt>{} well?</prompt>"
 SLOT = (
-    f'<schema name="s">Read. {"w" * 1000} <module name="n">short</module>'
+    f'<schema name="s">Read. {"w" * 1000}<module name="n">short</module>'
     f'<module name="m">{"x" * 900} <param name="p" len="200"/></module></schema>'
 )
 SHORT = RunSettings(max_new_tokens=3)
@@ -125,7 +125,7 @@ def test_a_scaffold_is_checked_as_one(llama: Engine, scope: Any, monkeypatch: py
         f'<module name="b">{"y" * 900}</module><scaffold modules="a b"/></schema>'
     )
     settings = RunSettings(max_new_tokens=3, scope=scope)
-    words = refused(llama, schema, QUESTION.format('<a p="a"/><b/>'), settings, monkeypatch)
+    words = refused(llama, schema, QUESTION.format('<a p="1"/><b/>'), settings, monkeypatch)
     assert "'b'" in words
     assert [d.code for d in llama.check(schema_of(schema))] == ["W606"]
     assert llama.schema(schema_of(schema)).encode(scope=scope).encoded == 3  # with the first token
@@ -137,7 +137,7 @@ def test_schema_placement_counts_its_gaps(llama: Engine, monkeypatch: pytest.Mon
         f'<schema name="s"><module name="m">{"x" * 100}<union><module name="long">{"y" * 1500}</module>'
         f'<module name="short">y</module></union>{"z" * 300}<param name="p" len="300"/></module></schema>'
     )
-    prompt = QUESTION.format('<m p="a"><short/></m>')
+    prompt = QUESTION.format('<m p="1"><short/></m>')
     assert answer(llama, schema, prompt, SHORT).tokens["from_cache"] > 300
     llama.store.clear()
     llama.memory_tier.clear()
@@ -150,7 +150,7 @@ def test_a_measurement_tries_no_scaffold_that_does_not_fit(llama: Engine) -> Non
         f'<schema name="s">Now: <module name="a">{"xyz" * 300}<param name="p" len="600"/></module>'
         f'<module name="b">{"yxx" * 200}</module></schema>'
     )
-    prompt = prompt_of(QUESTION.format('<a p="a"/><b/>'))
+    prompt = prompt_of(QUESTION.format('<a p="1"/><b/>'))
     found = llama.schema(schema_of(schema)).prompt(prompt).fidelity(SHORT)
     assert found.remedies
     assert not any(remedy.scaffold for remedy in found.remedies)
