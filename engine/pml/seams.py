@@ -104,12 +104,18 @@ def larger(one: str, other: str) -> bool:
     return (one.count("\n"), len(one)) > (other.count("\n"), len(other))
 
 
+def _parent(path: str) -> str:
+    """The path of the module round a module; "" for an outermost one."""
+    return path.rpartition("/")[0]
+
+
 def settled(items: Iterable[Unsettled]) -> list[Part]:
     """The parts of a prompt with those seams only that are read."""
     found: list[Part] = []
     pending: Part | None = None
     place = 0  # of the pending seam, before arguments without text
     beneath: tuple[Part | None, int] = (None, 0)  # what is pending again where an implied seam has ended
+    over: tuple[Part, int] | None = None  # an implied seam that has just ended
     read = began = 0  # texts read so far, and when the turn began
     starts: dict[str, int] = {}
     for item in items:
@@ -117,8 +123,10 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
             starts[item.path] = read
             continue
         if isinstance(item, ModuleEnd):
-            ended_by = pending.module if isinstance(pending, SchemaText) and pending.node.implied else ""
-            if ended_by.rpartition("/")[0] == item.path and ended_by:
+            over = None
+            implied = isinstance(pending, SchemaText) and pending.node.implied
+            if isinstance(pending, SchemaText) and implied and _parent(pending.module) == item.path:
+                over = pending, place
                 pending, place = beneath
             continue
         part = item.part if isinstance(item, ModuleSeam) else item
@@ -132,9 +140,13 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
             if pending is None or (
                 not isinstance(part, NewText) and larger(part_text(part), part_text(pending))
             ):
-                if isinstance(part, SchemaText) and part.node.implied:
+                implied = isinstance(part, SchemaText) and part.node.implied
+                if implied:
                     beneath = pending, place
                 pending, place = part, len(found)
+                same = over is not None and part_text(over[0]) == part_text(part)
+                if isinstance(item, ModuleSeam) and same and over is not None and not implied:
+                    pending, place = over  # read from a segment that is read anyway
         else:
             if part_text(part) and pending is not None:
                 found.insert(place, pending)

@@ -57,7 +57,9 @@ class Behind:
             key: of the segment that it is about, "" for none.
             size: bytes that it keeps in memory.
         """
-        if not self._has_room(size):
+        with self._changed:
+            crowded = not self._has_room(size)
+        if crowded:
             self.hurry()
         with self._changed:
             self._changed.wait_for(lambda: self._has_room(size))
