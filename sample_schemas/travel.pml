@@ -54,7 +54,7 @@
           I would like to come home with a few words of the language and at least one dish that I can cook.
           <union>
             <module name="maldives">
-              The Maldives, in the Indian Ocean, are a string of low islands where the water is warmer than the rain.
+              Welcome to the Maldives, in the Indian Ocean: a string of low islands where the water is warmer than the rain.
               From the air they look like rings of pale sand that somebody dropped into the blue and forgot.
               Few of the islands are longer than a walk before breakfast, and none of them is higher than a house.
               In the Maldives, the days are measured by the tide and the shade of a palm.
@@ -73,7 +73,7 @@
               The easiest way to get around is by ferry.
             </module>
             <module name="amazon">
-              The Amazon, the great green river basin of Brazil, is less a place than a country of water and leaves.
+              Welcome to the Amazon, the great green river basin of Brazil: less a place than a country of water and leaves.
               The river rises so high that whole forests stand in it for months, and the fish swim between the trees and eat the fruit.
               Most travellers come through Manaus, a city of two million with no road to the south.
               Life in the Amazon is slow, loud at night, and always a little damp.
@@ -92,7 +92,7 @@
               The easiest way to get around is by boat.
             </module>
             <module name="sahara">
-              The Sahara, beyond the last mountains of Morocco, is a sea that happens to be made of sand.
+              Welcome to the Sahara, beyond the last mountains of Morocco: a sea that happens to be made of sand.
               Nothing prepares the eye for it: the road simply stops, and the dunes begin.
               By day it is a land of light, by night a land of stars, and the hour between the two belongs to the tea kettle.
               In the Sahara, silence is never far, and it takes a day to get used to it.
@@ -111,7 +111,7 @@
               Getting around is easiest by camel.
             </module>
             <module name="tokyo">
-              Tokyo, the bustling capital of Japan, is a city in which the quiet corner is never more than a few steps from the crowd.
+              Welcome to Tokyo, the bustling capital of Japan: a city in which the quiet corner is never more than a few steps from the crowd.
               Trains arrive to the second, vending machines hum at every crossing, and behind the tall offices there are lanes
               where somebody waters a row of potted plants each morning.
               Tokyo rewards those who take their time and get off one station too early.
@@ -135,7 +135,7 @@
               The easiest way to get around is by metro.
             </module>
             <module name="rome">
-              Rome, the eternal capital of Italy, is a place of layers, and every cellar is somebody's museum.
+              Welcome to Rome, the eternal capital of Italy: a place of layers, in which every cellar is somebody's museum.
               One drinks from a fountain that an emperor paid for, and sits on a column that has lost its temple.
               The light is the colour of apricots, the traffic has its own rules, and cats sleep on marble.
               In Rome, bells are never far from the ear, and neither is a good argument.
@@ -155,7 +155,7 @@
               The easiest way to get around is by tram.
             </module>
             <module name="capetown">
-              Cape Town, at the foot of a flat mountain in South Africa, lies between two oceans and changes its weather by the hour.
+              Welcome to Cape Town, at the foot of a flat mountain in South Africa: it lies between two oceans and changes its weather by the hour.
               A cloud that locals call the tablecloth slides over the edge of the rock, hangs there, and dissolves before it touches a roof.
               There are vineyards half an hour away, penguins in the parking lot, and a wind that can take a hat to the harbour.
               Life in Cape Town is outdoors whenever the wind allows it.
@@ -173,7 +173,7 @@
               Getting around is easiest by bus.
             </module>
             <module name="sydney">
-              Sydney, the shimmering harbour city of Australia, begins at the water and never goes far from it.
+              Welcome to Sydney, the shimmering harbour city of Australia: it begins at the water and never goes far from it.
               Office workers take the ferry home, schoolchildren learn to swim before they learn to spell, and the beach is open every day.
               The sails of the Opera House are not white when you come close, but cream and grey, like the inside of a shell.
               In Sydney, swimmers are out before the sun is, and the coffee is ready when they come back.
@@ -193,7 +193,7 @@
               The easiest way to get around is by ferry.
             </module>
             <module name="buenosaires">
-              Buenos Aires, the wide and restless capital of Argentina, eats late, talks late and dances later still.
+              Welcome to Buenos Aires, the wide and restless capital of Argentina: it eats late, talks late and dances later still.
               Its avenues were drawn with a ruler, its cafes were furnished by grandparents, and its bookshops are open at midnight.
               An old theatre has become a bookshop, and one reads on the stage, with a coffee, under the painted ceiling.
               The evenings of Buenos Aires are long and generous.
@@ -212,7 +212,7 @@
               The easiest way to get around is by bus.
             </module>
             <module name="lisbon">
-              Lisbon, the bright and hilly capital of Portugal, looks at the river as if it still expected a ship.
+              Welcome to Lisbon, the bright and hilly capital of Portugal: it looks at the river as if it still expected a ship.
               The pavements are small white stones polished by shoes, the walls are tiled in blue, and laundry hangs across the lanes.
               An old yellow tram squeezes around corners so narrow that one could shake hands with the people at their windows.
               In Lisbon, hills are never far, and every one of them has somebody resting at the top.

@@ -106,7 +106,7 @@ def travel_sample(reader: Reader) -> dict[str, float]:
     total = named = kept = days = copied = topical = listed = 0
     for index, module in enumerate(places):
         body = text_of(module)
-        place = re.split(r"[,]| lies| is ", body)[0].removeprefix("The ")
+        place = body.removeprefix("Welcome to ").removeprefix("the ").split(",")[0]
         for offset, topic in enumerate(t for t in TOPICS if t in body):
             length = DURATIONS[(index + offset) % len(DURATIONS)]
             prompt = (
