@@ -20,7 +20,8 @@ class ModuleLayout:
         tokens: how many tokens its own text has, slots included.
         total_tokens: with nested modules; of a union, the longest member.
         bytes: size of its own keys and values.
-        cached: the farthest tier that any of its own text is in.
+        cached: the farthest tier that any of its own text is in; seams by themselves do not count, as few
+            prompts read them.
         params: length of each parameter, in tokens.
     """
 
@@ -78,7 +79,7 @@ def summarize_layout(
     """Describes a schema; `tier` says where a run's segment is."""
     modules = []
     for module in layout.modules:
-        tiers = [tier(run) for run in layout.runs if run.path == module.path]
+        tiers = [tier(run) for run in layout.runs if run.path == module.path and run.seam < run.tokens]
         lowest = min(tiers, key=TIERS.index, default=Tier.NONE)
         modules.append(
             ModuleLayout(
