@@ -25,7 +25,8 @@ def layout(source: str = SCHEMA) -> tuple[SchemaLayout, dict[str, int]]:
     parsed = parse_schema(source)
     assert parsed.ok
     made = lay_out(parsed.tree, model.chat, model.stand_in)
-    return made, {model.tokenizer.decode(run.token_ids).strip(): run.index for run in made.runs}
+    texts = (model.tokenizer.decode(run.token_ids).strip() or f"seam of {run.path}" for run in made.runs)
+    return made, {text: run.index for text, run in zip(texts, made.runs, strict=True)}
 
 
 def contexts(made: SchemaLayout, names: dict[str, int], scope) -> dict[str, list[str]]:
@@ -46,6 +47,7 @@ def test_an_anchored_run_sees_what_is_always_before_it() -> None:
         "A2": ["Zero", "A1"],
         "Z": ["Zero", "A1", "A2"],
         "W": ["Zero", "A1", "A2"],
+        "seam of a": ["Zero", "A1", "A2"],
         "one": ["Zero"],
         "B <unk><unk><unk> b": ["Zero", "one"],
         "two": ["Zero", "one"],
@@ -57,6 +59,7 @@ def test_an_isolated_run_sees_its_own_module_only() -> None:
     seen = contexts(made, names, "isolated")
     assert {name: before for name, before in seen.items() if before} == {
         "A2": ["A1"],
+        "seam of a": ["A1", "A2"],
         "one": ["Zero"],
         "two": ["Zero", "one"],
     }
@@ -74,4 +77,4 @@ def test_members_of_a_union_share_their_start_and_the_longest_counts() -> None:
     total = sum(run.tokens for run in made.runs)
     assert made.total_positions == total - modules["a/x"].tokens
     assert modules["b"].params == {"p": 3}
-    assert modules["a/z"].start == modules["a/y"].start + modules["a/y"].tokens + len(" A2 ")
+    assert modules["a/z"].start == modules["a/y"].start + modules["a/y"].tokens + len("A2\n")
