@@ -165,7 +165,10 @@ def _seam_of(node: Any) -> str:
     modules = node.members if isinstance(node, Union) else (node,) if isinstance(node, Module) else ()
     filled = [module for module in modules if module.children]
     own = [seam.text if (seam := own_seam(module)) else "" for module in filled]
-    ends = [module.children[-2 if text else -1] for module, text in zip(filled, own, strict=True)]
+    texts = [
+        module.children[:-1] if text else module.children for module, text in zip(filled, own, strict=True)
+    ]
+    ends = [children[-1] if children else None for children in texts]
     return next((one for one in SEAMS if [missing(one, end) for end in ends] == own), "")
 
 

@@ -161,7 +161,7 @@ def test_what_follows_the_first_change_is_one_block() -> None:
 
 def test_what_is_stable_is_said() -> None:
     notes = export("openai", tree(CACHED), asked('<prompt><a/><b x="1"/></prompt>')).notes
-    assert "17 of 19 characters stand before the first argument" in notes[0]
+    assert "18 of 20 characters stand before the first argument" in notes[0]
 
 
 def test_a_system_turn_in_the_middle_is_moved_and_said() -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from engine.pml import bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
 from engine.pml.escaping import escaped_text
+from engine.pml.writer import write_schema
 
 HABITS = """<schema name="habits">
   <user>
@@ -193,3 +194,16 @@ def test_what_an_implied_seam_has_covered_is_read_when_it_has_ended() -> None:
 
       <module name="n">N <module name="k">K</module></module></module><module name="o">O</module></schema>"""
     assert read(schema, "<prompt><n/><o/></prompt>") == "M\n\nN O"
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        "<module name='todo'></module>\n<module name='b'>B</module>",
+        "<union><module name='none'/><module name='b'>B</module></union>\ntail",
+    ],
+)
+def test_an_empty_module_with_a_seam_is_written(inner: str) -> None:
+    tree = parse_schema(f"<schema name='e'>{inner}</schema>").tree
+    assert tree is not None
+    assert parse_schema(write_schema(tree)).tree == tree

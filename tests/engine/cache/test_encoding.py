@@ -197,8 +197,8 @@ def test_a_first_run_of_the_sample_takes_one_pass_and_computes_nothing_twice(
         answer = prompt.answer(max_new_tokens=1)
         assert len(passes.sizes) == 1
         assert len(passes.keys) == len(set(passes.keys))
-        stand_ins = 9  # of the slot, which a prompt does not read
-        assert passes.tokens - stand_ins == answer.tokens["encoded"] == answer.tokens["from_cache"]
+        unread = 9 + 1  # the slot's stand-ins, and the seam of what ends the turn
+        assert passes.tokens - unread == answer.tokens["encoded"] == answer.tokens["from_cache"]
         assert answer.tokens["prompt"] == answer.tokens["encoded"] + answer.tokens["computed"]
 
 

@@ -40,7 +40,7 @@ WHOLE = {
         f"<system>{SYSTEM}</system><user>{MAP}</user>",
         f"<prompt>{QUESTION}</prompt>",
         SYS,
-        ("user", f"{MAP}{QUESTION}"),
+        ("user", f"{MAP}\n{QUESTION}"),
     ),
     "all in the prompt": Case(
         f"<system>{SYSTEM}</system>", f"<prompt><user>{QUESTION}</user></prompt>", SYS, ("user", QUESTION)
@@ -92,7 +92,7 @@ MODULES = {
         ("user", "Look at the map of Rome."),
     ),
     "side by side": Case(
-        f'<user><module name="a">{MAP} </module><module name="b">{QUESTION}</module></user>'
+        f'<user><module name="a">{MAP}</module> <module name="b">{QUESTION}</module></user>'
         f"<assistant>{ANSWER}</assistant>",
         "<prompt><a/><b/><user>And then?</user></prompt>",
         ("user", f"{MAP} {QUESTION}"),
