@@ -29,6 +29,7 @@ WIDTH: Final = 100
 
 _INLINE: Final = ("param", "parameter")
 _SHORT: Final = ("arg", *ROLES)
+_LOOSE: Final = ("schema", "prompt", *_SHORT)
 _SPELLED: Final = {"parameter": "param", "length": "len"}
 _ORDER: Final = ("name", "len", "cache", "src", "default", "scaffold", "modules", "xml:space", "xml:lang")
 _COMMENT: Final = re.compile("<!--.*?-->", re.DOTALL)
@@ -217,7 +218,7 @@ class _Printer:
             if part.silent and any(sides):
                 sides = (True, True)
             closing = "\n" + INDENT * depth if place == last else ""
-            if place == 0 and element.tag not in _SHORT and not part.before and not part.silent:
+            if place == 0 and element.tag not in _LOOSE and not part.before and not part.silent:
                 out.append(part.raw.rstrip(SPACE))  # lines behind a tag have no indentation to judge by
                 out.append(_space(part.after, indent, sides[1]) if last else closing if part.after else "")
                 continue

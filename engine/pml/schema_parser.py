@@ -88,6 +88,8 @@ class _Frame(Frame):
     params: dict[str, Param] = field(default_factory=dict)
     members: int = 0
     unread: bool = False
+    written: str = ""
+    """The last seam that is written in it."""
     outermost: bool = False
     """Whether whole turns may stand in it: it is the schema, or a module or union at its top level."""
 
@@ -114,7 +116,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         self._fill(frame)
         schema = Schema(
             name.value if name else "",
-            ended(frame.children),
+            ended(frame.children, frame.written),
             self._all_scaffolds(),
             root.span,
             self._report.lines,
@@ -139,6 +141,8 @@ class _SchemaBuilder(AttributeReader[_Frame]):
 
     def _text_run(self, frame: _Frame, run: Run) -> None:
         if frame.kind != "union":
+            behind = run.before if frame.children and not run.text else ""
+            frame.written = run.after or behind or frame.written
             add_run(frame.children, run)
         elif run.text.strip():
             message = (
@@ -282,7 +286,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         return frame.children, self._all_scaffolds()
 
     def _finish(self, frame: _Frame) -> Module | Union | Role | None:
-        element, children = frame.element, ended(frame.children)
+        element, children = frame.element, ended(frame.children, frame.written)
         if frame.kind == "role":
             return Role(cast(RoleName, self._role_of(element)), children, element.span)
         if frame.kind == "union":

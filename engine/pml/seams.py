@@ -57,16 +57,21 @@ def with_seam(node: Any, seam: str, span: Span, *, implied: bool = False) -> Any
     return replace(node, children=(*node.children, Text(text, span, seam=True, implied=implied)))
 
 
-def ended(children: list[Any]) -> tuple[Any, ...]:
+def ended(children: list[Any], written: str = "") -> tuple[Any, ...]:
     """The children of a container; the last of them, if it is a module, with the seam that is implied for it.
 
     That is the seam of the module before it, or of the text before it.
+
+    Args:
+        children: the children so far.
+        written: the last seam as it is written, of which a text that ends with line breaks needs a part only.
     """
     *before, last = children or [None]
     if isinstance(last, Module | Union):
         seam = next(filter(None, map(_seam_behind, reversed(before))), None)
-        if seam is not None:
-            return (*before, with_seam(last, seam.text, last.span, implied=True))
+        implied = written or (seam.text if seam is not None else "")
+        if implied:
+            return (*before, with_seam(last, implied, last.span, implied=True))
     return tuple(children)
 
 

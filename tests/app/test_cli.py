@@ -421,7 +421,7 @@ def test_a_port_in_use_gets_its_sentence(run_pml: Pml) -> None:
 @pytest.mark.parametrize(
     ("name", "does_nothing"),
     [
-        ("check", {"device", "dtype", "cache_dir", "verify", "memory"}),
+        ("check", {"device", "dtype", "verify", "memory"}),
         ("models", {"cache_dir", "verify", "memory"}),
         ("layout", {"verify", "memory"}),
     ],

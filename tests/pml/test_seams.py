@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -207,3 +208,14 @@ def test_an_empty_module_with_a_seam_is_written(inner: str) -> None:
     tree = parse_schema(f"<schema name='e'>{inner}</schema>").tree
     assert tree is not None
     assert parse_schema(write_schema(tree)).tree == tree
+
+
+@pytest.mark.parametrize(("space", "text"), [("\n", "# Two\nOne.\n"), ("\n\n", "# Two\n\nOne.\n")])
+def test_the_last_module_takes_the_seam_as_it_is_written(tmp_path: Path, space: str, text: str) -> None:
+    (tmp_path / "one.txt").write_text("One.\n", encoding="utf-8")
+    modules = f"<module name='one' src='one.txt'/>{space}<module name='two'># Two</module>"
+    source = f"<schema name='s'>{modules}</schema>"
+    tree, asked = parse_schema(source, base=tmp_path).tree, parse_prompt("<prompt><two/><one/></prompt>").tree
+    assert tree is not None
+    assert asked is not None
+    assert [message.text for message in conversation(bind(tree, asked).parts)] == [text]
