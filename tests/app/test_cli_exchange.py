@@ -16,8 +16,8 @@ from engine import exchange
 from engine.pml import parse_prompt, parse_schema
 
 SCHEMA = (
-    '<schema name="trip"><system>Plan.</system><user><module name="days">For <param name="n" len="4"/>. '
-    '</module><module name="rome">Rome.</module></user></schema>'
+    '<schema name="trip"><system>Plan.</system><user><module name="days">For <param name="n" len="4"/>.'
+    '</module> <module name="rome">Rome.</module></user></schema>'
 )
 PROMPT = '<prompt schema="trip"><days n="3 days"/><rome/> Food?</prompt>'
 Pml = Callable[..., SimpleNamespace]

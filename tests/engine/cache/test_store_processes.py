@@ -23,7 +23,7 @@ from tests.engine.cases import held_in_memory, schema_of
 from tests.engine.tiny import tiny_model
 
 PROCESSES = context()
-SCHEMA = '<schema name="s">Read. <module name="a">alpha</module><module name="b">beta</module></schema>'
+SCHEMA = '<schema name="s">Read these:<module name="a">alpha</module><module name="b">beta</module></schema>'
 
 
 def write_and_prune(folder: str, number: int, rounds: int) -> None:
