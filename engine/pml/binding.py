@@ -82,7 +82,7 @@ def bind(schema: Schema, prompt: Prompt) -> Bound:
     _advise(schema, resolution, report)
     read = list(_Emitter(schema, resolution).parts())
     parts = list(_with_words(settled(_add_tail(read, resolution.tail, turns=bool(schema.index.turns)))))
-    check_prompt(parts, report)
+    check_prompt(parts, report, prompt.source)
     return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish())
 
 

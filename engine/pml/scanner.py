@@ -19,7 +19,7 @@ from engine.pml.attribute_scanner import AttributeScanner
 from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Chars, Element
 from engine.pml.entities import decode
-from engine.pml.names import ATTRIBUTES, RESERVED
+from engine.pml.names import ATTRIBUTES, RESERVED, ROLES
 from engine.pml.remedies import EMPTY, MEANT_ELEMENTS, enclosed, meant_element
 from engine.pml.scanned_text import MAX_ITEMS, NAME_PATTERN, EnoughError, ScannedText
 from engine.pml.spelling import Speller
@@ -374,6 +374,8 @@ class Scanner:
             remedy = "no element is open here; remove it"
         elif tag in RESERVED:
             remedy = f"<{top}> is open here; write </{top}>, or remove it"
+        elif self._root == "prompt" and (near := self._speller.nearest(tag, ROLES)):
+            remedy = f"no <{near}> is open here; remove it"
         elif self._root == "prompt" and (top == "prompt" or top not in RESERVED):
             hint = f"<{tag}/>"
             remedy, fix = f"write {hint} to import it, or remove it", swap(span, hint)

@@ -193,9 +193,15 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             return in_module(element, name.value if name else "", frame.names)
         if tag in ("union", "include"):
             return in_module(element, "choice" if tag == "union" else "part", frame.names)
-        if tag == "scaffold" and self._end is not None and element.closed:
+        if tag == "scaffold" and self._end is not None and element.closed and self._may_be_known(element):
             return "it before </schema>", moved(self._text, element.span, self._end)
         return (NOTHING, unwrapped(element)) if tag != "arg" else ("", ())
+
+    def _may_be_known(self, scaffold: Element) -> bool:
+        """Whether each path of a scaffold ends with a name that is written somewhere."""
+        modules = scaffold.get("modules")
+        names = (path.rpartition("/")[2] for path in modules.value.split()) if modules else ()
+        return all(f'name="{name}"' in self._text for name in names)
 
     def _known_tag(self, element: Element, frame: _Frame) -> str | None:
         """The PML element meant by a tag; an unknown one is reported and read as the nearest."""

@@ -39,19 +39,25 @@ def check_schema(schema: Schema, report: Reporter) -> None:
                 _report(report, *found, place, _between(right.span.start))
 
 
-def check_prompt(parts: Sequence[Part], report: Reporter) -> None:
-    """Reports where text of a prompt, or an argument, touches what is beside it (W613)."""
+def check_prompt(parts: Sequence[Part], report: Reporter, source: str) -> None:
+    """Reports where text of a prompt, or an argument, touches what is beside it (W613).
+
+    Args:
+        parts: as they are read.
+        report: takes the faults.
+        source: the text of the prompt; empty where it has none.
+    """
     last: Part | None = None
     for part in parts:
         if isinstance(part, RoleOpen | RoleClose) or is_seam(part):
             last = None
         elif part_text(part):
             if last is not None:
-                _check_pair(last, part, report)
+                _check_pair(last, part, report, source)
             last = part
 
 
-def _check_pair(left: Part, right: Part, report: Reporter) -> None:
+def _check_pair(left: Part, right: Part, report: Reporter, source: str) -> None:
     one, other = part_text(left), part_text(right)
     if isinstance(left, NewText) and isinstance(right, NewText):
         return
@@ -63,7 +69,8 @@ def _check_pair(left: Part, right: Part, report: Reporter) -> None:
     if isinstance(right, NewText) and _touch(one, other):
         _report(report, one, other, right.span, _between(right.span.start))
     elif isinstance(left, NewText) and _touch(one, other):
-        _report(report, one, other, left.span, _between(left.span.end))
+        ends = source[left.span.end :].lstrip().startswith("</")  # there white space is nothing
+        _report(report, one, other, left.span, () if ends else _between(left.span.end))
 
 
 def _met(left: object, right: object) -> Iterator[tuple[str, str]]:
