@@ -37,12 +37,12 @@ def test_a_repair_that_is_none_is_refused_by_the_drawer(author: Page) -> None:
 
 
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
-    # asked for somebody whom no picked note is about, the cached side reads the notes otherwise
+    # asked for what no picked note says, the cached side reads the notes otherwise
     author.evaluate("location.hash = '#/gallery'")
     author.get_by_role("button", name="Open Documents with prompt 2").click()
     wait_for_text(author, "prompt", "dune-mills")
     prompt = text_of(author, "prompt")
-    question = "Which pet does Tomas Brekk keep?"
+    question = "Who owns the Dune Mills?"
     rewrite(author, "prompt", re.sub("<user>.*</user>", f"<user>{question}</user>", prompt))
     author.get_by_role("button", name="Settings").click()
     author.get_by_label("Most new tokens").fill("12")
