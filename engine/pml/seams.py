@@ -26,7 +26,7 @@ from engine.pml.parts import (
     part_text,
 )
 from engine.pml.tree import Module, Text, Union
-from engine.pml.whitespace import SPACE, Run
+from engine.pml.whitespace import SPACE, Run, separator
 
 SEAMS: Final = ("", " ", "\n", "\n\n")
 """What white space can make, the smallest first."""
@@ -69,16 +69,24 @@ def ended(children: list[Any], written: str = "") -> tuple[Any, ...]:
     *before, last = children or [None]
     if isinstance(last, Module | Union):
         seam = next(filter(None, map(_seam_behind, reversed(before))), None)
-        implied = written or (seam.text if seam is not None else "")
+        implied = written or seam or ""
         if implied:
             return (*before, with_seam(last, implied, last.span, implied=True))
     return tuple(children)
 
 
-def _seam_behind(node: Any) -> Text | None:
+def _seam_behind(node: Any) -> str:
+    """The seam behind a node as a document writes it: with the line breaks that end its text."""
     if isinstance(node, Union):
-        return next(filter(None, map(own_seam, node.members)), None)
-    return own_seam(node) if isinstance(node, Module) else node if getattr(node, "seam", False) else None
+        return next(filter(None, map(_seam_behind, node.members)), "")
+    if not isinstance(node, Module):
+        return node.text if getattr(node, "seam", False) else ""
+    seam = own_seam(node)
+    if seam is None:
+        return ""
+    last = node.children[-2] if len(node.children) > 1 else None
+    there = last.text[len(last.text.rstrip(SPACE)) :] if isinstance(last, Text) else ""
+    return separator(there + seam.text)
 
 
 def missing(seam: str, last: object) -> str:
