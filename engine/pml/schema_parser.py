@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
@@ -141,9 +141,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
 
     def _text_run(self, frame: _Frame, run: Run) -> None:
         if frame.kind != "union":
-            behind = run.before if frame.children and not run.text else ""
-            frame.written = run.after or behind or frame.written
-            add_run(frame.children, run)
+            frame.written = add_run(frame.children, run) or frame.written
         elif run.text.strip():
             message = (
                 f"text {quote(run.text.strip(), 30)} stands in a union, which holds modules only; move it out"
@@ -273,13 +271,14 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             self._report.add(error.code, str(error), src.value_span)
             return
         inner = _SchemaBuilder(document.text, document.report, file, self._texts)
-        children, scaffolds = inner.build_in(frame, root)
-        frame.children.extend(placed(children, element.span))
+        content, scaffolds = inner.build_in(frame, root)
+        frame.children.extend(placed(content.children, element.span))
+        frame.written = content.written or frame.written
         self._included.extend(placed_scaffolds(scaffolds, frame.path, element.span))
         self._report.adopt(document.report, file.path, src.value_span)
 
-    def build_in(self, place: _Frame, root: Element) -> tuple[list[Any], tuple[Scaffold, ...]]:
-        """The nodes and scaffolds of a schema that stands in a place of another."""
+    def build_in(self, place: _Frame, root: Element) -> tuple[_Frame, tuple[Scaffold, ...]]:
+        """What a schema holds that stands in a place of another, and its scaffolds."""
         self._end = root.close_span.start if root.close_span else None
         frame = self._frame(root, "schema", False, place.path, place.names)
         frame.outermost = place.outermost and place.kind == "schema"
@@ -289,7 +288,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         above = f"{place.path}/" if place.path else ""
         check_scaffolds(here, self._scaffolds, self._text, self._report, above)
         check_schema(here, self._report)
-        return frame.children, self._all_scaffolds()
+        return frame, self._all_scaffolds()
 
     def _finish(self, frame: _Frame) -> Module | Union | Role | None:
         element, children = frame.element, ended(frame.children, frame.written)

@@ -44,17 +44,23 @@ def own_seam(module: Module) -> Text | None:
 def with_seam(node: Any, seam: str, span: Span, *, implied: bool = False) -> Any:
     """A node of a schema with the seam that follows it; only modules and unions have one of their own.
 
-    Beside a module of whole turns there is nothing to set apart.
+    Beside a module of whole turns there is nothing to set apart, and behind an empty one neither.
     """
     if isinstance(node, Union):
         members = tuple(with_seam(member, seam, span, implied=implied) for member in node.members)
         return replace(node, members=members)
-    if not isinstance(node, Module) or node.turns():
+    if not isinstance(node, Module) or not _takes_seam(node):
         return node
     text = missing(seam, node.children[-1] if node.children else None)
     if not text:
         return node
     return replace(node, children=(*node.children, Text(text, span, seam=True, implied=implied)))
+
+
+def _takes_seam(node: Any) -> bool:
+    if isinstance(node, Union):
+        return any(map(_takes_seam, node.members))
+    return isinstance(node, Text) or (isinstance(node, Module) and bool(node.children) and not node.turns())
 
 
 def ended(children: list[Any], written: str = "") -> tuple[Any, ...]:
@@ -99,8 +105,13 @@ def missing(seam: str, last: object) -> str:
     return seam[there.count("\n") :]
 
 
-def add_run(children: list[Any], run: Run) -> None:
-    """Adds a text run of a schema to the children before it, with its seams where they belong."""
+def add_run(children: list[Any], run: Run) -> str:
+    """Adds a text run of a schema to the children before it, with its seams where they belong.
+
+    Returns:
+        The last seam that it writes; empty where it writes none.
+    """
+    behind = run.before if children and not run.text and _takes_seam(children[-1]) else ""
     if run.before and children and isinstance(children[-1], Text):  # the end of what was included
         if text := missing(run.before, children[-1]):
             children.append(Text(text, run.span, seam=True))
@@ -110,6 +121,7 @@ def add_run(children: list[Any], run: Run) -> None:
         children.append(Text(run.text, run.span))
     if run.after and children and (text := missing(run.after, children[-1])):
         children.append(Text(text, run.span, seam=True))
+    return run.after or behind
 
 
 def larger(one: str, other: str) -> bool:

@@ -99,12 +99,14 @@ def _normal(root: Any) -> Any:
             done[id(node)] = replace(node, members=tuple(done[id(member)] for member in node.members))
         elif not isinstance(node, Param):
             children = tuple(done.get(id(child), child) for child in _joined(node.children))
-            done[id(node)] = replace(node, children=_without_last_seam(node, children))
+            done[id(node)] = replace(node, children=_spelled(node, children))
     return done[id(root)]
 
 
-def _without_last_seam(node: Any, children: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The children without the seam of what stands last, which no document spells."""
+def _spelled(node: Any, children: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The children without seams that no document spells: of what stands last, and of an empty module."""
+    if isinstance(node, Module) and len(children) == 1 and _is_seam(children[0]):
+        return ()
     if not children or not isinstance(node, (Schema, Module, Role)):
         return children
     own = isinstance(node, Module) and own_seam(node) is not None

@@ -219,9 +219,9 @@ def test_an_abandoned_answer_may_be_collected_anywhere(
     plain = tokenized.lay_out
     collected: list[int] = []
 
-    def collecting(*given: Any) -> Any:
+    def collecting(*given: Any, **named: Any) -> Any:
         collected.append(gc.collect())
-        return plain(*given)
+        return plain(*given, **named)
 
     monkeypatch.setattr(tokenized, "lay_out", collecting)
     tomorrow = datetime.date.today() + datetime.timedelta(days=1)

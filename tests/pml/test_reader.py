@@ -196,10 +196,11 @@ def test_as_many_siblings_as_a_document_may_have() -> None:
 
 def test_a_hundred_thousand_siblings_are_too_many() -> None:
     parsed = parse_schema(siblings(100_000))
-    assert [found.code for found in parsed.diagnostics] == ["E120"]
+    (fault,) = (found for found in parsed.diagnostics if found.severity == "error")  # advice does not hide it
+    assert fault.code == "E120"
     assert parsed.tree is not None
     assert len(parsed.tree.modules()) == MAX_ITEMS // 2 - 1
-    assert parsed.source.startswith("<module", parsed.diagnostics[0].span.start)
+    assert parsed.source.startswith("<module", fault.span.start)
 
 
 @pytest.mark.parametrize("piece", ["<", "&", "]]>", "<!x", "<a b='", "\x01", "</a", "<?x?>"])
