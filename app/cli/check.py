@@ -137,12 +137,18 @@ def check(
     FILE may be - for standard input. The exit status is 1 where any file has an error, 2 where a path
     leads to no file.
     """
-    given = read_schema(schema_path).tree if schema_path else None
+    named = read_schema(schema_path) if schema_path else None
+    given = named.tree if named else None
     findings = [_read(path) for path in files]
     schemas = Schemas(given, [finding for finding in findings if isinstance(finding.tree, Schema)])
     with tokenizing(model) as engine:
         findings = [_deepened(finding, schemas, engine) for finding in findings]
-    findings = [_noted(finding, cache_dir) for finding in findings]
+    findings = [
+        replace(finding, note=_note(finding.tree, finding.source, cache_dir) if finding.ok else "")
+        for finding in findings
+    ]
+    if named and (note := _note(given, named.source, cache_dir)):
+        findings[0] = replace(findings[0], note=note)
     if as_json:
         print_json({"files": [finding.to_json() for finding in findings]})
     else:
@@ -205,21 +211,19 @@ def _deepened(finding: Finding, schemas: Schemas, engine: Engine | None) -> Find
     return replace(finding, diagnostics=finding.diagnostics + more, bound_to=schema.name)
 
 
-def _noted(finding: Finding, cache_dir: Path | None) -> Finding:
-    """Adds, once per store, that stored segments are of a text that this version reads otherwise."""
-    schema = finding.tree
-    if not isinstance(schema, Schema) or not finding.ok:
-        return finding
+def _note(schema: Schema | Prompt | None, source: str, cache_dir: Path | None) -> str:
+    """Says, once per store, that stored segments are of a text that this version reads otherwise."""
+    if not isinstance(schema, Schema):
+        return ""
     from engine.cache.store.outdated import take_note
     from engine.pml.former_whitespace import is_new
 
     segments = take_note(cache_dir, schema.name)
-    if not segments or not is_new(schema, finding.source):
-        return finding
-    return replace(
-        finding,
-        note=f"the text of schema {schema.name!r} is another since this version keeps line breaks between "
+    if not segments or not is_new(schema, source):
+        return ""
+    return (
+        f"the text of schema {schema.name!r} is another since this version keeps line breaks between "
         f"modules (docs/pml.md, White space): what this changes of its {counted(segments, 'stored segment')} "
         "is left to eviction, and computed anew at the next run; `pml cache clear` deletes the segments of "
-        "all schemas",
+        "all schemas"
     )

@@ -183,3 +183,11 @@ def test_a_store_is_named_by_its_option(
     monkeypatch.delenv("PML_CACHE_DIR")
     assert run_pml("check", schema).err == ""
     assert "3 stored segments" in run_pml("check", schema, "--cache-dir", old_store).err
+
+
+def test_a_schema_that_is_named_by_an_option_is_told_of_too(
+    schema: Path, prompt: Path, old_store: Path, run_pml: Pml
+) -> None:
+    told = run_pml("check", prompt, "--schema", schema)
+    assert "the text of schema 'trip' is another since this version" in told.err
+    assert run_pml("check", prompt, "--schema", schema).err == ""
