@@ -33,11 +33,5 @@ def quick_fixes(library: Library, document: Document, span: Span) -> list[QuickF
     for fault in library.diagnostics(document):
         touched = fault.span.start <= span.end and span.start <= fault.span.end
         if fault.fix and touched and mended(document.text, fault, diagnose) is not None:
-            found.append(QuickFix(_title(fault), fault, fault.fix))
+            found.append(QuickFix(fault.remedy, fault, fault.fix))
     return found
-
-
-def _title(fault: Diagnostic) -> str:
-    if not any(edit.text for edit in fault.fix):
-        return "Remove it"
-    return f"Write {fault.hint}" if fault.hint else f"Mend {fault.code}"

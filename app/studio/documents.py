@@ -220,7 +220,7 @@ def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mar
             "code": d.code,
             "severity": d.severity,
             "message": d.message,
-            "fix": d.hint if d.fix else "",
+            "fix": d.remedy,
             "from": offset(d.span.start),
             "to": offset(d.span.end),
             "line": d.line,
@@ -250,8 +250,8 @@ def mended_document(source: str, code: str, place: int, diagnose: Diagnose) -> s
     result = mended(source, fault, diagnose)
     if result is None:
         raise PromptCacheError(
-            f"Writing {fault.hint} would bring more faults than it mends here, so nothing was changed. Mend "
-            "the other faults first, or this one by hand."
+            f"“{fault.remedy}” would bring more faults than it mends here, so nothing was changed. Mend the "
+            "other faults first, or this one by hand."
         )
     return result
 

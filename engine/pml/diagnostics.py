@@ -204,6 +204,17 @@ class Diagnostic:
     file: str = ""
     origin: Span | None = None
 
+    @property
+    def remedy(self) -> str:
+        """What the fix does, as a button says it; empty where there is none."""
+        if not self.fix:
+            return ""
+        if self.hint == NOTHING or not any(edit.text for edit in self.fix):
+            return "Remove it"
+        if self.hint.startswith("it "):
+            return f"Move {self.hint}"
+        return f"Write {self.hint}" if self.hint else f"Mend {self.code}"
+
     def in_place(self, source: str) -> Diagnostic:
         """The diagnostic at a place of the document itself; one of an included file says where it is found.
 

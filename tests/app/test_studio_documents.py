@@ -171,11 +171,29 @@ def test_a_fix_is_made_by_its_place_in_utf16(documents: Documents) -> None:
     source = '<schema name="😀s"><modul name="a">x</modul></schema>'
     faults = diagnostics_json(documents.schema(source).diagnostics, source)
     fault = next(found for found in faults if found["code"] == "E205")
-    assert fault["fix"] == "module"
+    assert fault["fix"] == "Write module"
     found = mended_document(source, "E205", fault["from"], lambda text: documents.schema(text).diagnostics)
     assert found == source.replace("modul", "module")
     with pytest.raises(PromptCacheError, match="changed since"):
         mended_document(source, "E205", 0, lambda text: documents.schema(text).diagnostics)
+
+
+@pytest.mark.parametrize(
+    ("source", "code", "says"),
+    [
+        ('<schema name="s"><module name="m">M</module><union/></schema>', "W602", "Remove it"),
+        (
+            '<schema name="s"><module name="m"><scaffold modules="m"/>M</module></schema>',
+            "E206",
+            "Move it before </schema>",
+        ),
+        ('<schema name="s"><modul name="m">M</modul></schema>', "E205", "Write module"),
+        ('<schema name="s"><modules>M</modules></schema>', "E202", ""),
+    ],
+)
+def test_a_button_says_what_its_fix_does(documents: Documents, source: str, code: str, says: str) -> None:
+    faults = diagnostics_json(documents.schema(source).diagnostics, source)
+    assert next(found["fix"] for found in faults if found["code"] == code) == says
 
 
 def test_a_fix_that_would_do_harm_is_not_made() -> None:

@@ -178,7 +178,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
         severity: diagnostic.severity,
         message: `${diagnostic.code}: ${diagnostic.message}`,
         fault: diagnostic,
-        actions: diagnostic.fix ? [{ name: `Write ${diagnostic.fix}`, apply: () => onFix(diagnostic) }] : [],
+        actions: diagnostic.fix ? [{ name: diagnostic.fix, apply: () => onFix(diagnostic) }] : [],
       }))))
     },
     /** Puts the caret at a place. Nothing is selected, so that the next key replaces nothing. @param {number} place */
