@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engine.pml.diagnostics import Diagnostic, Reporter, has_errors, quote
+from engine.pml.diagnostics import Diagnostic, Reporter, Span, has_errors, quote
 from engine.pml.parts import (
     ArgumentText,
     ModuleEnd,
@@ -215,13 +215,26 @@ def _says_something(part: Unsettled) -> bool:
 
 
 def _with_words(parts: list[Part]) -> Iterator[Part]:
-    """The parts without the turns that have no text."""
+    """The parts without turns that have no text; a line break parts what such a turn would part."""
     turn: list[Part] = []
+    last: Part | None = None  # text that stands in no turn
+    gone: RoleClose | None = None
     for part in parts:
         if isinstance(part, RoleOpen) or turn:
             turn.append(part)
-            if isinstance(part, RoleClose):
-                yield from turn if any(map(part_text, turn)) else ()
-                turn = []
-        else:
-            yield part
+            if not isinstance(part, RoleClose):
+                continue
+            if any(map(part_text, turn)):
+                yield from turn
+                last = gone = None
+            elif last is not None:
+                gone = part
+            turn = []
+            continue
+        text = part_text(part)
+        if text:
+            if gone and last and not (text[0].isspace() or part_text(last)[-1].isspace()):
+                place = gone.node.span.end
+                yield NewText("\n", Span(place, place), seam=True)
+            last, gone = part, None
+        yield part

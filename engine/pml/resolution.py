@@ -94,9 +94,23 @@ class Resolver:
             else:
                 head.append(child)
         self._walk(iter(head))
+        tail = [child for child in top[split:] if not isinstance(child, Import)]
+        if self._beside and tail and isinstance(tail[0], Text):
+            self._beside.append(self._line_break(tail[0]))
         self._result.tail[:0] = self._beside
-        self._result.tail.extend(child for child in top[split:] if not isinstance(child, Import))
+        self._result.tail.extend(tail)
         return self._result
+
+    def _move(self, texts: list[Text]) -> None:
+        """Lets texts that cannot stand where they are follow at the end, on a line of their own."""
+        if any(not text.seam for text in texts):
+            self._beside.append(self._line_break(texts[0]))
+        self._beside.extend(texts)
+
+    @staticmethod
+    def _line_break(text: Text) -> Text:
+        place = text.span.start
+        return Text("\n", Span(place, place), seam=True)
 
     def _walk(self, head: Iterator[Import | Text]) -> None:
         levels = [_Level(head, "")]
@@ -114,7 +128,7 @@ class Resolver:
 
     def _leave(self, level: _Level) -> None:
         if level.leading and level.path and self._brings_turns(level.path):
-            self._beside.extend(level.leading)
+            self._move(level.leading)
         elif level.leading and level.path:
             self._result.ending.setdefault(level.path, []).extend(level.leading)
         elif level.leading:
@@ -124,7 +138,7 @@ class Resolver:
         if level.last is None:
             level.leading.append(text)
         elif self._brings_turns(level.last):
-            self._beside.append(text)
+            self._move([text])
         else:
             self._result.after.setdefault(level.last, []).append(text)
 
@@ -146,7 +160,7 @@ class Resolver:
         self._arguments(module, node)
         if level.last is None and level.leading:
             if self._brings_turns(path):
-                self._beside.extend(level.leading)
+                self._move(level.leading)
             else:
                 self._result.before.setdefault(path, []).extend(level.leading)
             level.leading = []

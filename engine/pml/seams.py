@@ -51,10 +51,20 @@ def with_seam(node: Any, seam: str, span: Span, *, implied: bool = False) -> Any
         return replace(node, members=members)
     if not isinstance(node, Module) or not _takes_seam(node):
         return node
-    text = missing(seam, node.children[-1] if node.children else None)
-    if not text:
-        return node
-    return replace(node, children=(*node.children, Text(text, span, seam=True, implied=implied)))
+    children = list(node.children)
+    _end_with(children, seam, span, implied=implied)
+    return replace(node, children=tuple(children))
+
+
+def _end_with(children: list[Any], seam: str, span: Span, *, implied: bool = False) -> None:
+    """Puts white space behind children: a seam of its own, or one in the place of a smaller one."""
+    last = children[-1] if children else None
+    if isinstance(last, Text) and last.seam:
+        if implied or not larger(seam, last.text):
+            return
+        children.pop()
+    if text := missing(seam, children[-1] if children else None):
+        children.append(Text(text, span, seam=True, implied=implied))
 
 
 def _takes_seam(node: Any) -> bool:
@@ -111,16 +121,16 @@ def add_run(children: list[Any], run: Run) -> str:
     Returns:
         The last seam that it writes; empty where it writes none.
     """
-    behind = run.before if children and not run.text and _takes_seam(children[-1]) else ""
+    takes = bool(children) and not run.text and _takes_seam(children[-1])
+    behind = run.before if takes and not larger(_seam_behind(children[-1]), run.before) else ""
     if run.before and children and isinstance(children[-1], Text):  # the end of what was included
-        if text := missing(run.before, children[-1]):
-            children.append(Text(text, run.span, seam=True))
+        _end_with(children, run.before, run.span)
     elif run.before and children:
         children[-1] = with_seam(children[-1], run.before, run.span)
     if run.text:
         children.append(Text(run.text, run.span))
-    if run.after and children and (text := missing(run.after, children[-1])):
-        children.append(Text(text, run.span, seam=True))
+    if run.after and children:
+        _end_with(children, run.after, run.span)
     return run.after or behind
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from engine.pml.conversation import Message
 from engine.pml.seams import larger
 from engine.pml.sources import SourceError, Sources
 from engine.programs.errors import ProgramError
 from engine.programs.expressions import text_of
+
+_LINE_BREAK: Final = "\n"
 
 
 class Recorder:
@@ -117,6 +119,9 @@ class Recorder:
 
     def _close(self) -> None:
         text = "".join(self._texts)
+        if text and self._role is None and self._messages and self._messages[-1].role is None:
+            before = self._messages.pop().text  # a turn between them had no text
+            text = f"{before}{'' if before[-1].isspace() or text[0].isspace() else _LINE_BREAK}{text}"
         if text:
             self._messages.append(Message(self._role, text))
         self._texts.clear()

@@ -106,3 +106,21 @@ def test_what_is_encoded_is_what_prompts_with_one_module_of_turns_read(
             assert not missing, (names, missing)
         again = schema.encode()
         assert (again.encoded, again.reused) == (0, again.total)
+
+
+BARE = """<schema name="b">Intro<user><module name="m">words here</module></user>Outro of it
+  <module name="shot"><user>One?</user><assistant>Two.</assistant></module>
+</schema>"""
+
+
+@pytest.mark.parametrize("scope", SCOPES)
+@pytest.mark.parametrize("family", ["llama-gqa", "bloom"])
+def test_text_round_turns_that_are_left_out_and_moved_text_are_exact(
+    family: str, scope, tmp_path: Path
+) -> None:
+    engine = Engine(model_of(family), Store.open(tmp_path))
+    reference = Reference(tiny_network(family))
+    for prompt in ("", "<m/>", "lead<shot/>mid", "<m/>lead<shot/>"):
+        case = Case(engine, schema_of(BARE), prompt_of(f"<prompt>{prompt}<user>So?</user></prompt>"), scope)
+        assert apart(case.logits(), reference.logits(case.plan, case.uses)) <= 1e-4, prompt
+    engine.close()

@@ -219,3 +219,65 @@ def test_the_last_module_takes_the_seam_as_it_is_written(tmp_path: Path, space: 
     assert tree is not None
     assert asked is not None
     assert [message.text for message in conversation(bind(tree, asked).parts)] == [text]
+
+
+EXAMPLES = """<schema name="e">
+  <system>Sys</system>
+  <module name="a"><user>Qa</user><assistant>Aa</assistant></module>
+  <module name="b"><user>Qb</user><assistant>Ab</assistant></module>
+</schema>"""
+
+
+@pytest.mark.parametrize(
+    ("prompt", "last"),
+    [
+        ("lead<b/>mid<a/>tail", "lead\nmid\ntail"),
+        ("lead <b/>mid\n\n<a/>tail", "lead mid\n\ntail"),
+        ("<b>in</b>mid<a/>", "in\nmid"),
+        ("lead<b/><a/><user>T</user>", "T"),
+    ],
+)
+def test_text_that_cannot_stand_where_it_is_written_follows_on_lines_of_its_own(
+    prompt: str, last: str
+) -> None:
+    assert turns(EXAMPLES, f"<prompt>{prompt}</prompt>")[-1] == ("user", last)
+    asking = '<schema name="e"><module name="a"><user>Say</user></module></schema>'
+    assert turns(asking, "<prompt>lead<a/>tail</prompt>") == [("user", "Say\nlead\ntail")]
+    assert turns(asking, "<prompt><a/> tail</prompt>") == [("user", "Say tail")]
+
+
+def test_text_round_a_turn_that_is_left_out_does_not_touch() -> None:
+    turn = '<user><module name="m">M</module></user>'
+    other = '<assistant><module name="n">N</module></assistant>'
+    schema = f'<schema name="e">Intro{turn}Outro{other}End</schema>'
+    assert turns(schema, "<prompt/>") == [(None, "Intro\nOutro\nEnd")]
+    assert turns(schema, "<prompt><m/></prompt>") == [(None, "Intro"), ("user", "M"), (None, "Outro\nEnd")]
+    kept = f'<schema name="e" xml:space="preserve">Intro {turn}Outro</schema>'
+    assert turns(kept, "<prompt/>") == [(None, "Intro Outro")]
+
+
+@pytest.mark.parametrize(
+    ("inner", "text"),
+    [
+        ("A {}\n\nB", "A\n\nB"),
+        ("A\n\n{} B", "A\n\nB"),
+        ("A{} {}\n{}B", "A\nB"),
+        ('<module name="a">A</module> {}\n\n<module name="b">B</module>', "A\n\nB"),
+        ('<module name="b">A</module>\n\n{} <module name="a">B</module>', "B\n\nA"),
+        ('<union><module name="a">A</module></union> {}\n<module name="b">B</module>', "A\nB"),
+    ],
+)
+def test_the_larger_seam_stands_round_an_include_that_holds_nothing(
+    tmp_path: Path, inner: str, text: str
+) -> None:
+    (tmp_path / "none.pml").write_text('<schema name="none"></schema>', encoding="utf-8")
+    schema = f'<schema name="s">{inner}</schema>'.replace("{}", '<include src="none.pml"/>')
+    names = "<a/><b/>" if "module" in inner else ""
+    assert turns(schema, f"<prompt>{names}</prompt>", tmp_path) == [(None, text)]
+
+
+def turns(schema: str, prompt: str, base: Path | None = None) -> list[tuple[str | None, str]]:
+    tree, asked = parse_schema(schema, base=base).tree, parse_prompt(prompt).tree
+    assert tree is not None
+    assert asked is not None
+    return [(message.role, message.text) for message in conversation(bind(tree, asked).parts)]

@@ -281,3 +281,12 @@ def test_a_schema_that_includes_another_is_a_document_and_a_program(gap: str, tm
     assert whole is not None
     assert prompt is not None
     assert conversation(bind(whole, prompt).parts) == conversation(bind(schema, prompt).parts)
+
+
+def test_text_round_a_turn_without_text_does_not_touch() -> None:
+    turn = 'with p.user():\n    if flag:\n        p.text("M", end="")\n'
+    program = both(file_of(f'p.text("Intro", end="")\n{turn}p.text("Outro", end="")', parameters=ROWS))
+    assert the_same(program) == "Intro\nOutro"
+    assert [message.text for message in program.messages(flag=True)] == ["Intro", "M", "Outro"]
+    spaced = both(file_of(f'p.text("Intro")\n{turn}p.text("Outro", end="")', parameters=ROWS))
+    assert the_same(spaced) == "Intro\nOutro"
