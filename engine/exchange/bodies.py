@@ -149,6 +149,8 @@ def _sharegpt(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
             one = {**left, "role": one["from"], "content": one.get("value")}
         messages.append(one)
     yield from _messages(messages, notes)
+    if body.get("id") not in (None, ""):
+        notes.count("id", "of the row left out (a schema has its name alone)", str(body["id"]))
     rest(body, frozenset({key, "system", "id"}), notes)
 
 

@@ -1,22 +1,25 @@
 """Conversations as a schema and the prompt that spells them.
 
 The last turn of the user is new text; what comes before it is the schema. Where a turn has several blocks,
-each becomes a module, and so do documents and what tools have answered.
+each becomes a module, and so do documents and what tools have answered; a blank line sets them apart.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import Any, Final
 
 from engine.exchange.bodies import rows, turns
 from engine.exchange.errors import ExchangeError
-from engine.exchange.imported import Imported, first_words, imports, module, role, text
+from engine.exchange.imported import BLANK_LINE, Imported, first_words, imports, module, role, text
 from engine.exchange.notes import Notes
 from engine.exchange.turns import Block, Turn
-from engine.pml import Prompt, Schema
+from engine.pml import Module, Prompt, Schema, Text
 from engine.pml.diagnostics import NOWHERE
+from engine.pml.seams import ended, own_seam, with_seam
+from engine.pml.whitespace import SPACE, normalise
 from engine.programs.naming import legible, unique
 
 _SHORT: Final = 60
@@ -133,9 +136,10 @@ def _build(found: list[Turn], name: str, notes: Notes) -> Imported:
         if words.alone:
             before = [*before, words]
             notes.say("the last turn of the user ends with a module, so the prompt adds no text")
-        else:
-            tail = text(words.text)
-        children.append(role("user", _modules(tuple(before), taken, names)))
+        made = _modules(tuple(before), taken, names)
+        if not words.alone:
+            tail = _new_text(words.text, made[-1], _seam(before[-1].text, words.text))
+        children.append(role("user", made))
     schema = Schema(name, tuple(children), (), NOWHERE)
     return Imported(schema, Prompt(name, (*imports(names), *tail), NOWHERE), notes.told())
 
@@ -146,12 +150,27 @@ def _contents(found: tuple[Block, ...], taken: dict[str, int], names: list[str])
     return _modules(found, taken, names)
 
 
+def _seam(before: str, after: str) -> str:
+    """What sets two blocks apart: a blank line, where no white space stands between them already."""
+    return "" if before[-1:] in SPACE or after[:1] in SPACE else BLANK_LINE
+
+
+def _new_text(words: str, before: Module, seam: str) -> tuple[Text, ...]:
+    """The last words of a turn, set apart from the module before them, which may bring a seam itself."""
+    if seam and normalise(words) == words:
+        return (Text(seam, NOWHERE, seam=True), *text(words))
+    return text(words if own_seam(before) else seam + words)
+
+
 def _modules(found: tuple[Block, ...], taken: dict[str, int], names: list[str]) -> tuple[Any, ...]:
-    made = []
+    """A module of each block, with the seam that sets it apart from the next."""
+    made: list[Module] = []
     for block in found:
         if block.title:
             names.append(unique(legible(block.title[:_SHORT]), taken, 0))
         else:
             names.append(first_words(block.text, "part", taken))
         made.append(module(names[-1], text(block.text)))
-    return tuple(made)
+    for place, (block, after) in enumerate(pairwise(found)):
+        made[place] = with_seam(made[place], _seam(block.text, after.text), NOWHERE)
+    return ended(made)

@@ -46,7 +46,7 @@ def test_what_a_request_to_openai_holds_besides_text_is_said() -> None:
             ],
         }
     )
-    assert turns(found) == [("user", "Hi21 degrees"), ("user", "Thanks")]
+    assert turns(found) == [("user", "Hi\n\n21 degrees"), ("user", "Thanks")]
     assert told(found, "2 tools left out", "get_weather, web_search")
     assert told(found, "response_format is left out")
     assert told(found, "2 fields of the request left out", "model, temperature")
@@ -88,7 +88,7 @@ def test_text_documents_are_modules() -> None:
     words = {"type": "text", "text": "Which is old?"}
     found = of({"messages": [{"role": "user", "content": [document, held, scanned, words]}]})
     assert modules(found) == ["Ships-of-the-line", "more"]
-    text = "Document: Ships of the line\n\nFrom the museum.\n\nThe red ship is old.More.Which is old?"
+    text = "Document: Ships of the line\n\nFrom the museum.\n\nThe red ship is old.\n\nMore.\n\nWhich is old?"
     assert turns(found) == [("user", text)]
     assert told(found, "1 document left out", "'base64'")
     assert told(found, "without citations")
@@ -116,7 +116,7 @@ def test_what_tools_have_answered_is_modules() -> None:
         }
     )
     assert modules(found) == ["read-both", "result", "result-2"]
-    assert turns(found) == [("user", "Read both.First file.Second file.Compare them.")]
+    assert turns(found) == [("user", "Read both.\n\nFirst file.\n\nSecond file.\n\nCompare them.")]
     assert told(found, "'tool_use'")
     assert told(found, "'image'")
 
@@ -126,7 +126,7 @@ def test_a_last_turn_that_ends_with_a_document_adds_no_new_text() -> None:
     found = of([{"role": "user", "content": [{"type": "text", "text": "Sum up:"}, document]}])
     assert modules(found) == ["sum-up", "all-of-it"]
     assert told(found, "ends with a module")
-    assert turns(found) == [("user", "Sum up:All of it.")]
+    assert turns(found) == [("user", "Sum up:\n\nAll of it.")]
 
 
 # Other bodies
@@ -153,7 +153,10 @@ def test_a_request_to_the_responses_api() -> None:
         }
     )
     assert turns(found) == [
-        *(("system", "Be brief."), ("user", "How far?3 km"), ("assistant", "3 km."), ("user", "And back?"))
+        ("system", "Be brief."),
+        ("user", "How far?\n\n3 km"),
+        ("assistant", "3 km."),
+        ("user", "And back?"),
     ]
     assert told(found, "text is left out")
     assert told(found, "'reasoning'")
@@ -199,6 +202,7 @@ def test_a_row_of_sharegpt() -> None:
     assert turns(found) == [("system", "Be kind."), ("user", "Hi"), ("assistant", "Hello")]
     assert told(found, "1 tool left out", "find")
     assert told(found, "end with no turn of the user")
+    assert told(found, "1 id of the row left out", ": x")
 
 
 def test_messages_of_langchain() -> None:

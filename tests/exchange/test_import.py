@@ -16,6 +16,7 @@ from engine.exchange.from_jinja import from_jinja
 from engine.exchange.from_messages import from_messages
 from engine.pml import Module, Param, Prompt, Schema, Text, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
+from engine.pml.whitespace import SPACE
 from engine.pml.writer import write_prompt, write_schema
 from engine.programs import ProgramError
 from tests.pml.trees import TEXTS, prompts, schemas
@@ -50,11 +51,45 @@ def turns(found: Imported) -> list[tuple[str | None, str]]:
     return [(one.role, one.text) for one in conversation(bound.parts)]
 
 
+def set_apart(texts: list[str]) -> str:
+    """Texts with a blank line between them, where no white space stands between them already."""
+    found = texts[0]
+    for text in texts[1:]:
+        touching = found[-1] not in SPACE and text[0] not in SPACE
+        found += "\n\n" + text if touching else text
+    return found
+
+
 @slow
 @given(BLOCKS)
 def test_messages_are_spelled_by_their_schema_and_prompt(messages: list[dict[str, Any]]) -> None:
-    expected = [(one["role"], "".join(block["text"] for block in one["content"])) for one in messages]
-    assert turns(from_messages(json.dumps(messages), "s")) == expected
+    answered = [*messages, {"role": "assistant", "content": "Yes."}]
+    expected = [(one["role"], set_apart([block["text"] for block in one["content"]])) for one in messages]
+    assert turns(from_messages(json.dumps(answered), "s")) == [*expected, ("assistant", "Yes.")]
+
+
+@slow
+@given(st.lists(TEXTS, min_size=1, max_size=4))
+def test_new_text_is_set_apart_as_the_blocks_before_it_are(texts: list[str]) -> None:
+    content = [{"type": "text", "text": text} for text in texts]
+    ((role, said),) = turns(from_messages(json.dumps([{"role": "user", "content": content}]), "s"))
+    assert role == "user"
+    pieces = said if len(texts) == 1 else said.removesuffix(texts[-1])
+    assert said.endswith(texts[-1])
+    assert pieces.startswith(set_apart(texts[:-1] or texts))
+    if len(texts) > 1 and texts[-2][-1] not in SPACE and texts[-1][0] not in SPACE:
+        assert said == set_apart(texts)
+    assert not pieces.removeprefix(set_apart(texts[:-1] or texts)).strip()
+
+
+def test_the_blocks_of_an_exported_request_come_back_as_they_were() -> None:
+    schema = parse_schema(SEAMS).tree
+    picks = "<plan><abroad><tokyo/><rome/></abroad><note/></plan><end/>"
+    prompt = parse_prompt(f"<prompt>{picks}So?</prompt>").tree
+    assert schema is not None
+    assert prompt is not None
+    said = [(one.role, one.text) for one in conversation(bind(schema, prompt).parts)]
+    assert turns(from_messages(export("anthropic", schema, prompt).text, "s")) == said
 
 
 @slow
@@ -86,6 +121,8 @@ def test_blocks_become_modules_and_the_last_words_new_text() -> None:
     assert found.prompt is not None
     assert isinstance(found.prompt.children[-1], Text)
     assert found.prompt.children[-1].text == "Which ship is red?"
+    said = "Document 1 about ships.\n\nDocument 2 about ships.\n\nWhich ship is red?"
+    assert turns(found) == [("user", said)]
 
 
 def test_what_messages_lose_is_said() -> None:
@@ -96,7 +133,7 @@ def test_what_messages_lose_is_said() -> None:
         {"role": "assistant", "content": None, "tool_calls": [{}]},
     ]
     found = from_messages(json.dumps({"messages": messages}), "s")
-    assert turns(found) == [("system", "Be kind."), ("user", "What is it?42")]
+    assert turns(found) == [("system", "Be kind."), ("user", "What is it?\n\n42")]
     assert [note.rpartition(": ")[2] for note in found.notes[:3]] == ["message 2", "message 3", "message 4"]
     assert "'image_url'" in found.notes[0]
 
