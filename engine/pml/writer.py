@@ -165,7 +165,7 @@ def _is_seam(node: Any) -> bool:
 def _seam_of(node: Any) -> str:
     """The seam that is written behind the end tag of a node; none where no white space gives what it has."""
     modules = node.members if isinstance(node, Union) else (node,) if isinstance(node, Module) else ()
-    filled = [module for module in modules if module.children]
+    filled = [module for module in modules if module.children and not module.turns()]
     own = [seam.text if (seam := own_seam(module)) else "" for module in filled]
     texts = [
         module.children[:-1] if text else module.children for module, text in zip(filled, own, strict=True)

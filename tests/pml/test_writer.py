@@ -100,3 +100,14 @@ def test_a_seam_beyond_a_line_end_is_written_with_it() -> None:
     tree = parse_schema(source).tree
     assert tree is not None
     assert parse_schema(write_schema(tree)).tree == tree
+
+
+@pytest.mark.parametrize("filled", ["Text.", "Text.\n", ""])
+def test_the_seam_of_a_union_is_written_beside_a_member_of_whole_turns(filled: str) -> None:
+    brief = "<module name='brief'><system>Be brief.</system></module>"
+    other = f"<module name='plain' xml:space='preserve'>{filled}</module>"
+    source = f"<schema name='s'><union>{brief}{other}</union>\n\n<module name='b'>B.</module></schema>"
+    schema = parse_schema(source).tree
+    assert schema is not None
+    written = write_schema(schema)
+    assert parse_schema(written).tree == schema
