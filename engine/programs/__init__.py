@@ -6,7 +6,7 @@ together from data.
 
 from __future__ import annotations
 
-from engine.programs.builder import Part, SchemaBuilder, SchemaError, Slot
+from engine.programs.builder import Part, SchemaBuilder, SchemaError, Slot, Turn
 from engine.programs.errors import ProgramArgumentError, ProgramError
 from engine.programs.parameters import Arg
 from engine.programs.program import Program, compile_source, schema
@@ -24,6 +24,7 @@ __all__ = [
     "SchemaBuilder",
     "SchemaError",
     "Slot",
+    "Turn",
     "compile_source",
     "schema",
     "to_program",

@@ -11,9 +11,10 @@ from engine.errors import PromptCacheError
 from engine.pml import NAME, RESERVED, Module, Param, Role, RoleName, Scaffold, Schema, Text, Union
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.entities import forbidden_character
-from engine.pml.names import NAME_RULE
+from engine.pml.names import NAME_RULE, ROLES
 from engine.pml.seams import SEAMS
 from engine.pml.sources import SourceError, Sources
+from engine.pml.turns import TURNS_RULE
 from engine.pml.whitespace import normalise
 from engine.pml.writer import WriteError, write_schema
 from engine.programs.layout import set_apart, set_apart_inside
@@ -53,12 +54,25 @@ class Slot:
     scaffold: str | None = None
 
 
+class Turn:
+    """A whole turn in a module at the top, or in a member of a union there: a prompt may leave it out.
+
+    Args:
+        role: `system`, `user` or `assistant`.
+        content: what stands in it, as in a module; parameters are those of the module.
+    """
+
+    def __init__(self, role: RoleName, *content: Content) -> None:
+        self.role, self.content = role, content
+
+
 class Part:
     """A module on its own, for a place within another module or in a union.
 
     Args:
         name: its name.
-        content: its texts, parameters, modules, and unions (lists of `Part`, or mappings to texts).
+        content: its texts, parameters, modules, and unions (lists of `Part`, or mappings to texts); or
+            whole turns alone.
         cache: False where it is computed in every prompt and never stored.
         src: a file whose text it holds; then it has no other content.
     """
@@ -70,7 +84,7 @@ class Part:
 Choice = Mapping[str, str] | list[Part] | tuple[Part, ...]
 """The members of a union: modules, or texts by the names of their modules."""
 
-Content = str | Slot | Part | Choice
+Content = str | Slot | Part | Choice | Turn
 """What stands in a module."""
 
 
@@ -79,7 +93,7 @@ class SchemaBuilder:
 
     The text of a module is taken as it is, to the character, white space too. Modules, and texts beside them,
     are set apart by a seam, and white space at the ends of such texts is nothing, as in a document. After
-    `system`, `user` or `assistant` all that follows stands in that turn, up to the next.
+    `system`, `user` or `assistant` all that follows stands in that turn, up to the next or a module of turns.
 
     Args:
         name: name of the schema.
@@ -123,11 +137,13 @@ class SchemaBuilder:
 
         Args:
             name: its name.
-            content: its texts, parameters, modules, and unions (lists of `Part`, or mappings to texts).
+            content: its texts, parameters, modules, and unions (lists of `Part`, or mappings to texts); or
+                whole turns alone.
             cache: False where it is computed in every prompt and never stored.
             src: a file whose text it holds; then it has no other content.
         """
-        return self._add([self._module(Part(name, *content, cache=cache, src=src), "")])
+        module = self._module(Part(name, *content, cache=cache, src=src), "")
+        return self._add([module], outside=bool(module.turns()))
 
     def union(self, *members: Part | Mapping[str, str]) -> SchemaBuilder:
         """Adds modules of which a prompt imports at most one.
@@ -138,7 +154,8 @@ class SchemaBuilder:
         parts: list[Part] = []
         for one in members:
             parts.extend([one] if isinstance(one, Part) else _parts(one))
-        return self._add([self._union(parts, "")])
+        union = self._union(parts, "")
+        return self._add([union], outside=any(member.turns() for member in union.members))
 
     def scaffold(self, *paths: str) -> SchemaBuilder:
         """Lists modules, by their paths, that are encoded together besides each alone."""
@@ -199,13 +216,16 @@ class SchemaBuilder:
         """Text beside modules."""
         return _text(normalise(text) if self._seam else text)
 
-    def _add(self, nodes: list[Any]) -> SchemaBuilder:
+    def _add(self, nodes: list[Any], *, outside: bool = False) -> SchemaBuilder:
+        """Adds to the turn that has begun, which is over for what stands outside of turns."""
+        if outside:
+            self._turn = None
         (self._children if self._turn is None else self._turn).extend(nodes)
         return self
 
     def _module(self, part: Part, above: str) -> Module:
         path = f"{above}/{part.name}" if above else part.name
-        children = _repeating(node for one in part.content for node in self._nodes(one, path))
+        children = tuple(node for one in part.content for node in self._nodes(one, path))
         if part.src is not None:
             if children:
                 self._faults.append(f"E210, {path} has the text of {part.src}; give it no other content")
@@ -214,7 +234,7 @@ class SchemaBuilder:
             except SourceError as error:
                 self._faults.append(f"{error.code}, {path}: {error}")
         inside = set_apart_inside(list(children), self._seam)
-        return Module(part.name, path, inside, part.cache, part.src, NOWHERE, NOWHERE)
+        return Module(part.name, path, _repeating(inside), part.cache, part.src, NOWHERE, NOWHERE)
 
     def _union(self, parts: list[Part], above: str) -> Union:
         return Union(tuple(self._module(part, above) for part in parts), None, NOWHERE)
@@ -227,6 +247,9 @@ class SchemaBuilder:
                 return [Param(name, length, default, scaffold, NOWHERE)]
             case Part():
                 return [self._module(content, path)]
+            case Turn():
+                inside = [node for one in content.content for node in self._nodes(one, path)]
+                return [Role(content.role, set_apart_inside(inside, self._seam), NOWHERE)]
         return [self._union(_parts(content), path)]
 
 
@@ -240,14 +263,17 @@ def _text(text: str) -> list[Any]:
     return [Text(text, NOWHERE)] if text else []
 
 
-def _repeating(children: Iterable[Any]) -> tuple[Any, ...]:
+def _repeating(children: Iterable[Any], firsts: dict[str, Param] | None = None) -> tuple[Any, ...]:
     """The children of a module, in which a parameter that is given again as it was repeats its argument."""
-    firsts: dict[str, Param] = {}
+    firsts = {} if firsts is None else firsts
     found: list[Any] = []
     for child in children:
-        first = firsts.setdefault(child.name, child) if isinstance(child, Param) else None
-        again = first is not None and first is not child and first == child
-        found.append(replace(child, repeats=True) if again else child)
+        if isinstance(child, Role):
+            child = replace(child, children=_repeating(child.children, firsts))
+        elif isinstance(child, Param):
+            first = firsts.setdefault(child.name, child)
+            child = replace(child, repeats=True) if first is not child and first == child else child
+        found.append(child)
     return tuple(found)
 
 
@@ -267,27 +293,41 @@ def faults_of(schema: Schema) -> list[str]:
     faults: list[str] = []
     if not NAME.fullmatch(schema.name):
         faults.append(f"E301, {schema.name!r} cannot name a schema: {NAME_RULE}")
-    pending: list[tuple[Any, str, set[str]]] = [(schema, "", set())]
+    pending: list[tuple[Any, str, set[str], set[str], bool]] = [(schema, "", set(), set(), True)]
     while pending:
-        node, path, taken = pending.pop()
-        params: set[str] = set()
+        node, path, taken, params, outermost = pending.pop()
         for child in node.members if isinstance(node, Union) else node.children:
             match child:
                 case Text(text):
                     faults.extend(_of_text(text, path or "the schema"))
                 case Param():
                     faults.extend(_of_slot(child, path))
-                    if not child.repeats and child.name in params:
+                    if child.repeats:
+                        continue
+                    if child.name in params:
                         remedy = "rename one, or repeat it as it is"
                         faults.append(f"E304, {child.name} is defined twice in {path}; {remedy}")
                     params.add(child.name)
                 case Module():
                     faults.extend(_of_name(child, taken))
+                    faults.extend(_of_turns(child, outermost))
                     taken.add(child.name)
-                    pending.append((child, child.path, set()))
+                    pending.append((child, child.path, set(), set(), False))
+                case Role() if child.role not in ROLES:
+                    faults.append(f"E205, {child.role!r} is no turn; it is one of {', '.join(ROLES)}")
+                case Role() if isinstance(node, Role):
+                    faults.append(f"E206, a turn stands in a turn of {path}; {TURNS_RULE}")
                 case _:
-                    pending.append((child, path, taken))
+                    pending.append((child, path, taken, params, outermost and isinstance(child, Union)))
     return faults
+
+
+def _of_turns(module: Module, outermost: bool) -> Iterator[str]:
+    turns = len(module.turns())
+    if turns and not outermost:
+        yield f"E206, {module.path} holds turns; {TURNS_RULE}"
+    elif turns and turns < len(module.children):
+        yield f"E212, {module.path} holds whole turns, and other things beside them; put these into turns too"
 
 
 def _of_text(text: str, place: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from engine.pml import Module, Param, Role, Schema, Text, Union, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
 from engine.pml.seams import SEAMS
-from engine.programs import Part, SchemaBuilder, SchemaError, Slot
+from engine.programs import Part, SchemaBuilder, SchemaError, Slot, Turn
 from tests.pml.trees import schemas
 
 DOCUMENTS = {"unit": "  x = 1\n\n\ty < 2 && ]]>\n", "plan": "Go.\n"}
@@ -87,6 +88,11 @@ def test_text_of_files(tmp_path: Path) -> None:
         (SchemaBuilder("s").module("a", Slot("x y", 5)), "E301", "'x y' in a cannot name a parameter"),
         (SchemaBuilder("s").module("a", Slot("x", 0)), "E204", "length of x in a"),
         (SchemaBuilder("s").module("a", "x").scaffold("b"), "", "E306"),
+        (SchemaBuilder("s").module("a", Turn("user", "x"), "y"), "E212", "a holds whole turns"),
+        (SchemaBuilder("s").module("a", Part("b", Turn("user", "x"))), "E206", "a/b holds turns"),
+        (SchemaBuilder("s").module("a", Turn("user", [Part("b", Turn("user"))])), "E206", "a/b holds turns"),
+        (SchemaBuilder("s").module("a", Turn("user", Turn("user", "x"))), "E206", "a turn stands in a turn"),
+        (SchemaBuilder("s").module("a", Turn("tool", "x")), "E205", "'tool' is no turn"),  # type: ignore[arg-type]
         (SchemaBuilder("my docs"), "E301", "'my docs' cannot name a schema"),
     ],
 )
@@ -151,19 +157,29 @@ def content(node: Any) -> Any:
             return Slot(name, length, default, scaffold)
         case Union(members):
             return [part(one) for one in members]
+        case Role(role, children):
+            return Turn(role, *map(content, children))
     return part(node)
 
 
 def buildable(node: Any) -> bool:
-    """Whether nothing stands after a turn in no turn, no union has a scaffold, and none is empty."""
+    """Whether nothing but what brings turns stands right after a turn, and no union has a scaffold."""
     children = node.members if isinstance(node, Union) else getattr(node, "children", ())
-    roles = [isinstance(child, Role) for child in children]
+    stands = all(
+        not isinstance(one, Role) or isinstance(other, Role) or brings_turns(other)
+        for one, other in pairwise(children)
+    )
     plain = not isinstance(node, Union) or node.scaffold is None
-    return plain and roles == sorted(roles) and all(buildable(child) for child in children)
+    return plain and stands and all(buildable(child) for child in children)
+
+
+def brings_turns(node: Any) -> bool:
+    modules = node.members if isinstance(node, Union) else (node,)
+    return any(isinstance(one, Module) and bool(one.turns()) for one in modules)
 
 
 @settings(max_examples=100)
-@given(schemas(optional=False).filter(buildable))
+@given(schemas().filter(buildable))
 def test_every_schema_can_be_built(schema: Schema) -> None:
     builder = rebuilt(schema, "")
     assert builder.schema() == schema
@@ -171,7 +187,7 @@ def test_every_schema_can_be_built(schema: Schema) -> None:
 
 
 @settings(max_examples=100)
-@given(schemas(optional=False), st.sampled_from(SEAMS))
+@given(schemas(), st.sampled_from(SEAMS))
 def test_what_is_set_apart_is_the_schema_of_its_document(schema: Schema, seam: str) -> None:
     builder = rebuilt(schema, seam)
     assert parse_schema(builder.pml()).tree == builder.schema()
@@ -201,3 +217,26 @@ def test_modules_and_texts_are_set_apart(seam: str, text: str) -> None:
 def test_what_is_no_seam_is_a_fault() -> None:
     with pytest.raises(SchemaError, match=r"'---' is no seam; give a line break"):
         SchemaBuilder("s", seam="---").schema()
+
+
+def test_examples_from_data_are_turns_that_a_prompt_may_leave_out() -> None:
+    builder = SchemaBuilder("e").system("Answer in a word.").user("Sums.")
+    for number, (asked, answer) in enumerate([("1+1?", "2"), ("2+2?", "4")]):
+        builder.module(f"shot-{number}", Turn("user", asked), Turn("assistant", answer))
+    place = Slot("place", 4)
+    builder.module("more", Turn("user", "And ", place, "?"), Turn("assistant", place, " it is."))
+    schema = builder.user("Now:").module("topic", "Sums.").schema()
+    assert parse_schema(builder.pml()).tree == schema
+    prompt = parse_prompt("<prompt schema='e'><shot-1/><more place='3'/><topic/></prompt>").tree
+    assert prompt is not None
+    bound = bind(schema, prompt)
+    assert bound.ok, bound.diagnostics
+    assert [(one.role, one.text) for one in conversation(bound.parts)] == [
+        ("system", "Answer in a word."),
+        ("user", "Sums."),
+        ("user", "2+2?"),
+        ("assistant", "4"),
+        ("user", "And 3?"),
+        ("assistant", "3 it is."),
+        ("user", "Now:\nSums."),
+    ]
