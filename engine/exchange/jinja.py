@@ -42,17 +42,21 @@ SEAM: Final = "pml_seam"
 """The macro that remembers a seam, until a text follows in the same turn."""
 
 TURN: Final = "pml_turn"
-"""The macro that forgets the seam, as a turn begins."""
+"""The macro that forgets the seam, as a turn begins or ends; one of the user keeps it for new text."""
 
 STATE: Final = "pml"
-"""What the macros remember: the seam, and how many texts of the turn were read."""
+"""What the macros remember: the seam, that at the end of the last turn, and how many texts a turn has."""
 
 _MACROS: Final = f"""{{# White space between modules is written where text stands on either side of
 it in one turn.
-#}}{{% set {STATE} = namespace(gap="", read=0) %}}{{#
-#}}{{% macro {TURN}() %}}{{% set {STATE}.gap = "" %}}{{% set {STATE}.read = 0 %}}{{% endmacro %}}{{#
-#}}{{% macro {GAP}(text=".") %}}{{% if text | string %}}{{{{ {STATE}.gap }}}}{{#
-#}}{{% set {STATE}.gap = "" %}}{{% set {STATE}.read = {STATE}.read + 1 %}}{{% endif %}}{{% endmacro %}}{{#
+#}}{{% set {STATE} = namespace(gap="", last="", read=0) %}}{{#
+#}}{{% macro {TURN}(ends="") %}}{{% if ends == "user" %}}{{#
+#}}{{% set {STATE}.last = {STATE}.gap %}}{{% endif %}}{{#
+#}}{{% set {STATE}.gap = "" %}}{{% set {STATE}.read = 0 %}}{{% endmacro %}}{{#
+#}}{{% macro {GAP}(text=".", joins=false) %}}{{% if text | string %}}{{#
+#}}{{{{ {STATE}.last if joins else {STATE}.gap }}}}{{#
+#}}{{% set {STATE}.gap = "" %}}{{% set {STATE}.last = "" %}}{{#
+#}}{{% set {STATE}.read = {STATE}.read + 1 %}}{{% endif %}}{{% endmacro %}}{{#
 #}}{{% macro {SEAM}(text, since=0) %}}{{% if {STATE}.read > since and
   (text.count("\\n"), text | length) > ({STATE}.gap.count("\\n"), {STATE}.gap | length) %}}{{#
 #}}{{% set {STATE}.gap = text %}}{{% endif %}}{{% endmacro %}}{{#
@@ -83,7 +87,7 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
         ExchangeError: the template cannot hold the schema or the prompt.
     """
     names = VariableNames(schema, _RESERVED)
-    joins = _joins(schema, bound)
+    joins = _joins(bound)
     template = "".join(_Writer(names, seams=has_seams(schema)).schema(schema, joins=joins))
     if template.endswith("\n"):
         template += "{##}"  # jinja2 drops a line break at the very end
@@ -119,16 +123,15 @@ def _render(template: str, context: dict[str, Any]) -> str:
         raise ExchangeError(f"this schema cannot be a template: {reason}; flatten it") from None
 
 
-def _joins(schema: Schema, bound: Bound | None) -> bool:
+def _joins(bound: Bound | None) -> bool:
     """Whether new text goes on where the schema ends, and not in a turn that the prompt adds."""
     added = False
     for part in bound.parts if bound else ():
         if isinstance(part, RoleOpen | RoleClose):
             added = isinstance(part, RoleOpen) and part.new
-        elif isinstance(part, NewText) and part.text:
+        elif isinstance(part, NewText) and part.text and not part.seam:
             return not added
-    last = schema.children[-1] if schema.children else None
-    return not schema.index.turns or (isinstance(last, Role) and last.role == "user")
+    return True
 
 
 class _Writer:
@@ -146,30 +149,32 @@ class _Writer:
         self._unread = True  # whether a seam may be waiting, or nothing of the module or turn has been read
 
     def schema(self, schema: Schema, *, joins: bool) -> Iterator[str]:
-        """The pieces of the template; `joins` where new text goes on what the schema ends with."""
+        """The pieces of the template; `joins` where new text may go on what the schema ends with."""
         children = schema.children
         last = children[-1] if children else None
         inside = joins and isinstance(last, Role) and last.role == "user"
-        new_text = "".join(self._value(NEW_TEXT, gap=joins))
+        behind = ", true" if schema.index.turns and not inside else ""
+        new_text = "".join(self._value(NEW_TEXT, gap=joins, behind=behind))
         if self._seams:
             yield _MACROS
         for place, child in enumerate(children):
             if isinstance(child, Role):
                 fresh = not place or isinstance(children[place - 1], Role)
-                yield from self._turn(child, 0, new_text if child is last and inside else "", fresh=fresh)
+                yield from self._turn(child, new_text if child is last and inside else "", fresh=fresh)
             else:
                 yield from self._children((child,), 0)
         if not inside:
             yield new_text
 
-    def _turn(self, turn: Role, depth: int, new_text: str = "", *, fresh: bool = False) -> Iterator[str]:
+    def _turn(self, turn: Role, new_text: str = "", *, fresh: bool = False) -> Iterator[str]:
         """The block of a turn, whose name is its own; `fresh` where no seam can wait before it."""
         number = self._turns[turn.role] = self._turns.get(turn.role, 0) + 1
         border = f"{{{{ {TURN}() }}}}" if self._seams else ""
         yield f"{{% block {turn.role}{'' if number == 1 else f'_{number}'} %}}{'' if fresh else border}"
         self._unread = True
-        yield from self._children(turn.children, depth)
-        yield f"{new_text or border}{{% endblock %}}"
+        yield from self._children(turn.children, 0)  # nothing outside of the turn ends what is in it
+        end = border.replace("()", '("user")') if turn.role == "user" else border
+        yield f"{new_text or end}{{% endblock %}}"
         self._unread = True
 
     def _children(self, children: tuple[Any, ...], depth: int) -> Iterator[str]:
@@ -186,7 +191,7 @@ class _Writer:
                     default = "" if child.default is None else f" | default({_string(child.default)})"
                     yield from self._value(f"{self._names.of(child)}{default}", gap=self._unread)
                 case Role():
-                    yield from self._turn(child, depth)
+                    yield from self._turn(child)
                 case Module():
                     yield f"{{% if {self._names.of(child)} %}}"
                     yield from self._module(child, depth)
@@ -198,9 +203,10 @@ class _Writer:
                         yield from self._module(member, depth)
                     yield "{% endif %}" if members else ""
 
-    def _value(self, expression: str, *, gap: bool) -> Iterator[str]:
+    def _value(self, expression: str, *, gap: bool, behind: str = "") -> Iterator[str]:
+        """A variable, with the seam before it; `behind` where it stands behind the turn that it may join."""
         if self._seams and gap:
-            yield f"{{{{ {GAP}({expression}) }}}}"
+            yield f"{{{{ {GAP}({expression}{behind}) }}}}"
         yield f"{{{{ {expression} }}}}"
 
     def _module(self, module: Module, depth: int) -> Iterator[str]:
@@ -233,15 +239,21 @@ def _string(text: str) -> str:
 def _context(bound: Bound, names: VariableNames) -> tuple[dict[str, Any], list[str]]:
     """What the template is rendered with for one prompt."""
     context = names.values(bound)
-    new = ""
+    new: list[NewText] = []
     notes: list[str] = []
     for part in bound.parts:
         if isinstance(part, NewText):
-            new += part.text
+            new.append(part)
         elif isinstance(part, RoleOpen) and part.new:
             notes = [f"turns that the prompt adds are part of {NEW_TEXT}"]
         elif isinstance(part, (SchemaText, ArgumentText)) and new and part_text(part):
+            if all(one.seam for one in new):
+                message = (
+                    "the schema has text in no turn on either side of one that is left out, and a template "
+                    "cannot set it apart; put that text into turns"
+                )
+                raise ExchangeError(message)
             raise ExchangeError("a template holds new text only at its end; move the prompt's text there")
     if new:
-        context[NEW_TEXT] = new
+        context[NEW_TEXT] = "".join(part.text for part in new)
     return context, notes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 from unicodedata import normalize
 
@@ -87,10 +87,22 @@ class VariableNames:
                 values[self.of(union)] = path.rpartition("/")[2]
             elif module is not None:
                 values[self.of(module)] = True
-        for part in bound.parts:
-            if isinstance(part, ArgumentText) and part.given:
-                values[self.of(part.param)] = part.text
+        values.update(self._arguments(bound))
         return values
+
+    def _arguments(self, bound: Bound) -> Iterator[tuple[str, str]]:
+        """The arguments by their variables, and "" for what leaves a whole turn without text."""
+        read = set()
+        for part in bound.parts:
+            if isinstance(part, ArgumentText):
+                read.add(self.of(part.param))
+                if part.given:
+                    yield self.of(part.param), part.text
+        for path in bound.imports:
+            module = bound.schema.module(path)
+            for param in module.params() if module else ():
+                if param.default and self.of(param) not in read:
+                    yield self.of(param), ""
 
     def named(self, name: str) -> str:
         """A variable for what has this name, noted where it is spelled in another way."""

@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from engine.pml import Bound, Module, NewText, Param, Role, RoleOpen, Schema, Text, Union, bind
+from engine.pml import (
+    Bound,
+    Module,
+    NewText,
+    Param,
+    Role,
+    RoleClose,
+    RoleOpen,
+    Schema,
+    Text,
+    Union,
+    bind,
+)
 from engine.pml.conversation import conversation
+from engine.pml.parts import part_text
 from engine.pml.seams import own_seam
 from engine.pml.writer import written_alike
 from engine.programs.errors import ProgramError
@@ -21,6 +35,7 @@ NEW_TEXT: Final = "new_text"
 _WIDTH: Final = 100
 _WRAP: Final = 80
 _INDENT: Final = "    "
+_OTHER_ORDER: Final = "a call imports in the schema's order and adds text at the end only"
 
 
 def to_program(schema: Schema, base: Path | None = None, bound: Bound | None = None) -> str:
@@ -35,10 +50,22 @@ def to_program(schema: Schema, base: Path | None = None, bound: Bound | None = N
         bound: a prompt bound to it; the file then has a function `prompt` that calls the program for it.
 
     Raises:
-        PromptCallError: no call gives this prompt: it has another order, or text between imports.
+        PromptCallError: no call gives this prompt: it has another order, or text where none can be added.
         ProgramError: Python cannot spell it: it is nested deeper than Python's own blocks may be.
     """
-    writer = _Writer(schema, bound)
+    try:
+        return _program(schema, base, bound, room=True)
+    except PromptCallError:
+        raise
+    except (
+        ProgramError
+    ):  # what ends the schema may be set apart as no program can say of what new text follows
+        return _program(schema, base, bound, room=False)
+
+
+def _program(schema: Schema, base: Path | None, bound: Bound | None, *, room: bool) -> str:
+    """The source of a program; `room` where a call may add text to the turn that ends the schema."""
+    writer = _Writer(schema, bound, room=room)
     source = writer.write()
     try:
         # Only a check of the syntax tree: blocks nested too deep show here, and nothing is run.
@@ -48,12 +75,18 @@ def to_program(schema: Schema, base: Path | None = None, bound: Bound | None = N
         raise ProgramError(f"this schema cannot be written as a program: {reason}; flatten it") from None
     if base is not None or not any(module.src for module in schema.modules()):
         program = compile_source(source, base=base)
-        if not written_alike(program.schema(), schema):
+        try:
+            alike = written_alike(program.schema(), schema)
+        except ProgramError as error:
+            reason = str(error).partition(": ")[2] or str(error)
+            message = f"this schema cannot be written as a program, for that would be refused: {reason}"
+            raise ProgramError(message) from None
+        if not alike:
             raise ProgramError("this schema cannot be written as a program; check it first with pml check")
         if bound is not None:
             called = bind(schema, program(**writer.values))
             if conversation(called.parts) != conversation(bound.parts):
-                raise PromptCallError("a call imports in the schema's order and adds text at the end only")
+                raise PromptCallError(_OTHER_ORDER)
     return source
 
 
@@ -62,8 +95,9 @@ class PromptCallError(ProgramError):
 
 
 class _Writer:
-    def __init__(self, schema: Schema, bound: Bound | None) -> None:
+    def __init__(self, schema: Schema, bound: Bound | None, *, room: bool) -> None:
         self._schema = schema
+        self._room = room
         self._bound = bound
         self._names = VariableNames(
             schema,
@@ -74,19 +108,20 @@ class _Writer:
         self._slots: list[str] = []
         self._lines: list[str] = []
         self._literal = False
-        self._before_new = _before_new_words(schema)
+        self._before_new = _before_new_words(schema) if room else ()
+        self._given: dict[str, str] = {}
         self.values: dict[str, Any] = {}
 
     def write(self) -> str:
         self._children(self._schema, 1)
-        new = self._new_text()
+        self._new_text()
         head = [*self._introduction(), ""]
         if self._literal:
             head += ["from typing import Literal", ""]
         head += [f"from engine.programs import {'Arg, ' if self._slots else ''}schema", "", ""]
         body = self._lines or [f"{_INDENT}pass"]
         main = ["", "", 'if __name__ == "__main__":', f"{_INDENT}print({self._function}.source())", ""]
-        return "\n".join([*head, *self._decorator(), *self._signature(), *body, *self._call(new), *main])
+        return "\n".join([*head, *self._decorator(), *self._signature(), *body, *self._call(), *main])
 
     def _introduction(self) -> list[str]:
         """What the file is, and which names Python spells in another way than the schema."""
@@ -97,39 +132,51 @@ class _Writer:
         said = "Names that are spelled in another way here, with what they stand for in the schema:"
         return [first, "", said, "", *pairs, '"""']
 
-    def _new_text(self) -> bool:
-        """Lets a call add text at the end of the prompt, where the schema's turns leave room for it."""
+    def _new_text(self) -> None:
+        """Lets a call add text at the end of the prompt: in the schema's last turn, and in turns of its own.
+
+        Raises:
+            PromptCallError: the new text of the prompt joins what no call can add to.
+        """
         children = self._schema.children
         last = children[-1] if children else None
-        optional = self._brings_turns(last)
-        if self._schema.index.turns and not isinstance(last, Role) and not optional:
-            return False
-        if optional or (isinstance(last, Role) and last.role != "user"):
-            parts = self._bound.parts if self._bound else ()
-            if self._bound and not any(isinstance(part, RoleOpen) and part.new for part in parts):
-                return False
-            self._flags.append(f"{NEW_TEXT}: str")
-            self._add(1, "with p.user():")
-        elif isinstance(last, Role) and not last.children:
-            return False
-        else:
+        user = isinstance(last, Role) and last.role == "user"
+        filled = not isinstance(last, Role) or bool(last.children)
+        outside = not self._schema.index.turns
+        turns = [] if outside else [("user", "")]
+        new = _added(self._bound) if self._bound else _Added(turns=turns)
+        joins = self._room and filled and (user or (outside and not new.turns))
+        turns = new.turns if self._bound or not joins else []
+        if joins:
             self._flags.append(f'{NEW_TEXT}: str = ""')
-        self._add(2 if optional or isinstance(last, Role) else 1, f'p.text({NEW_TEXT}, end="")')
-        return True
+            self._add(2 if user else 1, f'p.text({NEW_TEXT}, end="")')
+            self._given.update({NEW_TEXT: new.joined} if new.joined else {})
+        elif new.alone:
+            turns = [("user", new.joined), *turns]
+        elif new.joined:
+            raise PromptCallError(self._no_room(outside and bool(turns)))
+        for place, (role, text) in enumerate(turns):
+            if role != "user" and not joins and not place:
+                raise PromptCallError(f"the first turn that it adds is of the {role}, and not of the user")
+            name = self._names.new(NEW_TEXT) if joins or place else NEW_TEXT
+            self._flags.append(f"{name}: str")
+            self._add(1, f"with p.{role}():")
+            self._add(2, f'p.text({name}, end="")')
+            self._given[name] = text
 
-    @staticmethod
-    def _brings_turns(node: object) -> bool:
-        members = node.members if isinstance(node, Union) else (node,)
-        return any(isinstance(one, Module) and bool(one.turns()) for one in members)
+    def _no_room(self, beside: bool) -> str:
+        """Why a call cannot add the text of the prompt; `beside` where turns follow it that stand alone."""
+        if beside:
+            return "it adds text in no turn, and turns behind it"
+        if not self._room:
+            return "its text follows a module that is set apart as no program can say"
+        return "its text joins a turn, and a call adds to the one that ends the schema, if any"
 
-    def _call(self, new: bool) -> list[str]:
+    def _call(self) -> list[str]:
         """A function that calls the program for the prompt, if a call can spell it."""
         if self._bound is None:
             return []
-        values = self.values = self._names.values(self._bound)
-        text = "".join(part.text for part in self._bound.parts if isinstance(part, NewText))
-        if new and (text or f"{NEW_TEXT}: str" in self._flags):
-            values[NEW_TEXT] = text
+        values = self.values = {**self._names.values(self._bound), **self._given}
         given = [f"{name}={quoted(one) if isinstance(one, str) else one}" for name, one in values.items()]
         lines = [f"{_INDENT}return {self._function}({', '.join(given)})"]
         if len(lines[0]) > _WIDTH:
@@ -269,6 +316,51 @@ def _inside(container: Schema | Role | Module) -> tuple[Any, ...]:
     """What stands in a container, without a module's own seam."""
     own = isinstance(container, Module) and own_seam(container) is not None
     return container.children[:-1] if own else container.children
+
+
+@dataclass
+class _Added:
+    """What a prompt adds at its end.
+
+    Attributes:
+        joined: text that goes on what is there.
+        alone: whether it goes on a turn without other text, and so is one.
+        turns: turns of its own, as roles and texts.
+    """
+
+    joined: str = ""
+    alone: bool = False
+    turns: list[tuple[str, str]] = field(default_factory=list)
+
+
+def _added(bound: Bound) -> _Added:
+    """What a prompt adds at its end.
+
+    Raises:
+        PromptCallError: it adds text before something of the schema.
+    """
+    found, words, empty = _Added(), False, False
+    turn: RoleOpen | None = None
+    for part in bound.parts:
+        if isinstance(part, RoleOpen):
+            turn, empty = part, True
+            found.turns.extend([(part.role, "")] if part.new else [])
+        elif isinstance(part, RoleClose):
+            turn = None
+        elif isinstance(part, NewText):
+            words = words or not part.seam
+            if turn and turn.new:
+                role, text = found.turns.pop()
+                found.turns.append((role, text + part.text))
+            else:
+                found.joined += part.text
+                found.alone = turn is not None and empty
+        elif part_text(part):
+            if words:
+                raise PromptCallError(_OTHER_ORDER)
+            found.joined = ""  # a line break where a turn of the schema is left out
+            empty = False
+    return found
 
 
 def _before_new_words(schema: Schema) -> tuple[str, ...]:
