@@ -41,7 +41,7 @@ from engine.pml.parts import (
 )
 from engine.pml.resolution import Resolution, Resolver
 from engine.pml.seams import Unsettled, own_seam, settled
-from engine.pml.touching import check_prompt
+from engine.pml.touching_prompts import check_prompt
 from engine.pml.tree import Module, Param, Prompt, Role, Schema, Text, Union
 
 
@@ -82,7 +82,7 @@ def bind(schema: Schema, prompt: Prompt) -> Bound:
     _advise(schema, resolution, report)
     read = list(_Emitter(schema, resolution).parts())
     parts = list(_with_words(settled(_add_tail(read, resolution.tail, turns=bool(schema.index.turns)))))
-    check_prompt(parts, report, prompt.source)
+    check_prompt(parts, report, prompt, schema, resolution)
     return Bound(schema, tuple(parts), tuple(resolution.picks), report.finish())
 
 

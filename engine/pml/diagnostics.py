@@ -100,7 +100,10 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "W610": ("warning", "The chat template refuses system text (info), leaves it out or moves it."),
     "W611": ("info", "Tokens at borders of modules are others than in the text as a whole."),
     "W612": ("warning", "The chat template rewrites what the turns say, and the prompt does not."),
-    "W613": ("warning", "Words touch where modules, arguments or new text meet."),
+    "W613": (
+        "warning",
+        "Words, or marks of Markdown, touch where modules, defaults, arguments, included or new text meet.",
+    ),
     "W615": ("warning", "Two names beside each other look the same and have other characters."),
 }
 

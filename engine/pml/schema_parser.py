@@ -124,7 +124,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         )
         check_scaffolds(schema, self._scaffolds, self._text, self._report)
         advise_on_lookalikes(schema, self._report)
-        check_schema(schema, self._report)
+        check_schema(schema, self._report, self._text)
         return schema
 
     def _all_scaffolds(self) -> tuple[Scaffold, ...]:
@@ -287,7 +287,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         here = Schema("", tuple(frame.children), (), root.span)
         above = f"{place.path}/" if place.path else ""
         check_scaffolds(here, self._scaffolds, self._text, self._report, above)
-        check_schema(here, self._report)
+        check_schema(here, self._report, self._text)
         return frame, self._all_scaffolds()
 
     def _finish(self, frame: _Frame) -> Module | Union | Role | None:

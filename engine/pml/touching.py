@@ -1,128 +1,166 @@
-"""Words that touch where modules, arguments and new text meet without white space between them.
-
-Nothing is said of scripts that put no spaces between words.
-"""
+"""Words that touch in a schema: modules, defaults and included text that meet without white space."""
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from typing import Any, Final
+import operator
+from collections.abc import Callable, Iterable, Iterator
+from enum import Flag
+from functools import cache
+from typing import Any, Final, TypeAlias
 
 from engine.pml.diagnostics import Edit, Reporter, Span, quote
-from engine.pml.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, is_seam, part_text
-from engine.pml.tree import Module, Role, Schema, Text, Union
+from engine.pml.glued import Begin, End, begin_of, end_of, joined, touch
+from engine.pml.tree import Module, Param, Role, Schema, Text, Union
 
-_ENDS: Final = frozenset(".,;:!?)]…”»\"'")
-_BEGINS: Final = frozenset("#([“„«\"'")
-_UNSPACED: Final = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF))
-"""Thai and Lao, Burmese, Khmer."""
+_Key: TypeAlias = tuple[Any, bool]
+"""What a text begins or ends with, and whether it is the default of a parameter."""
+_Edge: TypeAlias = dict[_Key, str]
+"""What may be read first, or last, of a part of a schema: a text for each key, the nearest."""
+
 _SHOWN: Final = 12
+_INCLUDE: Final = "<include"
 
 
-def check_schema(schema: Schema, report: Reporter) -> None:
-    """Reports where what always or sometimes stands side by side in a schema touches (W613)."""
+def check_schema(schema: Schema, report: Reporter, source: str) -> None:
+    """Reports where what some prompts read side by side touches (W613), once for each place to mend it.
+
+    Args:
+        schema: the schema, or what is included in one.
+        report: takes the faults.
+        source: the text that the spans count in.
+    """
+    branches = list(_branches(schema))
+    first: dict[int, _Edge] = {}
+    last: dict[int, _Edge] = {}
+    for node in reversed(branches):
+        first[id(node)], last[id(node)] = {}, {}
+        if isinstance(node, Union):
+            first[id(node)] = _nearest(first[id(member)] for member in node.members)
+            last[id(node)] = _nearest(last[id(member)] for member in node.members)
+        elif not isinstance(node, Role):
+            first[id(node)] = _nearest(_edges(node.children, first, begin_of))
+            last[id(node)] = _nearest(_edges(node.children[::-1], last, end_of))
+    for node in branches:
+        if not isinstance(node, Union):
+            for place, other, left, right in _meetings(node.children, first, last, source):
+                _report(node.children, place, other, words_of(left, right), report)
+
+
+def meet(left: str, right: str, *, argument: bool) -> bool:
+    """Whether two texts, none of them empty, touch; `argument` where one stands for a parameter."""
+    return (joined if argument else touch)(end_of(left), begin_of(right))
+
+
+def words_of(left: str, right: str) -> str:
+    """The words that touch, as a message shows them."""
+    return quote(f"{left[-_SHOWN:]}{right[:_SHOWN]}".replace("\n", " "))
+
+
+def _branches(schema: Schema) -> Iterator[Any]:
+    """The schema and every module, union and turn in it, in the order of the document."""
     pending: list[Any] = [schema]
     while pending:
         node = pending.pop()
-        if isinstance(node, Union):
-            pending.extend(node.members)
-            continue
-        pending.extend(child for child in node.children if isinstance(child, Module | Union | Role))
-        for left, right in pairwise(node.children):
-            if (isinstance(left, Text) and isinstance(right, Text)) or left.span == right.span:
-                continue  # what one file includes has one place here, and is reported with that file
-            found = next(_met(left, right), None)
-            if found is not None:
-                place = right.name_span if isinstance(right, Module) else right.span
-                _report(report, *found, place, _between(right.span.start))
+        yield node
+        below = node.members if isinstance(node, Union) else node.children
+        pending.extend(child for child in reversed(below) if isinstance(child, Module | Union | Role))
 
 
-def check_prompt(parts: Sequence[Part], report: Reporter, source: str) -> None:
-    """Reports where text of a prompt, or an argument, touches what is beside it (W613).
-
-    Args:
-        parts: as they are read.
-        report: takes the faults.
-        source: the text of the prompt; empty where it has none.
-    """
-    last: Part | None = None
-    for part in parts:
-        if isinstance(part, RoleOpen | RoleClose) or is_seam(part):
-            last = None
-        elif part_text(part):
-            if last is not None:
-                _check_pair(last, part, report, source)
-            last = part
-
-
-def _check_pair(left: Part, right: Part, report: Reporter, source: str) -> None:
-    one, other = part_text(left), part_text(right)
-    if isinstance(left, NewText) and isinstance(right, NewText):
-        return
-    for argument in (right, left):
-        if isinstance(argument, ArgumentText):
-            if argument.given and argument.span is not None and _same_kind(one[-1], other[0]):
-                _report(report, one, other, argument.span, ())
+def _edges(children: Iterable[Any], known: dict[int, _Edge], judge: Callable[[str], Flag]) -> Iterator[_Edge]:
+    """What may be read first of children; what they end with, if they are turned round."""
+    for child in children:
+        if isinstance(child, Module | Union):
+            yield known[id(child)]
+        elif not (isinstance(child, Text) and child.implied):
+            yield _own(child, judge)
             return
-    if isinstance(right, NewText) and _touch(one, other):
-        _report(report, one, other, right.span, _between(right.span.start))
-    elif isinstance(left, NewText) and _touch(one, other):
-        ends = source[left.span.end :].lstrip().startswith("</")  # there white space is nothing
-        _report(report, one, other, left.span, () if ends else _between(left.span.end))
 
 
-def _met(left: object, right: object) -> Iterator[tuple[str, str]]:
-    """The texts that meet between two neighbours of a schema and touch."""
-    for one in _edges(left, -1):
-        for other in _edges(right, 0):
-            if _touch(one, other):
-                yield one, other
+def _own(node: object, judge: Callable[[str], Flag]) -> _Edge:
+    """The edge of a text or a parameter; none of what only a prompt decides, or sets apart."""
+    if isinstance(node, Param) and node.default:
+        return {(judge(node.default), True): node.default}
+    return {(judge(node.text), False): node.text} if isinstance(node, Text) and _says(node) else {}
 
 
-def _edges(node: object, end: int) -> Iterator[str]:
-    """The texts at one end of a node, which no seam follows; what only a prompt decides is left out."""
-    nodes = node.members if isinstance(node, Union) else (node,)
-    for one in nodes:
-        edge = one.children[end] if isinstance(one, Module) and one.children else one
-        if isinstance(edge, Text) and not edge.seam and edge.text:
-            yield edge.text
+def _says(text: Text) -> bool:
+    return bool(text.text) and not text.seam
 
 
-def _touch(left: str, right: str) -> bool:
-    """Whether two words touch where these texts meet, or a sentence and what begins the next."""
-    end, begin = left[-1], right[0]
-    if any(map(_unspaced, (end, begin))):
+def _nearest(edges: Iterable[_Edge]) -> _Edge:
+    found: _Edge = {}
+    for edge in edges:
+        for key, text in edge.items():
+            found.setdefault(key, text)
+    return found
+
+
+def _meetings(
+    children: tuple[Any, ...], first: dict[int, _Edge], last: dict[int, _Edge], source: str
+) -> list[tuple[int, int, str, str]]:
+    """Which children touch a later one, as two places among them and the texts: for each child the nearest.
+
+    Between the two stand modules only, which a prompt may leave out.
+    """
+    found: list[tuple[int, int, str, str]] = []
+    behind: dict[_Key, tuple[int, str]] = {}
+    for place in range(len(children) - 1, -1, -1):
+        child = children[place]
+        ends = last[id(child)] if id(child) in last else _own(child, end_of)
+        near = behind and [
+            (place, other, left, right)
+            for one, left in ends.items()
+            for two, (other, right) in behind.items()
+            if _keys_meet(one, two) and _apart(children, place, other, source)
+        ]
+        if near:
+            found.append(min(near, key=operator.itemgetter(1)))
+        optional = isinstance(child, Module | Union)
+        begins = first[id(child)] if id(child) in first else _own(child, begin_of)
+        here = {key: (place, text) for key, text in begins.items()}
+        behind = {**behind, **here} if optional else here
+    return found[::-1]
+
+
+@cache
+def _keys_meet(one: _Key, two: _Key) -> bool:
+    end, begin = one[0], two[0]
+    assert isinstance(end, End)
+    assert isinstance(begin, Begin)
+    return joined(end, begin) if one[1] or two[1] else touch(end, begin)
+
+
+def _apart(children: tuple[Any, ...], place: int, other: int, source: str) -> bool:
+    """Whether two children are no single text of one file.
+
+    What one file includes has one place here, and is reported with that file. Texts beside each other are one
+    text that its author wrote, unless one of them is included.
+    """
+    left, right = children[place], children[other]
+    if left.span == right.span:
         return False
-    return (
-        _same_kind(end, begin)
-        or (end in _ENDS and begin.isalpha())
-        or (begin in _BEGINS and (end.isalnum() or end in _ENDS))
-    )
+    if other > place + 1 or not (isinstance(left, Text) and isinstance(right, Text)):
+        return True
+    return any(source.startswith(_INCLUDE, text.span.start) for text in (left, right))
 
 
-def _same_kind(end: str, begin: str) -> bool:
-    """Whether two characters join to one word or one number."""
-    if any(map(_unspaced, (end, begin))):
-        return False
-    return (end.isalpha() and begin.isalpha()) or (end.isdigit() and begin.isdigit())
+def _report(children: tuple[Any, ...], place: int, other: int, words: str, report: Reporter) -> None:
+    right = children[other]
+    span = right.name_span if isinstance(right, Module) else right.span
+    if other > place + 1:
+        message = (
+            f"words touch, {words} is read as one where what stands between them is left out; put a space "
+            "or a line break before what may be left out"
+        )
+        report.add("W613", message, span)
+        return
+    inside = isinstance(children[place], Param) or isinstance(right, Param)
+    fix, hint = beside(right.span.start, " " if inside else "\n")
+    message = f"words touch, {words} is read as one; put a space or a line break between them"
+    report.add("W613", message, span, hint, fix)
 
 
-def _unspaced(character: str) -> bool:
-    """Whether a script has no spaces between its words."""
-    wide = unicodedata.east_asian_width(character) in "WF"
-    return wide or any(first <= ord(character) <= last for first, last in _UNSPACED)
-
-
-def _between(place: int) -> tuple[Edit, ...]:
-    return (Edit(Span(place, place), "\n"),)
-
-
-def _report(report: Reporter, left: str, right: str, span: Span, fix: tuple[Edit, ...]) -> None:
-    words = f"{left[-_SHOWN:]}{right[:_SHOWN]}".replace("\n", " ")
-    remedy = (
-        "put a space or a line break between them" if fix else "write a space in the schema or the argument"
-    )
-    message = f"words touch, {quote(words)} is read as one; {remedy}"
-    report.add("W613", message, span, "a line break between them" if fix else "", fix)
+def beside(place: int, space: str) -> tuple[tuple[Edit, ...], str]:
+    """The fix that sets texts apart at a place, and its hint."""
+    hint = "a space between them" if space == " " else "a line break between them"
+    return (Edit(Span(place, place), space),), hint
