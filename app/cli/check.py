@@ -194,10 +194,10 @@ def _read(path: str) -> Finding:
 def _deepened(finding: Finding, schemas: Schemas, engine: Engine | None) -> Finding:
     """Adds what shows only with the schema of a prompt, or with a model."""
     tree = finding.tree
-    if tree is None or not finding.ok:
+    if tree is None:
         return finding
     if isinstance(tree, Schema):
-        more = engine.check(tree) if engine else ()
+        more = engine.check(tree) if engine and finding.ok else ()
         return replace(finding, diagnostics=finding.diagnostics + more)
     schema = schemas.of(tree)
     if isinstance(schema, Finding):
@@ -207,7 +207,7 @@ def _deepened(finding: Finding, schemas: Schemas, engine: Engine | None) -> Find
         schema = schema.tree
     if schema is None:
         return replace(finding, unbound=schemas.unbound(tree) or finding.unbound)
-    more = engine.check(schema, tree) if engine else bind(schema, tree).diagnostics
+    more = engine.check(schema, tree) if engine and finding.ok else bind(schema, tree).diagnostics
     return replace(finding, diagnostics=finding.diagnostics + more, bound_to=schema.name)
 
 

@@ -11,7 +11,7 @@ from lsprotocol import types
 from app.lsp.completion import Completion, Item
 from app.lsp.positions import Positions
 from engine.pml import Diagnostic, Edit
-from engine.pml.diagnostics import NOTHING
+from engine.pml.diagnostics import NOTHING, TAGS
 
 SOURCE: Final = "pml"
 
@@ -31,8 +31,8 @@ _KINDS: Final = {
 
 def diagnostic(found: Diagnostic, positions: Positions) -> types.Diagnostic:
     """A diagnostic; its hint follows its sentence where the sentence does not say it."""
-    said = not found.hint or found.hint == NOTHING or found.hint in found.message
-    hint = "" if said else f"\nhint: {found.hint}"
+    said = found.hint in ("", NOTHING, TAGS) or found.hint in found.message
+    hint = "" if said else f"\nhint: {found.advice}"
     return types.Diagnostic(
         range=positions.range(found.span),
         message=found.message + hint,

@@ -187,12 +187,16 @@ class Documents:
         Args:
             schema: the schema's text.
             prompt: the prompt's text.
-            fallback: the last schema text without errors; the prompt is bound to it while `schema` has some.
+            fallback: the last schema text without errors; the prompt is bound to it while `schema` has some,
+                unless `schema` has another name.
             base: the folder that `src` attributes of the schema are read from.
         """
         parsed = self.schema(schema, base)
-        stale = not parsed.ok and fallback is not None
-        basis = self.schema(fallback, base) if stale and fallback is not None else parsed
+        stale, basis = False, parsed
+        if not parsed.ok and fallback is not None:
+            last = self.schema(fallback, base)
+            stale = parsed.tree is None or last.tree is None or parsed.tree.name in ("", last.tree.name)
+            basis = last if stale else parsed
         parsed_prompt = parse_prompt(prompt)
         bound: tuple[Diagnostic, ...] = ()
         if basis.tree is not None and parsed_prompt.tree is not None:

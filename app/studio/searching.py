@@ -18,7 +18,7 @@ class Finder:
         self._lock = threading.Lock()
 
     def find(self, schema: Schema, words: str) -> tuple[str, ...]:
-        """Returns the paths of modules that have some of the words, the best first.
+        """Returns the paths of modules that have some of the words, the last of them begun, the best first.
 
         Raises:
             SearchError: this SQLite cannot search.
@@ -29,4 +29,4 @@ class Finder:
                     self._index.close()
                     self._index = None
                 self._index = SearchIndex.of(schema)
-            return tuple(hit.path for hit in self._index.search(words, MOST))
+            return tuple(hit.path for hit in self._index.search(words, MOST, typing=True))

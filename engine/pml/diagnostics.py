@@ -138,6 +138,11 @@ def swap(span: Span, text: str | None) -> tuple[Edit, ...]:
 NOTHING: Final = "nothing here"
 """The hint of a fix that only takes something away."""
 
+TAGS: Final = "no tags"
+"""The hint of a fix that takes tags away and leaves what stands between them."""
+
+_REMOVALS: Final = {NOTHING: "remove it", TAGS: "remove the tags"}
+
 NOWHERE: Final = Span(0, 0)
 """The span of a node that was never in a document."""
 
@@ -212,11 +217,17 @@ class Diagnostic:
         """What the fix does, as a button says it; empty where there is none."""
         if not self.fix:
             return ""
-        if self.hint == NOTHING or not any(edit.text for edit in self.fix):
+        if not any(edit.text for edit in self.fix) and self.advice == self.hint:
             return "Remove it"
-        if self.hint.startswith("it "):
-            return f"Move {self.hint}"
-        return f"Write {self.hint}" if self.hint else f"Mend {self.code}"
+        said = self.advice if self.advice != self.hint else f"write {self.hint}"
+        return f"{said[0].upper()}{said[1:]}" if self.hint else f"Mend {self.code}"
+
+    @property
+    def advice(self) -> str:
+        """What the hint says, in words: to remove or to move something, or else the text to write."""
+        if self.hint in _REMOVALS:
+            return _REMOVALS[self.hint]
+        return f"move {self.hint}" if self.hint.startswith("it ") else self.hint
 
     def in_place(self, source: str) -> Diagnostic:
         """The diagnostic at a place of the document itself; one of an included file says where it is found.
@@ -260,7 +271,7 @@ class Diagnostic:
         shown, indent, carets = _window(text, self.column - 1, width)
         gutter = f"{self.line} | "
         caret = " " * len(gutter) + indent + carets
-        hint = "remove it" if self.hint == NOTHING else _printable(self.hint)
+        hint = _printable(self.advice)
         note = f"\n{' ' * len(gutter)}hint: {hint}" if hint else ""
         return f"{head}\n{gutter}{shown}\n{caret}{note}"
 
@@ -343,7 +354,7 @@ class Reporter:
         is_error = CATALOGUE[code][0] == "error"
         kept = self.errors if is_error else self.advice
         if len(kept) < MAX_DIAGNOSTICS:
-            if len(hint) > _MAX_HINT or (hint == NOTHING and not fix):
+            if len(hint) > _MAX_HINT or (hint in _REMOVALS and not fix):
                 hint, fix = "", ()
             kept.append(make(code, _printable(message), span, self.lines, hint, fix=fix))
         elif is_error:
@@ -356,7 +367,7 @@ class Reporter:
         for found in (*other.errors, *other.advice):
             kept = self.errors if found.severity == "error" else self.advice
             if len(kept) < MAX_DIAGNOSTICS:
-                hint = "" if found.hint == NOTHING else found.hint
+                hint = "" if found.hint in _REMOVALS else found.hint
                 kept.append(replace(found, hint=hint, fix=(), file=found.file or file, origin=origin))
             else:
                 self.hidden_errors += found.severity == "error"

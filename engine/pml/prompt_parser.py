@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal, cast
 
-from engine.pml.diagnostics import NOTHING, Edit, LineIndex, Reporter, Span, quote, swap
+from engine.pml.diagnostics import NOTHING, TAGS, Edit, LineIndex, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Chars, Element
 from engine.pml.names import NAME, RESERVED, ROLES, SPACE_MODES
 from engine.pml.reader import Document, read
@@ -139,7 +139,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
             return "an argument is an <arg>", "arg", element.renamed("arg")
         if tag == "scaffold" and element.closed and not element.children:
             return "remove it", NOTHING, (Edit(element.span, ""),)
-        return "import modules by their names, <name/>, and take its tags away", NOTHING, unwrapped(element)
+        return "import modules by their names, <name/>, and take its tags away", TAGS, unwrapped(element)
 
     def _before_roles(self, element: Element) -> tuple[Edit, ...]:
         """The edits that move an import before the first turn of the prompt."""
@@ -160,7 +160,7 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         message = (
             f"<{element.tag}> may not stand in <{where}>: a role stands directly in the prompt; move it out"
         )
-        hint, fix = NOTHING, unwrapped(element)
+        hint, fix = TAGS, unwrapped(element)
         if frame.kind == "import" and element.closed and self._end is not None:
             hint, fix = "it before </prompt>", moved(self._text, element.span, self._end.start)
         self._report.add("E206", message, element.tag_span, hint, fix)

@@ -95,13 +95,18 @@ def escaped(element: Element) -> tuple[Edit, ...]:
     return tuple(Edit(Span(tag.start, tag.start + 1), "&lt;") for tag in tags)
 
 
-def unwrapped(element: Element) -> tuple[Edit, ...]:
-    """The edits that take both tags of an element away; none where one of them is missing."""
+def unwrapped(element: Element, end: str = "") -> tuple[Edit, ...]:
+    """The edits that take both tags of an element away; none where one of them is missing.
+
+    Args:
+        element: the element.
+        end: what is written in place of its end tag.
+    """
     if element.empty_tag:
         return (Edit(element.span, ""),)
     if not element.closed or element.close_span is None:
         return ()
-    return (Edit(element.open_span, ""), Edit(element.close_span, ""))
+    return (Edit(element.open_span, ""), Edit(element.close_span, end))
 
 
 def wrapped(span: Span, before: str, after: str) -> tuple[Edit, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
-from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
+from engine.pml.diagnostics import NOTHING, TAGS, Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
 from engine.pml.escaping import escaped_value
 from engine.pml.including import SchemaFile, placed, placed_scaffolds
@@ -110,7 +110,8 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         frame = self._frame(root, "schema", False, "", {})
         frame.outermost = True
         attributes = self._attributes(root, "schema")
-        name = self._required(root, attributes, "name")
+        meant = root.tag == "schema" or self._speller.nearest(root.tag, ("schema",))
+        name = self._required(root, attributes, "name") if meant else None
         if name is not None:
             self._check_name("schema", name)
         self._fill(frame)
@@ -180,7 +181,10 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         inside = frame.element.tag
         message = f"<{element.tag}> may not stand in <{inside}>: {rule}"
         hint, fix = self._elsewhere(frame, element, tag)
-        message += "; take its tags away, or move it" if hint == NOTHING else ""
+        if tag in ROLES and frame.kind != "union" and frame.path:
+            message += f"; move module {quote(frame.path)} directly into the schema, or take its tags away"
+        elif hint == TAGS:
+            message += "; take its tags away, or move it"
         self._report.add("E206", message, element.tag_span, hint, fix)
         return None if tag in ("param", "scaffold", "arg", "include") else self._transparent(frame, element)
 
@@ -193,7 +197,11 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             return in_module(element, "choice" if tag == "union" else "part", frame.names)
         if tag == "scaffold" and self._end is not None and element.closed and self._may_be_known(element):
             return "it before </schema>", moved(self._text, element.span, self._end)
-        return (NOTHING, unwrapped(element)) if tag != "arg" else ("", ())
+        if tag == "arg":
+            return "", ()
+        behind = self._text[element.span.end : element.span.end + 2]
+        apart = tag in ROLES and behind != "</" and not behind[:1].isspace()
+        return TAGS, unwrapped(element, "\n" if apart else "")
 
     def _may_be_known(self, scaffold: Element) -> bool:
         """Whether each path of a scaffold ends with a name that is written somewhere."""
@@ -324,7 +332,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             )
         elif frame.members == 1:
             message = "a union of one module changes nothing; add a member, or remove the union"
-            self._report.add("W601", message, element.tag_span, NOTHING, unwrapped(element))
+            self._report.add("W601", message, element.tag_span, TAGS, unwrapped(element))
         scaffold = element.get("scaffold")
         if scaffold is not None and scaffold.value not in {member.name for member in members}:
             near = self._speller.nearest(scaffold.value, [member.name for member in members])

@@ -17,7 +17,6 @@ from engine.pml.parts import (
     ModuleEnd,
     ModuleSeam,
     ModuleStart,
-    NewText,
     Part,
     RoleClose,
     RoleOpen,
@@ -172,9 +171,7 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
             without = starts[item.path] if isinstance(item, ModuleSeam) else began
             if read in (without, began):
                 continue
-            if pending is None or (
-                not isinstance(part, NewText) and larger(part_text(part), part_text(pending))
-            ):
+            if pending is None or (larger(part_text(part), part_text(pending))):
                 implied = isinstance(part, SchemaText) and part.node.implied
                 if implied:
                     beneath = pending, place

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from engine.pml import Bound, Diagnostic, Prompt, Role, RoleOpen, Schema, make
 from engine.pml.conversation import conversation
+from engine.pml.diagnostics import Span, quote
 from engine.prompt.chat_template import ChatError, System, aligned
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.plan import PromptPlan
@@ -126,18 +127,23 @@ def _tokens(
     found = list(_differences(ours, theirs))
     if not found:
         return
-    names = spec.tokenizer.convert_ids_to_tokens
     shown = "; ".join(
-        f"{' '.join(names(list(ours[a:b])))} for {' '.join(names(list(theirs[c:d])))}"
-        for a, b, c, d in found[:_SHOWN]
+        f"{_spelled(spec, ours[a:b])} for {_spelled(spec, theirs[c:d])}" for a, b, c, d in found[:_SHOWN]
     )
     more = f" and at {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
     places = "place" if len(found) == 1 else "places"
     message = (
-        f"modules, arguments and earlier turns are tokenized by themselves, so at {len(found)} {places} the "
-        f"tokens are others than in the text as a whole: {shown}{more}"
+        "modules, arguments and earlier turns are cut into tokens by themselves, which in "
+        f"{len(found)} {places} gives others than the text as a whole: {shown}{more}; nothing is to be "
+        "mended, and `pml fidelity` measures what it changes"
     )
-    yield make("W611", message, prompt.span, prompt.lines)
+    start = prompt.span.start
+    yield make("W611", message, Span(start, min(start + len("<prompt"), prompt.span.end)), prompt.lines)
+
+
+def _spelled(spec: ModelSpec, ids: Sequence[int]) -> str:
+    """Tokens as a person reads them, with a bar at every border."""
+    return quote("|".join(spec.tokenizer.decode([token]) for token in ids))
 
 
 def _differences(ours: Sequence[int], theirs: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:

@@ -298,9 +298,10 @@ class _Planner:
             what = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
             self._fault(
                 "E501",
-                f"{what} is {len(ids)} tokens long; the schema reserves {length}",
+                f"{what} is {len(ids)} tokens long; the schema reserves {length}; shorten it, or raise the "
+                f"parameter's len to {len(ids)}",
                 part.span,
-                f"shorten it to {length} tokens, or raise the parameter's len to {len(ids)}",
+                "",
             )
         slot = self.layout.extent(part.param)
         if slot is not None:

@@ -47,6 +47,7 @@ _APART: Final = re.compile(f"([{_UNSPACED}])")
 _RUNS: Final = re.compile(f"[{_UNSPACED}]+")
 _COMPOUND: Final = re.compile(r"[^\W_]+(?:[._\-/:]+[^\W_]+)+")
 _WORD: Final = re.compile(r"[^\W_]+")
+_BEGUN: Final = re.compile(rf"[^\W_{_UNSPACED}]+\Z")
 _COMMON: Final = frozenset(
     _WORD.findall(
         "a about after all also an and any are as at be been but by can could did do does for from get has "
@@ -150,14 +151,15 @@ class SearchIndex:
             return False
         return True
 
-    def search(self, question: str, most: int = 50) -> tuple[Hit, ...]:
+    def search(self, question: str, most: int = 50, *, typing: bool = False) -> tuple[Hit, ...]:
         """Finds modules that have words of a question, the best first.
 
         Args:
             question: plain words; nothing in it is a command to the search.
             most: how many at most.
+            typing: whether the last word may be the beginning of one.
         """
-        wanted = query(question)
+        wanted = query(question, typing=typing)
         if not wanted:
             return ()
         found = self._connection.execute(
@@ -168,8 +170,13 @@ class SearchIndex:
         return tuple(Hit(str(path), float(score)) for path, score in found)
 
 
-def query(question: str) -> str:
-    """A question as FTS5 reads it: any of its words, each between quotes; empty where it has none."""
+def query(question: str, *, typing: bool = False) -> str:
+    """A question as FTS5 reads it: any of its words, each between quotes; empty where it has none.
+
+    Args:
+        question: plain words.
+        typing: whether the last word may be the beginning of one.
+    """
     words = unicodedata.normalize("NFC", question).lower()
     found: dict[str, None] = {}
     for compound in _COMPOUND.findall(words):
@@ -180,7 +187,9 @@ def query(question: str) -> str:
     plain = dict.fromkeys(_WORD.findall(_RUNS.sub(" ", words)))
     telling = [word for word in plain if word not in _COMMON]
     found.update(dict.fromkeys(telling or ([] if found else plain)))
-    return " OR ".join(f'"{one}"' for one in list(found)[:_MOST_WORDS])
+    asked = [f'"{one}"' for one in list(found)[:_MOST_WORDS]]
+    last = _BEGUN.search(words) if typing else None
+    return " OR ".join([*asked, f'"{last[0]}" *'] if last else asked)
 
 
 def forget(store: Path) -> int:

@@ -191,3 +191,12 @@ def test_a_schema_that_is_named_by_an_option_is_told_of_too(
     told = run_pml("check", prompt, "--schema", schema)
     assert "the text of schema 'trip' is another since this version" in told.err
     assert run_pml("check", prompt, "--schema", schema).err == ""
+
+
+def test_faults_of_binding_are_found_beside_those_of_xml(schema: Path, tmp_path: Path, run_pml: Pml) -> None:
+    faulty = tmp_path / "faulty.pml"
+    faulty.write_text('<prompt schema="trip"><nothere/> Fish & chips?</prompt>', encoding="utf-8")
+    result = run_pml("check", schema, faulty)
+    assert result.status == 1
+    assert "E109" in result.out
+    assert "E402" in result.out

@@ -86,7 +86,7 @@ def test_a_half_typed_tag_leaves_the_prompt_on_the_last_good_schema(documents: D
 
 
 def test_faults_against_an_earlier_schema_say_so(documents: Documents) -> None:
-    broken = SCHEMA.replace("</user>", "").replace('name="travel"', 'name="renamed"')
+    broken = SCHEMA.replace("</user>", "")
     prompt = PROMPT.replace("travel", "renamed")
     (fault,) = documents.check(broken, prompt, fallback=SCHEMA).of_prompt
     assert fault.code.startswith("E4")
@@ -157,6 +157,18 @@ def test_words_to_complete_know_the_modules_and_their_parameters() -> None:
     assert not offered["trip"]["empty"]
     assert [attribute["name"] for attribute in words["prompt"]["attributes"]["trip"]] == ["duration"]
     assert "module" in {element["name"] for element in words["schema"]["elements"]}
+
+
+def test_a_prompt_goes_by_a_faulty_schema_of_another_name(documents: Documents) -> None:
+    last = '<schema name="travel"><module name="tokyo">x</module></schema>'
+    other = '<schema name="support"><module name="refund">x</module><modul/></schema>'
+    asked = '<prompt schema="support"><refund/></prompt>'
+    checked = documents.check(other, asked, fallback=last)
+    assert not checked.stale
+    assert checked.of_prompt == ()
+    half = documents.check('<schema name="travel"><module name="tok', asked, fallback=last)
+    assert half.stale
+    assert {found.code for found in half.of_prompt} == {"E401", "E402"}
 
 
 def test_words_without_a_schema_are_still_there() -> None:

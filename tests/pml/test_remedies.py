@@ -256,6 +256,12 @@ STRUCTURE = [
     ),
     schema("a role in a role", "E206", "<user>a<system>b</system></user>", "<user>ab</user>"),
     schema(
+        "an example in a turn",
+        "E206",
+        '<user><module name="ex"><user>Q</user><assistant>A</assistant></module></user>',
+        '<user><module name="ex">Q\nA</module></user>',
+    ),
+    schema(
         "a name with spaces", "E301", '<module name="my trip">x</module>', '<module name="my-trip">x</module>'
     ),
     schema("a name of PML", "E303", '<module name="user">x</module>', '<module name="user-text">x</module>'),

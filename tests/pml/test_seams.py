@@ -232,7 +232,7 @@ EXAMPLES = """<schema name="e">
     ("prompt", "last"),
     [
         ("lead<b/>mid<a/>tail", "lead\nmid\ntail"),
-        ("lead <b/>mid\n\n<a/>tail", "lead mid\n\ntail"),
+        ("lead <b/>mid\n\n<a/>tail", "lead\nmid\n\ntail"),
         ("<b>in</b>mid<a/>", "in\nmid"),
         ("lead<b/><a/><user>T</user>", "T"),
     ],
@@ -274,6 +274,20 @@ def test_the_larger_seam_stands_round_an_include_that_holds_nothing(
     schema = f'<schema name="s">{inner}</schema>'.replace("{}", '<include src="none.pml"/>')
     names = "<a/><b/>" if "module" in inner else ""
     assert turns(schema, f"<prompt>{names}</prompt>", tmp_path) == [(None, text)]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("<a/>\n\nPara\n\n<b/>\n\n- list", "A.\n\nPara\n\nB.\n\n- list"),
+        ("<a/> Para <b/>", "A.\nPara B."),
+        ("<a/>\n<b/>\n\nEnd", "A.\nB.\n\nEnd"),
+        ("<b/>\n\nEnd\n\n<a/>", "B.\n\nEnd\n\nA."),
+    ],
+)
+def test_a_blank_line_of_a_prompt_stands(prompt: str, text: str) -> None:
+    schema = '<schema name="s"><module name="a">A.</module>\n<module name="b">B.</module></schema>'
+    assert turns(schema, f"<prompt>{prompt}</prompt>") == [(None, text)]
 
 
 def turns(schema: str, prompt: str, base: Path | None = None) -> list[tuple[str | None, str]]:

@@ -220,3 +220,20 @@ def test_segments_are_those_of_the_whole_schema_in_any_order(tmp_path: Path) -> 
             tokens = answer.to_json()["tokens"]
             assert tokens["encoded"] == 0
             assert tokens["from_cache"] > 0
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [("inst", "guide/install"), ("tage", None), ("slow bonj", "french"), ("read_te", "api"), ("東", "tokyo")],
+)
+def test_a_word_that_is_being_typed_is_found_by_its_beginning(typed: str, path: str | None) -> None:
+    with SearchIndex.of(schema()) as index:
+        paths = [hit.path for hit in index.search(typed, typing=True)]
+        assert paths == [] if path is None else path in paths
+        assert "guide/install" not in [hit.path for hit in index.search("inst")]
+
+
+@given(st.text(max_size=30))
+def test_nothing_that_is_typed_is_a_command(typed: str) -> None:
+    with SearchIndex.of(schema()) as index:
+        index.search(typed, typing=True)
