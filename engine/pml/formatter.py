@@ -52,6 +52,26 @@ def format_source(source: str) -> str:
         FormatError: its root is neither a schema nor a prompt.
     """
     document = read(source)
+    for result in _layouts(document):
+        if _tree(result) == _tree(document.text):
+            return result
+    raise FormatError(
+        "no other form of this document means exactly the same, so it is left as it is; please report it"
+    )
+
+
+def first_layout(source: str) -> str:
+    """Returns a document as it is formatted where that changes nothing, which whoever asks has to check.
+
+    Raises:
+        PromptError: the document is not well-formed.
+        FormatError: its root is neither a schema nor a prompt.
+    """
+    return next(_layouts(read(source)))
+
+
+def _layouts(document: Document) -> Iterator[str]:
+    """The forms of a document that may be its canonical one, the best first."""
     if document.report.errors:
         raise PromptError(document.report.finish())
     kind = document_kind(document.text)
@@ -59,12 +79,7 @@ def format_source(source: str) -> str:
         tag = quote(document.root.tag) if document.root else "nothing"
         raise FormatError(f"the root element is {tag}; only a schema or a prompt can be formatted")
     for careful in (False, True):
-        result = _Printer(document, kind == "prompt", careful).print(document.root)
-        if _tree(result) == _tree(document.text):
-            return result
-    raise FormatError(
-        "no other form of this document means exactly the same, so it is left as it is; please report it"
-    )
+        yield _Printer(document, kind == "prompt", careful).print(document.root)
 
 
 def start_tag(tag: str, attributes: list[tuple[str, str]], empty: bool) -> str:

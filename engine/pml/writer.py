@@ -13,7 +13,7 @@ from engine.errors import PromptCacheError
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.elements import Chars, Element
 from engine.pml.escaping import escaped_text
-from engine.pml.formatter import format_source, start_tag
+from engine.pml.formatter import first_layout, format_source, start_tag
 from engine.pml.names import ROLES
 from engine.pml.prompt_parser import parse_prompt
 from engine.pml.schema_parser import parse_schema
@@ -36,10 +36,34 @@ def write_schema(schema: Schema) -> str:
     """
     source = _Writer().write(schema)
     wanted = _normal(schema)
-    parsed = parse_schema(source)
-    if _readable(parsed, ("E209",)) and parsed.tree is not None and _normal(parsed.tree) == wanted:
-        return format_source(source)
-    raise WriteError(f"this schema cannot be written as a document: {_reason(parsed, ('E208',))}")
+    try:
+        laid_out = first_layout(source)
+        if _reads(parse_schema(laid_out), wanted):
+            return laid_out
+    except PromptCacheError:
+        pass
+    _require(parse_schema(source), wanted)
+    return format_source(source)
+
+
+def require_document(schema: Schema) -> None:
+    """Does nothing for a schema that `write_schema` can write.
+
+    Raises:
+        WriteError: no document can spell it.
+    """
+    _require(parse_schema(_Writer().write(schema)), _normal(schema))
+
+
+def _require(parsed: Parsed[Schema], wanted: Schema) -> None:
+    if not _reads(parsed, wanted):
+        raise WriteError(f"this schema cannot be written as a document: {_reason(parsed, ('E208',))}")
+
+
+def _reads(parsed: Parsed[Schema], wanted: Schema) -> bool:
+    """Whether a document is read as a schema, the texts of files left out."""
+    tree = parsed.tree if _readable(parsed, ("E209",)) else None
+    return tree is not None and bool(_normal(tree) == wanted)
 
 
 def write_prompt(prompt: Prompt) -> str:

@@ -52,6 +52,7 @@ class VariableNames:
 
     def __init__(self, schema: Schema, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
+        self._numbers: dict[str, int] = {}  # the last one given to a name
         self.substitutes: dict[str, str] = {}
         self._nodes: dict[int, str] = {}
         firsts: dict[tuple[str, str], str] = {}
@@ -114,10 +115,11 @@ class VariableNames:
     def new(self, name: str) -> str:
         """A variable like a name of PML, and unlike all others."""
         base = found = variable(name)
-        number = 1
+        number = self._numbers.get(base, 1)
         while found in self._taken:
             number += 1
             found = f"{base}_{number}"
+        self._numbers[base] = number
         self._taken.add(found)
         return found
 

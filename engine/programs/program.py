@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, overload
 from engine.pml import NAME, Prompt, Schema
 from engine.pml.conversation import Message
 from engine.pml.names import NAME_RULE, PATH
-from engine.pml.writer import WriteError, write_schema
+from engine.pml.writer import WriteError, require_document, write_schema
 from engine.programs.build import build_prompt, build_schema
 from engine.programs.compiler import compile_program
 from engine.programs.endings import has_seams
@@ -137,7 +137,7 @@ class Program(Bindable):
     def _check_seams(self, schema: Schema) -> None:
         """Texts of a program stand as they are, and beside a seam not every white space can."""
         try:
-            write_schema(schema)
+            require_document(schema)
         except WriteError:
             definition = self.definition
             message = (

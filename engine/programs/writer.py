@@ -108,7 +108,7 @@ class _Writer:
         self._slots: list[str] = []
         self._lines: list[str] = []
         self._literal = False
-        self._before_new = _before_new_words(schema) if room else ()
+        self._before_new = _before_new_words(schema) if room else frozenset()
         self._given: dict[str, str] = {}
         self.values: dict[str, Any] = {}
 
@@ -363,15 +363,15 @@ def _added(bound: Bound) -> _Added:
     return found
 
 
-def _before_new_words(schema: Schema) -> tuple[str, ...]:
+def _before_new_words(schema: Schema) -> frozenset[str]:
     """The paths of the modules, all in one place, behind which a prompt adds its text."""
     last: Any = schema.children[-1] if schema.children else None
     if isinstance(last, Role):
         last = last.children[-1] if last.role == "user" and last.children else None
     elif any(isinstance(child, Role) for child in schema.children):
-        return ()
+        return frozenset()
     members = last.members if isinstance(last, Union) else (last,) if isinstance(last, Module) else ()
-    return tuple(module.path for module in members)
+    return frozenset(module.path for module in members)
 
 
 def _says(module: Module) -> bool:

@@ -23,6 +23,7 @@ from engine.pml import (
 )
 from engine.pml.formatter import format_source
 from engine.pml.writer import write_schema
+from engine.programs import naming
 from engine.programs.naming import VariableNames, legible
 from engine.programs.program import compile_source
 from engine.programs.writer import to_program
@@ -174,3 +175,21 @@ def test_a_scaffold_is_cut_at_the_white_space_of_xml() -> None:
     source = '<schema name="s"><module name="a\u1680b">x</module>\n<module name="c">y</module>'
     schema = sound(f'{source}<scaffold modules="a\u1680b\tc"/></schema>')
     assert schema.scaffolds[0].modules == ("a\u1680b", "c")
+
+
+def test_many_of_one_name_are_numbered_in_as_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = 0
+
+    class Counted(set[str]):
+        def __contains__(self, name: object) -> bool:
+            nonlocal asked
+            asked += 1
+            return super().__contains__(name)
+
+    modules = "".join(f'<module name="m{n}"><param name="x" len="3"/></module>' for n in range(300))
+    schema = parse_schema(f'<schema name="s">{modules}</schema>').tree
+    assert schema is not None
+    monkeypatch.setattr(naming, "set", Counted, raising=False)
+    names = VariableNames(schema)
+    assert names.of(schema.modules()[-1].children[0]) == "x_300"  # type: ignore[arg-type]
+    assert asked < 2_000

@@ -8,7 +8,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.pml import Module, Prompt, Schema, Text, bind, parse_prompt, parse_schema
+from engine.pml import (
+    Module,
+    Parsed,
+    Prompt,
+    Schema,
+    Text,
+    bind,
+    formatter,
+    parse_prompt,
+    parse_schema,
+    writer,
+)
 from engine.pml.formatter import format_source
 from engine.pml.writer import WriteError, write_prompt, write_schema
 from tests.pml.trees import NOWHERE, prompts, schemas, text
@@ -111,3 +122,18 @@ def test_the_seam_of_a_union_is_written_beside_a_member_of_whole_turns(filled: s
     assert schema is not None
     written = write_schema(schema)
     assert parse_schema(written).tree == schema
+
+
+def test_a_document_is_read_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = "<module name='a'>A.</module>\n<module name='b'>B.</module>"
+    schema = parse_schema(f"<schema name='s'>{modules}</schema>").tree
+    assert schema is not None
+    reads: list[str] = []
+
+    def counted(source: str) -> Parsed[Schema]:
+        reads.append(source)
+        return parse_schema(source)
+
+    for module in (writer, formatter):
+        monkeypatch.setattr(module, "parse_schema", counted)
+    assert [writer.write_schema(schema)] == reads
