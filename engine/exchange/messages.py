@@ -69,6 +69,11 @@ def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]
     ordered = _with_words(_stable_first(sorted(blocks, key=lambda block: block.role != "system")))
     if not ordered:
         raise ExchangeError("the prompt is empty, and a service takes no empty request; import a module")
+    blank = len({block.turn for block in blocks} - {block.turn for block in ordered})
+    if blank:
+        left = "turn of white space alone is left out, as the service refuses it"
+        several = "turns of white space alone are left out, as the service refuses them"
+        notes.append(f"{blank} {left if blank == 1 else several}")
     marks = breakpoints(ordered)
     system: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []

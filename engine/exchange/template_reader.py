@@ -157,6 +157,25 @@ class TemplateReader:
         )
         return Ref(known if known.default == default else replace(known, default=default))
 
+    def _one_each(self, body: list[Node]) -> list[Node]:
+        """What stands in one module, with one default for all places of a variable, which is noted."""
+        chosen: dict[str, Parameter] = {}
+        for ref in _refs(body):
+            name, default = ref.parameter.name, ref.parameter.default
+            known = chosen.setdefault(name, ref.parameter)
+            if (default or "") != (known.default or ""):
+                several = default and known.default
+                what = "several defaults" if several else "a default in one place and none in another"
+                kept = f"one parameter, with the default {known.default or default!r}"
+                self.notes.append(f"{name} has {what}; in a module it is {kept}")
+            if known.default is None or (default and not known.default):
+                chosen[name] = ref.parameter
+
+        def settled(part: Expr) -> Expr:
+            return replace(part, parameter=chosen[part.parameter.name]) if isinstance(part, Ref) else part
+
+        return [Say(tuple(map(settled, one.parts))) if isinstance(one, Say) else one for one in body]
+
     # Modules
 
     def _if(self, item: nodes.If, place: Place) -> Iterator[Node]:
@@ -182,7 +201,7 @@ class TemplateReader:
 
     def _module(self, words: str, body: list[nodes.Node], item: nodes.Node, place: Place) -> ModuleNode:
         name = unique(legible(words), place.taken, item.lineno)
-        inner = self.body(body, place.inside())
+        inner = self._one_each(self.body(body, place.inside()))
         match inner:
             case [*said, Seam(seam)]:
                 return ModuleNode(name, _ALWAYS, tuple(said), seam=seam)
@@ -210,11 +229,18 @@ class TemplateReader:
                     found.append(Say(line))
                 else:
                     name = unique(legible(slot.parameter.name), place.taken, 0)
-                    found.append(ModuleNode(name, _ALWAYS, (Say(line),)))
+                    found.append(ModuleNode(name, _ALWAYS, tuple(self._one_each([Say(line)]))))
             parts = []
             if node is not None:
                 found.append(node)
         return found
+
+
+def _refs(body: list[Node]) -> Iterator[Ref]:
+    """The parameters that stand directly in a body."""
+    for node in body:
+        if isinstance(node, Say):
+            yield from (part for part in node.parts if isinstance(part, Ref))
 
 
 def _seam(call: nodes.Call) -> Iterator[Seam]:

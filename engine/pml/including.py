@@ -6,6 +6,7 @@ the span of that. A module of an included file with `src` has its text from besi
 
 from __future__ import annotations
 
+import os
 import posixpath
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,10 @@ class _Reading:
     sources: Sources = field(default_factory=Sources)
     included: list[str] = field(default_factory=list)
     size: int = 0
+
+    def real(self, path: str) -> str:
+        """What a path means, links followed; only to be compared, as links can change before it is read."""
+        return os.path.realpath(self.base / path) if path and self.base else path
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class SchemaFile:
         reading = self.reading
         reading.included.append(path)
         chain = list(self._chain())
-        if path in (one.path for one in chain):
+        if reading.real(path) in (reading.real(one.path) for one in chain):
             raise _circle(chain, path)
         if len(chain) > MAX_CHAIN:
             raise _refusal(path, f"more than {MAX_CHAIN} files include one another; include it further up")

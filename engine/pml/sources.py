@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,7 @@ from engine.pml.beneath import OutsideError, open_beneath
 from engine.pml.diagnostics import quote
 from engine.pml.text_files import MAX_BYTES, TextFileError, decode, read_stream
 
+_ADDRESS: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 MAX_TOTAL: Final = 8 * MAX_BYTES
 """The most that all `src` files of one schema may have together, in bytes."""
 
@@ -100,6 +102,8 @@ def _path_fault(src: str) -> str | None:
         return "is empty"
     if any(ord(char) < 0x20 or 0xD800 <= ord(char) <= 0xDFFF for char in src):
         return "holds a character that no file name has"
+    if _ADDRESS.match(src):
+        return "is an address, and schemas read files only"
     if "\\" in src:
         return "has a backslash (write / between folders)"
     if src.startswith(("/", "~")) or src[1:2] == ":":

@@ -183,6 +183,25 @@ def test_a_template_keeps_whatever_looks_like_a_tag(text: str) -> None:
         assert rendered(export("jinja", schema, asked(prompt)).text) == expected
 
 
+def test_a_turn_of_white_space_that_is_left_out_is_said() -> None:
+    preserved = (
+        "<user xml:space='preserve'>  </user><user>Hi</user><assistant xml:space='preserve'>\n</assistant>"
+    )
+    found = export("anthropic", tree(f"<schema name='s'>{preserved}</schema>"), asked("<prompt/>"))
+    assert [one["content"][0]["text"] for one in json.loads(found.text)["messages"]] == ["Hi"]
+    assert "2 turns of white space alone are left out, as the service refuses them" in found.notes
+    one = export(
+        "anthropic",
+        tree(f"<schema name='s'>{preserved.partition('<assistant')[0]}</schema>"),
+        asked("<prompt/>"),
+    )
+    assert "1 turn of white space alone is left out, as the service refuses it" in one.notes
+    assert not any(
+        "white space" in note
+        for note in export("anthropic", tree(CACHED), asked("<prompt><a/></prompt>")).notes
+    )
+
+
 def test_plain_text_names_the_turns() -> None:
     schema = tree("<schema name='s'><system>S</system><user><module name='m'>M</module></user></schema>")
     assert export("text", schema, asked("<prompt><m/></prompt>")).text == "System: S\n\nUser: M"

@@ -16,6 +16,7 @@ from engine.exchange.from_jinja import from_jinja
 from engine.exchange.from_messages import from_messages
 from engine.pml import Module, Param, Prompt, Schema, Text, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
+from engine.pml.diagnostics import NOWHERE
 from engine.pml.whitespace import SPACE
 from engine.pml.writer import write_prompt, write_schema
 from engine.programs import ProgramError
@@ -235,6 +236,36 @@ def test_what_a_template_loses_is_said(template: str, says: str) -> None:
 def test_templates_that_cannot_be_read(template: str, says: str) -> None:
     with pytest.raises(ExchangeError, match=says):
         from_jinja(template, "s")
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "default", "says"),
+    [
+        ("n", "n | default('x')", "x", "n has a default in one place and none in another"),
+        ("n | default('x')", "n", "x", "n has a default in one place and none in another"),
+        ("n | default('x')", "n | default('y')", "x", "n has several defaults"),
+        ("n", "n | default('')", "", ""),
+        ("n | default('x')", "n | default('x')", "x", ""),
+    ],
+)
+@pytest.mark.parametrize("form", ["{{% if m %}}{}{{% endif %}}", "{}"])
+def test_a_variable_is_one_parameter_of_a_module_whatever_its_defaults(
+    first: str, second: str, default: str, says: str, form: str
+) -> None:
+    words = f"A {{{{ {first} }}}} B {{{{ {second} }}}} C"
+    found = from_jinja(form.format(words), "s")
+    (module,) = found.schema.modules()
+    assert module.params() == (Param("n", 32, default, None, NOWHERE),)
+    assert len([child for child in module.children if isinstance(child, Param)]) == 2
+    told = [note for note in found.notes if "default" in note]
+    assert len(told) == bool(says)
+    assert all(note.startswith(says) and "one parameter" in note for note in told)
+
+
+def test_each_module_has_a_default_of_its_own() -> None:
+    found = from_jinja("{% if a %}A {{ n }}{% endif %}{% if b %}B {{ n | default('x') }}{% endif %}", "s")
+    assert [module.params()[0].default for module in found.schema.modules()] == [None, "x"]
+    assert not any("default" in note for note in found.notes)
 
 
 def test_a_template_is_never_rendered(tmp_path: Path) -> None:

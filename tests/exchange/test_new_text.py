@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from engine.exchange import ExchangeError, export
 from engine.pml import Prompt, Schema, Text, bind, parse_prompt, parse_schema
 from engine.pml.conversation import Message, conversation
+from engine.pml.diagnostics import NOWHERE
 from engine.pml.writer import written_alike
 from engine.programs import compile_source
-from tests.pml.trees import NOWHERE, prompts, schemas, seamed, text
+from tests.pml.trees import prompts, schemas, seamed, text
 from tests.programs.sources import load
 
 slow = settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])

@@ -209,6 +209,25 @@ def test_circles_are_told_with_the_chain(tmp_path: Path) -> None:
     assert "this schema → itself.pml" in fault.message
 
 
+def test_a_circle_through_a_linked_folder_is_told_as_one(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "again").symlink_to(".")
+    inner = '<schema name="s"><include src="again/x.pml"/></schema>'
+    (tmp_path / "parts" / "x.pml").write_text(inner, encoding="utf-8")
+    fault = the_fault(parsed(tmp_path, '<schema name="s"><include src="parts/x.pml"/></schema>'))
+    assert (fault.code, fault.file) == ("E211", "parts/x.pml")
+    assert "it would include itself" in fault.message
+    assert "this schema → parts/x.pml → parts/again/x.pml" in fault.message
+
+
+@pytest.mark.parametrize("element", ['<include src="{}"/>', '<module name="m" src="{}"/>'])
+def test_an_address_of_the_net_is_told_as_it_is_written(tmp_path: Path, element: str) -> None:
+    for address in ("http://example.org/a.pml", "HTTPS://example.org", "ftp://x", "file:///etc/x"):
+        fault = the_fault(parsed(tmp_path, f'<schema name="s">{element.format(address)}</schema>'))
+        assert fault.code == "E208"
+        assert f"'{address}' is an address, and schemas read files only" in fault.message
+
+
 def test_chains_and_numbers_of_includes_are_bounded(tmp_path: Path) -> None:
     chain = {
         f"f{n}": f'<schema name="s"><include src="f{n + 1}.pml"/></schema>' for n in range(MAX_CHAIN + 3)
