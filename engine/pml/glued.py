@@ -29,6 +29,9 @@ _NUMBER: Final = re.compile(r"(?<![\w.,:/-])\d+(?:[.,]\d+)?\Z")
 _DECIMAL: Final = re.compile(r"\d[.,:]\Z")
 _SENTENCE: Final = re.compile(r"(?:[^\W\d_]{4}\.|[!?…])[\"'”»)\]]*\Z")
 _ROW: Final = re.compile(r"[ \t]*\|(?:[ \t][^\n]*[ \t]|[^\n|]+\|[^\n]+)\|\Z")
+_HEADING: Final = re.compile(r"#{1,6}[ \t]+\S")
+_FINISHED: Final = re.compile(r"[.!?…][\"'”»)\]]*\Z")
+"""The end of a sentence."""
 _FENCE: Final = re.compile(r"^[ \t]*(?:```|~~~)", re.MULTILINE)
 _FENCE_END: Final = re.compile(r"(?:\A|\n)[ \t]*(?:```|~~~)\Z")
 
@@ -144,6 +147,18 @@ def joined(end: End, begin: Begin) -> bool:
     if begin & Begin.ITEM and (end & End.WORD or (end & End.STOP and not end & End.DECIMAL)):
         return True
     return bool((end & End.LETTER and begin & Begin.LETTER) or (end & End.DIGIT and begin & Begin.DIGIT))
+
+
+def begins_block(text: str) -> bool:
+    """Whether a text begins with what has to begin a line: a heading, list, quotation, table or fence."""
+    body = text[:_LOOK].lstrip(" \t")
+    return any(mark.match(body) for mark in (_HEADING, _BLOCK, _ITEM))
+
+
+def space_between(left: str, right: str) -> str:
+    """What sets touching texts apart: a line break behind a sentence or beside a block, else a space."""
+    ended = end_of(left) & End.BLOCK or _FINISHED.search(left[-_LOOK:])
+    return "\n" if ended or begins_block(right) else " "
 
 
 def _unspaced(character: str) -> bool:

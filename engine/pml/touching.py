@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Final, TypeAlias
 
 from engine.pml.diagnostics import Edit, Reporter, Span, quote
-from engine.pml.glued import Begin, End, begin_of, end_of, joined, touch
+from engine.pml.glued import Begin, End, begin_of, end_of, joined, space_between, touch
 from engine.pml.tree import Module, Param, Role, Schema, Text, Union
 
 _Key: TypeAlias = tuple[Any, bool]
@@ -43,7 +43,7 @@ def check_schema(schema: Schema, report: Reporter, source: str) -> None:
     for node in branches:
         if not isinstance(node, Union):
             for place, other, left, right in _meetings(node.children, first, last, source):
-                _report(node.children, place, other, words_of(left, right), report)
+                _report(node.children, place, other, (left, right), report)
 
 
 def meet(left: str, right: str, *, argument: bool) -> bool:
@@ -144,8 +144,10 @@ def _apart(children: tuple[Any, ...], place: int, other: int, source: str) -> bo
     return any(source.startswith(_INCLUDE, text.span.start) for text in (left, right))
 
 
-def _report(children: tuple[Any, ...], place: int, other: int, words: str, report: Reporter) -> None:
-    right = children[other]
+def _report(
+    children: tuple[Any, ...], place: int, other: int, texts: tuple[str, str], report: Reporter
+) -> None:
+    right, words = children[other], words_of(*texts)
     span = right.name_span if isinstance(right, Module) else right.span
     if other > place + 1:
         message = (
@@ -154,13 +156,12 @@ def _report(children: tuple[Any, ...], place: int, other: int, words: str, repor
         )
         report.add("W613", message, span)
         return
-    inside = isinstance(children[place], Param) or isinstance(right, Param)
-    fix, hint = beside(right.span.start, " " if inside else "\n")
-    message = f"words touch, {words} is read as one; put a space or a line break between them"
-    report.add("W613", message, span, hint, fix)
+    fix, hint = beside(right.span.start, *texts)
+    report.add("W613", f"words touch, {words} is read as one; put {hint}", span, hint, fix)
 
 
-def beside(place: int, space: str) -> tuple[tuple[Edit, ...], str]:
-    """The fix that sets texts apart at a place, and its hint."""
+def beside(place: int, left: str, right: str) -> tuple[tuple[Edit, ...], str]:
+    """The fix that sets two texts apart at a place, and its hint."""
+    space = space_between(left, right)
     hint = "a space between them" if space == " " else "a line break between them"
     return (Edit(Span(place, place), space),), hint

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
-from engine.pml.diagnostics import NOWHERE, Reporter, Span, quote
+from engine.pml.diagnostics import NOWHERE, Edit, Reporter, Span, quote
 from engine.pml.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, SchemaText, is_seam, part_text
 from engine.pml.resolution import Resolution
 from engine.pml.touching import beside, meet, words_of
@@ -55,11 +55,12 @@ class _Checker:
         """Reports two parts that touch, at the one that the prompt can change."""
         if isinstance(left, NewText) and isinstance(right, NewText) and self._one_text(left, right):
             return
-        words = f"words touch, {words_of(part_text(left), part_text(right))} is read as one"
+        texts = part_text(left), part_text(right)
+        words = f"words touch, {words_of(*texts)} is read as one"
         if isinstance(right, NewText):
-            self._add(words, right.span, right.span.start)
+            self._add(words, right.span, beside(right.span.start, *texts))
         elif isinstance(left, NewText) and not _ENDS_IMPORT.match(self._prompt.source, left.span.end):
-            self._add(words, left.span, left.span.end)
+            self._add(words, left.span, beside(left.span.end, *texts))
         elif isinstance(left, NewText):
             self._report.add("W613", f"{words}; {self._behind_import(left, right)}", left.span)
         elif place := _given(right) or _given(left):
@@ -69,9 +70,9 @@ class _Checker:
             remedy = f"write a space or a line break {self._behind(left, _path(right))} in the schema"
             self._report.add("W613", f"{words}: {meeting}; {remedy}", self._import_of(left, right))
 
-    def _add(self, words: str, span: Span, place: int) -> None:
-        fix, hint = beside(place, "\n")
-        self._report.add("W613", f"{words}; put a space or a line break between them", span, hint, fix)
+    def _add(self, words: str, span: Span, mended: tuple[tuple[Edit, ...], str]) -> None:
+        fix, hint = mended
+        self._report.add("W613", f"{words}; put {hint}", span, hint, fix)
 
     # Text that ends an import
 

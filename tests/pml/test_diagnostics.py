@@ -260,7 +260,7 @@ EXAMPLES = [
     schema(
         "W613",
         '<schema name="a"><module name="m">I pay.</module><module name="«n»">I walk.</module></schema>',
-        "'I pay.I walk.' is read as one; put a space or a line break",
+        "'I pay.I walk.' is read as one; put a line break between them",
     ),
     bound("W613", '<prompt><trip-plan duration="3">«By train.»<domestic/></trip-plan></prompt>', "touch"),
     bound("W604", "<prompt><«trip-plan»/></prompt>", "'duration' of 'trip-plan' stays empty"),

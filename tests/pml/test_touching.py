@@ -80,6 +80,34 @@ def test_what_would_read_as_one_is_told(left: str, right: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("left", "right", "space"),
+    [
+        ("Rome", "Tokyo", " "),
+        ("for 20", "days", " "),
+        ("Dear Ann,", "hello", " "),
+        ("Customer:", "Ann", " "),
+        ("I pay.", "I walk.", "\n"),
+        ("Why?)", "So", "\n"),
+        ("Rules:", "# One", "\n"),
+        ("Rules:", "#one", " "),
+        ("milk", "- eggs", "\n"),
+        ("milk", "2. Eggs", "\n"),
+        ("```\nls\n```", "Then", "\n"),
+    ],
+)
+def test_words_are_set_apart_by_a_space_and_sentences_and_blocks_by_a_line_break(
+    left: str, right: str, space: str
+) -> None:
+    said = "a space between them" if space == " " else "a line break between them"
+    one, two = module("a", left), module("b", right)
+    told = [touching(one + two), touching(left + two), asked(one, f"<a/>{right}")[1]]
+    for (fault,) in [*told, asked(two, f"{left}<b/>")[1]]:
+        assert [edit.text for edit in fault.fix] == [space]
+        assert fault.hint == said
+        assert fault.message.endswith(f"is read as one; put {said}")
+
+
+@pytest.mark.parametrize(
     ("left", "right"),
     [
         ("3", "D"),
@@ -284,12 +312,12 @@ def test_what_always_stands_side_by_side_is_told_in_the_schema_alone() -> None:
 @pytest.mark.parametrize(
     ("schema", "prompt", "words", "mended_to"),
     [
-        (module("a", "one"), "six<a/>", "sixone", "six\n<a/>"),
-        (module("a", "one"), "<a/>six", "onesix", "<a/>\nsix"),
-        (module("a", "one"), "<a>two</a>six", "twosix", "<a>two</a>\nsix"),
-        (module("a", f"one {module('b', 'two')} for"), "<a>six<b/></a>", "sixtwo", "<a>six\n<b/></a>"),
-        (module("a", GAP.replace("/>", ' default="Al"/>')), "six<a/>", "sixAl", "six\n<a/>"),
-        (module("a", GAP), "six<!-- c --><a p='Al'/>", "sixAl", "six\n<!-- c --><a p='Al'/>"),
+        (module("a", "one"), "six<a/>", "sixone", "six <a/>"),
+        (module("a", "one"), "<a/>six", "onesix", "<a/> six"),
+        (module("a", "one"), "<a>two</a>six", "twosix", "<a>two</a> six"),
+        (module("a", f"one {module('b', 'two')} for"), "<a>six<b/></a>", "sixtwo", "<a>six <b/></a>"),
+        (module("a", GAP.replace("/>", ' default="Al"/>')), "six<a/>", "sixAl", "six <a/>"),
+        (module("a", GAP), "six<!-- c --><a p='Al'/>", "sixAl", "six <!-- c --><a p='Al'/>"),
     ],
 )
 def test_text_of_a_prompt_that_touches_is_mended(
