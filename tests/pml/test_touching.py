@@ -353,7 +353,7 @@ def test_text_at_the_end_of_an_import_has_no_fix_but_advice_that_helps() -> None
         assert "behind </module> of 'a' in the schema" in fault.message
         assert asked(f"{module('a', 'one')} two", prompt) == ("one\nsix two", [])
     spelled, (fault,) = asked(module("a", f"{inner} two"), "<a><b/>\nsix</a>")
-    assert (spelled, fault.fix) == ("one sixtwo", ())
+    assert (spelled, fault.fix) == ("one\nsixtwo", ())
     assert 'write <a xml:space="preserve"> and a space behind the text' in fault.message
     kept = "<a xml:space='preserve'><b/>\nsix </a>"
     assert asked(module("a", f"{inner} two"), kept) == ("one \nsix two", [])
