@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.exchange import FolderOptions, Imported
     from engine.exchange.sections import Split
 
-KINDS = ("messages", "jinja", "folder", "python", "prompty", "langchain", "langfuse", "promptfoo")
+KINDS = ("messages", "jinja", "folder", "python", "text", "prompty", "langchain", "langfuse", "promptfoo")
 _MOST_TOKENS = 1_000_000
 
 
@@ -74,7 +74,7 @@ class _Split(click.ParamType[int]):
     "--split",
     type=_Split(),
     metavar="headings|tokens:N",
-    help="Cut the long texts of a folder, each part a module of its own.",
+    help="Cut the long texts of a folder, or a text, each part a module of its own.",
 )
 @click.option(
     "--titles/--no-titles",
@@ -108,6 +108,7 @@ def import_command(
                system: begin turns (.jinja, .j2)
     folder     each text becomes a module, each folder inside a module round its own
     python     a program, which is compiled from its source (.py)
+    text       a text or Markdown: each section under a heading becomes a module (.md, .txt)
     prompty    a Prompty file (.prompty)
     langchain, langfuse, promptfoo
                a prompt of theirs in JSON or YAML (.json, .yaml)

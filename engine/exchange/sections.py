@@ -61,12 +61,15 @@ class Split:
         return by_tokens(text, self.most, self.count)
 
 
-def by_headings(text: str) -> tuple[Section, ...]:
-    """Cuts a text of more than `LONG` characters at headings of Markdown and reStructuredText.
+def by_headings(text: str, *, long: int = LONG, short: int = _SHORT) -> tuple[Section, ...]:
+    """Cuts a text at headings of Markdown and reStructuredText.
 
-    What is shorter than a paragraph or two goes with the section behind it.
+    Args:
+        text: the text.
+        long: characters up to which it is not cut.
+        short: a section with fewer characters goes with the one behind it.
     """
-    if len(text) <= LONG:
+    if len(text) <= long:
         return (Section("", text),)
     borders = list(_headings(text))
     if not borders or borders[0][0] > 0:
@@ -76,10 +79,10 @@ def by_headings(text: str) -> tuple[Section, ...]:
     ends = [at for at, _ in borders[1:]] + [len(text)]
     for (_, words), end in zip(borders, ends, strict=True):
         title = title or words
-        if end - start >= _SHORT or end == len(text):
+        if end - start >= short or end == len(text):
             found.append(Section(title, text[start:end]))
             title, start = "", end
-    if len(found) > 1 and len(found[-1].text) < _SHORT:
+    if len(found) > 1 and len(found[-1].text) < short:
         last = found.pop()
         found[-1] = Section(found[-1].title, found[-1].text + last.text)
     return tuple(found)

@@ -12,6 +12,7 @@ from engine.exchange.from_jinja import DEFAULT_LENGTH, from_jinja
 from engine.exchange.from_libraries import from_langchain, from_langfuse, from_promptfoo, library_of
 from engine.exchange.from_messages import from_conversation, parsed_json
 from engine.exchange.from_prompty import from_prompty, is_prompty
+from engine.exchange.from_text import ENDINGS, from_text, is_template
 from engine.exchange.imported import Imported
 from engine.exchange.templates import role_turns
 from engine.exchange.yaml_files import parsed_yaml
@@ -20,7 +21,7 @@ from engine.programs import compile_source
 from engine.programs.naming import legible
 
 KINDS: Final = (
-    *("messages", "jinja", "folder", "python"),
+    *("messages", "jinja", "folder", "python", "text"),
     *("prompty", "langchain", "langfuse", "promptfoo"),
 )
 """What `import_from` reads."""
@@ -55,7 +56,8 @@ def import_from(
             picks the function where the file holds several.
         length: length of a template's parameters, in tokens.
         row: which conversation or prompt of a file that holds several, from 1.
-        folder: for a folder, which of its files are wanted, and how they become modules.
+        folder: for a folder, which of its files are wanted, and how they become modules; for a text, how
+            it is cut.
 
     Raises:
         ExchangeError: a folder cannot be read, or nothing in the source can become a schema.
@@ -82,6 +84,7 @@ def import_from(
         readers: dict[str, Callable[[], Imported]] = {
             "messages": lambda: from_conversation(value, short, row),
             "jinja": lambda: from_jinja(content, short, length),
+            "text": lambda: from_text(content, short, folder.split if folder else None),
             "prompty": lambda: from_prompty(content, short, length),
             "langchain": lambda: from_langchain(value, short, length),
             "langfuse": lambda: from_langfuse(value, short, length, row),
@@ -116,13 +119,19 @@ def _recognised(source: Path, content: str) -> tuple[str, Any]:
             pass
         else:
             return library_of(value) or "messages", value
-    kinds, endings = ", ".join(KINDS), ", ".join((*_ENDINGS, *_VALUES))
+    if ending in ENDINGS and is_template(content):
+        raise ExchangeError(
+            "it has marks of a template; add --from jinja, or --from text to keep them as text"
+        )
+    if ending in ENDINGS:
+        return "text", None
+    kinds, endings = ", ".join(KINDS), ", ".join((*_ENDINGS, *_VALUES, *ENDINGS))
     raise ExchangeError(f"it could be anything; name what it is ({kinds}), or let it end in {endings}")
 
 
 def _value(source: Path, content: str, kind: str) -> Any:
     """What the JSON or YAML of a file says; None for kinds that are neither."""
-    if kind in ("jinja", "prompty", "python"):
+    if kind in ("jinja", "prompty", "python", "text"):
         return None
     written_in_yaml = source.suffix.lower() in (".yaml", ".yml") or kind == "promptfoo"
     if written_in_yaml and content.lstrip()[:1] not in "{[":

@@ -15,6 +15,9 @@ _HTML: Final = re.compile(r"<(?:!doctype[ \t\r\n]+html|html|head|body)\b", re.IG
 _XML: Final = re.compile(r"<(?:\?xml\b|!DOCTYPE\b|[A-Za-z][^<>]{0,400}\bxmlns\b)")
 _JSON: Final = re.compile(r"\{[ \t\r\n]*(?:\"|\})|\[[ \t\r\n]*[\[{\"]")
 _JINJA: Final = re.compile(r"\{%|\{\{")
+_YAML: Final = re.compile(
+    r"(?:---[ \t]*\r?\n)?(?:- )?[A-Za-z_][\w-]*:(?:[ \t]*\r?\n[ \t]*-?[ \t]*| [^\n]*\n)[\w -]+:"
+)
 _PYTHON: Final = re.compile(
     r"^(?:from[ \t]+[\w.]+[ \t]+import[ \t]|import[ \t]+[\w.]+[ \t]*$"
     r"|(?:async[ \t]+)?def[ \t]+\w+\(|class[ \t]+\w+[:(])",
@@ -79,7 +82,9 @@ def _told(text: str, start: int, markup: bool) -> tuple[str, str, str]:
         return "Python", "pml import FILE.py -o schema.pml", "of a program in it"
     if _JINJA.search(text):
         return "a template", "pml import FILE --from jinja -o schema.pml", "of it"
-    return "plain text (or Markdown, or YAML)", _FOLDER, "of the text files in the folder that it lies in"
+    if _YAML.match(text, start):
+        return "YAML", "pml import FILE.yaml -o schema.pml", "of a conversation or prompt in it"
+    return "plain text (or Markdown)", "pml import FILE --from text -o schema.pml", "of its sections"
 
 
 def binary_kind(data: bytes) -> str | None:

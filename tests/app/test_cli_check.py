@@ -77,8 +77,9 @@ def test_what_is_no_pml_is_told_once_with_a_command_that_works(tmp_path: Path, r
     result = run_pml("check", notes / "ferry.md")
     assert result.status == 1
     assert result.out.count(": error ") == 1
-    assert "hint: pml import FOLDER -o schema.pml" in result.out
-    assert run_pml("import", notes, "-o", tmp_path / "schema.pml").status == 0
+    assert "hint: pml import FILE --from text -o schema.pml" in result.out
+    asked = run_pml("import", notes / "ferry.md", "--from", "text", "-o", tmp_path / "schema.pml")
+    assert asked.status == 0
     assert run_pml("check", tmp_path / "schema.pml").status == 0
     messages = '{"messages": [{"role": "user", "content": "Hi & <bye>"}]}'
     (tmp_path / "chat.json").write_text(messages, encoding="utf-8")

@@ -340,7 +340,7 @@ def test_the_kind_follows_from_the_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "kind", "says"),
     [
-        ("x.txt", b"x", None, "could be anything"),
+        ("x.prompt", b"x", None, "could be anything"),
         ("x.json", b"\xff", None, "not UTF-8"),
         ("x.json", b"[]", "yaml", "there is no kind"),
         ("x.json", b"[]", "folder", "is no folder"),

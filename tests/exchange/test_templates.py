@@ -229,6 +229,6 @@ def test_yaml_that_is_hostile_or_broken(source: str, says: str) -> None:
 
 
 def test_what_could_be_anything_is_asked_about(tmp_path: Path) -> None:
-    (tmp_path / "x.txt").write_text("Just words.", encoding="utf-8")
-    with pytest.raises(ExchangeError, match=r"x\.txt: it could be anything; name what it is"):
-        import_from(tmp_path / "x.txt")
+    (tmp_path / "x.prompt").write_text("Just words.", encoding="utf-8")
+    with pytest.raises(ExchangeError, match=r"x\.prompt: it could be anything; name what it is"):
+        import_from(tmp_path / "x.prompt")

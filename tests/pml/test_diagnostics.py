@@ -119,7 +119,10 @@ EXAMPLES = [
         '<schema name="a"><module name="caf\xe9">x</module><module name="«cafe\u0301»">y</module></schema>',
         "U+00E9 against U+0065 U+0301; rename one",
     ),
-    schema("E121", "«# Notes»\n\nThe ferry leaves at nine.", "`pml import FOLDER -o schema.pml`"),
+    schema("E121", "«# Notes»\n\nThe ferry leaves at nine.", "`pml import FILE --from text -o schema.pml`"),
+    schema(
+        "E121", "«messages:»\n  - role: user\n    content: Hi <b>\n", "`pml import FILE.yaml -o schema.pml`"
+    ),
     schema("E121", '«{"messages": []}»', "`pml import FILE.json -o schema.pml`"),
     schema("E121", '«import os»\nprint("x")', "`pml import FILE.py -o schema.pml`"),
     schema("E121", "«Hello {{ name }}»", "--from jinja"),
