@@ -12,9 +12,8 @@ from engine.exchange.templates import Form, TemplateTurn, from_turns, role_turns
 from engine.exchange.yaml_files import parsed_yaml
 
 HEAD: Final = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
-_DESCRIBES: Final = frozenset(
-    {"name", "description", "authors", "author", "version", "tags", "template", "inputs"} | {"sample"}
-)
+_READ: Final = frozenset({"template", "inputs", "sample"})
+_DESCRIBES: Final = frozenset({"name", "description", "authors", "author", "version", "tags"})
 
 
 def is_prompty(source: str) -> bool:
@@ -45,9 +44,14 @@ def from_prompty(source: str, name: str, length: int) -> Imported:
     notes = Notes()
     defaults = _defaults(given, notes)
     for key in given:
-        if key not in _DESCRIBES:
+        if key in _DESCRIBES:
+            notes.count("field", "of the head left out (a schema has the name of its file alone)", str(key))
+        elif key not in _READ:
             notes.count("field", "of the head left out (settings are given to a run)", str(key))
     body = source[head.end() :]
+    for key in _inputs(given):
+        if re.search(rf"\b{re.escape(str(key))}\b", body) is None:
+            notes.count("input", "left out (no text has it)", str(key))
     form = _form(given)
     turns = role_turns(body, "system") or (TemplateTurn("user", body.strip()),)
     turns = tuple(TemplateTurn(one.role, one.text, form, one.where) for one in turns)
@@ -64,11 +68,8 @@ def _form(given: dict[Any, Any]) -> Form:
 
 def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:
     """The defaults of inputs; samples are noted, for they are no defaults."""
-    inputs = given.get("inputs")
-    if isinstance(inputs, list):
-        inputs = {one.get("name"): one for one in inputs if isinstance(one, dict)}
     defaults: dict[str, str] = {}
-    for key, told in (inputs if isinstance(inputs, dict) else {}).items():
+    for key, told in _inputs(given).items():
         if isinstance(told, dict):
             if isinstance(told.get("default"), (str, int, float)):
                 defaults[str(key)] = str(told["default"])
@@ -78,3 +79,10 @@ def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:
     for key in samples if isinstance(samples, dict) else {}:
         notes.count("sample", "of an input left out (give it as an argument)", str(key))
     return defaults
+
+
+def _inputs(given: dict[Any, Any]) -> dict[Any, Any]:
+    inputs = given.get("inputs")
+    if isinstance(inputs, list):
+        inputs = {one.get("name"): one for one in inputs if isinstance(one, dict)}
+    return inputs if isinstance(inputs, dict) else {}

@@ -61,6 +61,8 @@ inputs:
     sample: How old is it?
   tone:
     default: kind
+  docs:
+    type: array
 ---
 system:
 You are a {{tone}} guide.
@@ -80,6 +82,8 @@ def test_prompty(tmp_path: Path) -> None:
         ]
         assert told(found, "1 field of the head left out", "model")
         assert told(found, "1 sample of an input left out", "question")
+        assert told(found, "2 fields of the head left out", "name", "description")
+        assert told(found, "1 input left out", "docs")
 
 
 def test_lines_that_name_roles_begin_turns(tmp_path: Path) -> None:
