@@ -105,6 +105,10 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
         "Words, or marks of Markdown, touch where modules, defaults, arguments, included or new text meet.",
     ),
     "W615": ("warning", "Two names beside each other look the same and have other characters."),
+    "W616": (
+        "warning",
+        "A heading, list item or other block does not begin its line where a module is left out or moved.",
+    ),
 }
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias, cast
 
+from engine.pml.blocks import check_blocks
 from engine.pml.diagnostics import NOTHING, TAGS, Edit, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
 from engine.pml.escaping import escaped_value
@@ -126,6 +127,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         check_scaffolds(schema, self._scaffolds, self._text, self._report)
         advise_on_lookalikes(schema, self._report)
         check_schema(schema, self._report, self._text)
+        check_blocks(schema, self._report)
         return schema
 
     def _all_scaffolds(self) -> tuple[Scaffold, ...]:
@@ -296,6 +298,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         above = f"{place.path}/" if place.path else ""
         check_scaffolds(here, self._scaffolds, self._text, self._report, above)
         check_schema(here, self._report, self._text)
+        check_blocks(here, self._report)
         return frame, self._all_scaffolds()
 
     def _finish(self, frame: _Frame) -> Module | Union | Role | None:

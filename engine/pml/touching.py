@@ -10,6 +10,7 @@ from typing import Any, Final, TypeAlias
 
 from engine.pml.diagnostics import Edit, Reporter, Span, quote
 from engine.pml.glued import Begin, End, begin_of, end_of, joined, space_between, touch
+from engine.pml.schema_places import branches
 from engine.pml.tree import Module, Param, Role, Schema, Text, Union
 
 _Key: TypeAlias = tuple[Any, bool]
@@ -29,10 +30,10 @@ def check_schema(schema: Schema, report: Reporter, source: str) -> None:
         report: takes the faults.
         source: the text that the spans count in.
     """
-    branches = list(_branches(schema))
+    nodes = list(branches(schema))
     first: dict[int, _Edge] = {}
     last: dict[int, _Edge] = {}
-    for node in reversed(branches):
+    for node in reversed(nodes):
         first[id(node)], last[id(node)] = {}, {}
         if isinstance(node, Union):
             first[id(node)] = _nearest(first[id(member)] for member in node.members)
@@ -40,7 +41,7 @@ def check_schema(schema: Schema, report: Reporter, source: str) -> None:
         elif not isinstance(node, Role):
             first[id(node)] = _nearest(_edges(node.children, first, begin_of))
             last[id(node)] = _nearest(_edges(node.children[::-1], last, end_of))
-    for node in branches:
+    for node in nodes:
         if not isinstance(node, Union):
             for place, other, left, right in _meetings(node.children, first, last, source):
                 _report(node.children, place, other, (left, right), report)
@@ -54,16 +55,6 @@ def meet(left: str, right: str, *, argument: bool) -> bool:
 def words_of(left: str, right: str) -> str:
     """The words that touch, as a message shows them."""
     return quote(f"{left[-_SHOWN:]}{right[:_SHOWN]}".replace("\n", " "))
-
-
-def _branches(schema: Schema) -> Iterator[Any]:
-    """The schema and every module, union and turn in it, in the order of the document."""
-    pending: list[Any] = [schema]
-    while pending:
-        node = pending.pop()
-        yield node
-        below = node.members if isinstance(node, Union) else node.children
-        pending.extend(child for child in reversed(below) if isinstance(child, Module | Union | Role))
 
 
 def _edges(children: Iterable[Any], known: dict[int, _Edge], judge: Callable[[str], Flag]) -> Iterator[_Edge]:

@@ -265,6 +265,11 @@ EXAMPLES = [
         '<schema name="a"><module name="m">I pay.</module><module name="«n»">I walk.</module></schema>',
         "'I pay.I walk.' is read as one; put a line break between them",
     ),
+    schema(
+        "W616",
+        '<schema name="a">To: <module name="m">Ada</module>\n«## Rules»</schema>',
+        "not where module 'm' is left out: it is read behind 'To:'; write 'To:' into module 'm' too",
+    ),
     bound("W613", '<prompt><trip-plan duration="3">«By train.»<domestic/></trip-plan></prompt>', "touch"),
     bound("W604", "<prompt><«trip-plan»/></prompt>", "'duration' of 'trip-plan' stays empty"),
     schema(
