@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from engine.pml.blocks import remedy
 from engine.pml.diagnostics import Edit, Reporter, Span, quote
-from engine.pml.glued import begins_block
+from engine.pml.glued import begins_block, begins_number
 from engine.pml.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, is_seam, part_text
 from engine.pml.prompt_places import PromptPlaces, node_of
 from engine.pml.schema_places import breaks, first_words, last_words
@@ -44,6 +44,8 @@ def _report(left: Part, right: Part, report: Reporter, places: PromptPlaces) -> 
     """Reports a block behind what stands in front of it, if it begins a line in the schema."""
     node = node_of(right)
     if node is None or not places.schema.begins_line(node)[0]:
+        return
+    if isinstance(left, NewText) and begins_number(part_text(right)):
         return
     block, front = quote(first_words(part_text(right))), quote(last_words(part_text(left)))
     fault = (

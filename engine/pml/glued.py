@@ -22,6 +22,7 @@ _LOOK: Final = 80
 _BLOCK: Final = re.compile(r"[-*>][ \t]|```|~~~|\|(?!\|)(?:[ \t]|[^\n|]+\|[^\n|]+\|)")
 """A list, a quotation, a fence or a row of a table in Markdown."""
 _ITEM: Final = re.compile(r"\d{1,3}[.)][ \t]+\S")
+_ITEMS: Final = re.compile(r"\n[ \t]*\d{1,3}[.)][ \t]")
 _COUNT: Final = re.compile(r"\d[\d.,]*[ \t]+[^\W\d_]")
 _LONG: Final = re.compile(r"([^\W\d_]{3,})(?![\d_])")
 _WORD: Final = re.compile(r"([^\W\d_]{2,})\Z")
@@ -153,6 +154,12 @@ def begins_block(text: str) -> bool:
     """Whether a text begins with what has to begin a line: a heading, list, quotation, table or fence."""
     body = text[:_LOOK].lstrip(" \t")
     return any(mark.match(body) for mark in (_HEADING, _BLOCK, _ITEM))
+
+
+def begins_number(text: str) -> bool:
+    """Whether a text begins with a number that may be no list, as that of a day: no other item follows."""
+    body = text[:_LOOK].lstrip(" \t")
+    return bool(_ITEM.match(body)) and not _ITEMS.search(text)
 
 
 def space_between(left: str, right: str) -> str:

@@ -138,12 +138,14 @@ def module_ended(left: str, right: str) -> str:
 
 def last_words(text: str) -> str:
     """The end of the last line of a text, as messages show it."""
-    return text.rstrip(SPACE).rpartition("\n")[2][-_SHOWN:]
+    line = text.rstrip(SPACE).rpartition("\n")[2]
+    return line if len(line) <= _SHOWN else f"…{line[-_SHOWN:].lstrip()}"
 
 
 def first_words(text: str) -> str:
     """The beginning of the first line of a text, as messages show it."""
-    return text.strip(SPACE).partition("\n")[0][:_SHOWN]
+    line = text.strip(SPACE).partition("\n")[0]
+    return line if len(line) <= _SHOWN else f"{line[:_SHOWN].rstrip()}…"
 
 
 def breaks(text: str) -> bool | None:
