@@ -255,12 +255,7 @@ STRUCTURE = [
         '<module name="m"><user>Hi.</user> <user>x</user></module>',
     ),
     schema("a role in a role", "E206", "<user>a<system>b</system></user>", "<user>ab</user>"),
-    schema(
-        "an example in a turn",
-        "E206",
-        '<user><module name="ex"><user>Q</user><assistant>A</assistant></module></user>',
-        '<user><module name="ex">Q\nA</module></user>',
-    ),
+    schema("turns in a turn", "E206", "<user><user>Q</user><user>A</user></user>", "<user>Q\nA</user>"),
     schema(
         "a name with spaces", "E301", '<module name="my trip">x</module>', '<module name="my-trip">x</module>'
     ),
