@@ -109,6 +109,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
         "warning",
         "A heading, list item or other block does not begin its line where a module is left out or moved.",
     ),
+    "W617": ("info", "Text of a prompt beside whole turns is read at the end of the prompt."),
 }
 
 

@@ -103,7 +103,13 @@ class Resolver:
 
     def _move(self, texts: list[Text]) -> None:
         """Lets texts that cannot stand where they are follow at the end, on a line of their own."""
-        if any(not text.seam for text in texts):
+        first = next((text for text in texts if not text.seam), None)
+        if first is not None:
+            message = (
+                f"{quote(first.text, 30)} stands beside whole turns, so it is read at the end of the prompt; "
+                "write it behind the last import"
+            )
+            self._report.add("W617", message, first.span)
             self._beside.append(self._line_break(texts[0]))
         self._beside.extend(texts)
 

@@ -312,7 +312,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         if finished and not children and not frame.unread:
             message = f"module {quote(frame.path)} is empty; write its text, or remove it"
             self._report.add("W603", message, element.open_span)
-        check_turns(frame.path, children, self._report)
+        children = check_turns(frame.path, children, self._report)
         self._check_repeated(frame)
         span = name.value_span if name else element.tag_span
         short = frame.path.rpartition("/")[2]

@@ -120,7 +120,7 @@ def add_run(children: list[Any], run: Run) -> str:
     Returns:
         The last seam that it writes; empty where it writes none.
     """
-    takes = bool(children) and not run.text and _takes_seam(children[-1])
+    takes = bool(children) and _takes_seam(children[-1])
     behind = run.before if takes and not larger(_seam_behind(children[-1]), run.before) else ""
     if run.before and children and isinstance(children[-1], Text):  # the end of what was included
         _end_with(children, run.before, run.span)

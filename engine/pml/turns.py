@@ -13,21 +13,26 @@ TURNS_RULE: Final = (
 )
 
 
-def check_turns(path: str, children: tuple[Any, ...], report: Reporter) -> None:
+def check_turns(path: str, children: tuple[Any, ...], report: Reporter) -> tuple[Any, ...]:
     """Reports what stands beside the turns of a module, each stretch of it once.
+
+    White space beside them is nothing, wherever white space is kept.
 
     Args:
         path: the path of the module.
         children: what it holds.
         report: takes the faults.
+
+    Returns:
+        What the module holds.
     """
     if not any(isinstance(child, Role) for child in children):
-        return
+        return children
+    held = tuple(child for child in children if not _is_space(child))
     stretch: list[Span] = []
-    for child in (*children, None):
+    for child in (*held, None):
         if child is not None and not isinstance(child, Role):
-            if not _is_space(child):
-                stretch.append(child.span)
+            stretch.append(child.span)
         elif stretch:
             span = Span(stretch[0].start, stretch[-1].end)
             message = (
@@ -36,6 +41,7 @@ def check_turns(path: str, children: tuple[Any, ...], report: Reporter) -> None:
             )
             report.add("E212", message, span, "<user>…</user>", wrapped(span, "<user>", "</user>"))
             stretch = []
+    return held
 
 
 def _is_space(child: Any) -> bool:

@@ -31,10 +31,15 @@ def legible(words: str) -> str:
 
 def unique(name: str, taken: dict[str, int], line: int) -> str:
     """The name, numbered where another module has it already; it is then taken."""
-    found, number = name, 1
-    while found in taken:
-        number += 1
-        found = f"{name}-{number}"
+    found = name
+    if name in taken:
+        last, free = 1, 2  # of numbers that are taken and free, without trying all between
+        while f"{name}-{free}" in taken:
+            last, free = free, 2 * free
+        while free - last > 1:
+            middle = (last + free) // 2
+            last, free = (middle, free) if f"{name}-{middle}" in taken else (last, middle)
+        found = f"{name}-{free}"
     taken[found] = line
     return found
 

@@ -48,6 +48,8 @@ _RUNS: Final = re.compile(f"[{_UNSPACED}]+")
 _COMPOUND: Final = re.compile(r"[^\W_]+(?:[._\-/:]+[^\W_]+)+")
 _WORD: Final = re.compile(r"[^\W_]+")
 _BEGUN: Final = re.compile(rf"[^\W_{_UNSPACED}]+\Z")
+_ENDINGS: Final = 5  # the most letters that a stem may be shorter than its word while that is typed
+_STEM: Final = 3
 _COMMON: Final = frozenset(
     _WORD.findall(
         "a about after all also an and any are as at be been but by can could did do does for from get has "
@@ -159,7 +161,9 @@ class SearchIndex:
             most: how many at most.
             typing: whether the last word may be the beginning of one.
         """
-        wanted = query(question, typing=typing)
+        wanted = query(question)
+        if typing and (begun := self._begun(question)):
+            wanted = f"{wanted} OR {begun}" if wanted else begun
         if not wanted:
             return ()
         found = self._connection.execute(
@@ -169,14 +173,22 @@ class SearchIndex:
         )
         return tuple(Hit(str(path), float(score)) for path, score in found)
 
+    def _begun(self, question: str) -> str:
+        """The last word as the beginning of one that is there; of what is indexed, only stems are."""
+        letters = unicodedata.normalize("NFD", question.lower())
+        last = _BEGUN.search("".join(one for one in letters if not unicodedata.combining(one)))
+        word = last[0] if last else ""
+        for end in range(len(word), max(len(word) - _ENDINGS, min(len(word), _STEM) - 1), -1):
+            asked = f'"{word[:end]}" *'
+            if self._connection.execute(
+                "SELECT 1 FROM texts WHERE texts MATCH ? LIMIT 1", (asked,)
+            ).fetchone():
+                return asked
+        return ""
 
-def query(question: str, *, typing: bool = False) -> str:
-    """A question as FTS5 reads it: any of its words, each between quotes; empty where it has none.
 
-    Args:
-        question: plain words.
-        typing: whether the last word may be the beginning of one.
-    """
+def query(question: str) -> str:
+    """A question as FTS5 reads it: any of its words, each between quotes; empty where it has none."""
     words = unicodedata.normalize("NFC", question).lower()
     found: dict[str, None] = {}
     for compound in _COMPOUND.findall(words):
@@ -187,9 +199,7 @@ def query(question: str, *, typing: bool = False) -> str:
     plain = dict.fromkeys(_WORD.findall(_RUNS.sub(" ", words)))
     telling = [word for word in plain if word not in _COMMON]
     found.update(dict.fromkeys(telling or ([] if found else plain)))
-    asked = [f'"{one}"' for one in list(found)[:_MOST_WORDS]]
-    last = _BEGUN.search(words) if typing else None
-    return " OR ".join([*asked, f'"{last[0]}" *'] if last else asked)
+    return " OR ".join(f'"{one}"' for one in list(found)[:_MOST_WORDS])
 
 
 def forget(store: Path) -> int:

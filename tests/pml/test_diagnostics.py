@@ -28,6 +28,7 @@ TRAVEL = """<schema name="travel">
     <module name="budget"><module name="notes">Spend little.</module></module>
     <module name="food"><module name="notes">Eat well.</module></module>
   </user>
+  <module name="shot"><user>Q</user><assistant>A</assistant></module>
 </schema>
 """
 
@@ -271,6 +272,7 @@ EXAMPLES = [
         "not where module 'm' is left out: it is read behind 'To:'; write 'To:' into module 'm' too",
     ),
     bound("W613", '<prompt><trip-plan duration="3">«By train.»<domestic/></trip-plan></prompt>', "touch"),
+    bound("W617", "<prompt>«By train.»<shot/></prompt>", "'By train.' stands beside whole turns, so it is"),
     bound("W604", "<prompt><«trip-plan»/></prompt>", "'duration' of 'trip-plan' stays empty"),
     schema(
         "W605",

@@ -295,3 +295,18 @@ def turns(schema: str, prompt: str, base: Path | None = None) -> list[tuple[str 
     assert tree is not None
     assert asked is not None
     return [(message.role, message.text) for message in conversation(bind(tree, asked).parts)]
+
+
+def test_the_implied_seam_is_the_nearest_before_it() -> None:
+    inner = '<module name="a">A.</module> <module name="b">B.</module>\n\nT<module name="c">C.</module>'
+    assert turns(f'<schema name="s">{inner}</schema>', "<prompt><c/><a/></prompt>") == [(None, "C.\n\nTA.")]
+
+
+def test_white_space_that_is_kept_beside_turns_is_nothing() -> None:
+    held = "<user>a</user>\n <assistant>b </assistant>"
+    inner = f'<module name="f" xml:space="preserve"> {held} </module><user>q</user>'
+    assert turns(f'<schema name="s">{inner}</schema>', "<prompt><f/></prompt>") == [
+        ("user", "a"),
+        ("assistant", "b "),
+        ("user", "q"),
+    ]

@@ -224,13 +224,27 @@ def test_segments_are_those_of_the_whole_schema_in_any_order(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(
     ("typed", "path"),
-    [("inst", "guide/install"), ("tage", None), ("slow bonj", "french"), ("read_te", "api"), ("東", "tokyo")],
+    [
+        ("inst", "guide/install"),
+        ("xyzzy", None),
+        ("slow bonj", "french"),
+        ("read_te", "api"),
+        ("東", "tokyo"),
+    ],
 )
 def test_a_word_that_is_being_typed_is_found_by_its_beginning(typed: str, path: str | None) -> None:
     with SearchIndex.of(schema()) as index:
         paths = [hit.path for hit in index.search(typed, typing=True)]
         assert paths == [] if path is None else path in paths
         assert "guide/install" not in [hit.path for hit in index.search("inst")]
+
+
+@pytest.mark.parametrize("word", ["running", "generally", "universal", "İstanbul", "größen", "restarting"])
+def test_every_beginning_of_a_word_finds_it(word: str) -> None:
+    tree = schema(f'<schema name="s"><module name="m">Some {word} here.</module></schema>')
+    with SearchIndex.of(tree) as index:
+        for end in range(2, len(word) + 1):
+            assert index.search(word[:end], typing=True), word[:end]
 
 
 @given(st.text(max_size=30))
