@@ -31,6 +31,7 @@ from engine.pml.writer import write_prompt
 
 _RANKED = 200
 _TOO_LONG = "E502"
+_PASSED = 4  # times as many modules as are wanted are looked at for some that fit
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ def ask(
     with SearchIndex.of(schema.tree, store) as index:
         found = _found(index.search(question, _RANKED), schema, top, budget, model)
         aloud = not as_json
-        chosen, outcome = _answered(schema, found.chosen, question, settings, options, server, aloud=aloud)
+        chosen, outcome = _answered(schema, found, top, question, settings, options, server, aloud=aloud)
         index.keep(store)
     left_out = [path for path in found.chosen if path not in chosen]
     if as_json:
@@ -156,7 +157,8 @@ def _found(
 
 def _answered(
     schema: Document[Schema],
-    paths: tuple[str, ...],
+    found: _Found,
+    top: int,
     question: str,
     settings: RunSettings,
     options: ModelOptions,
@@ -167,11 +169,18 @@ def _answered(
     """Has the question answered over as many of the modules as fit the context window, the best ones.
 
     Raises:
-        PromptCacheError: not even the best one fits, or the answer cannot be computed.
+        PromptCacheError: none of the best ones fits, or the answer cannot be computed.
     """
     from engine.prompt.question import ask as asking
+    from engine.prompt.question import choose
 
-    engine = None
+    def fits(tried: tuple[str, ...]) -> bool:
+        asked = asking(schema.tree, tried, question)
+        return engine is not None and all(
+            one.code != _TOO_LONG for one in engine.check(asked.schema, asked.prompt)
+        )
+
+    paths, engine, fitted = found.chosen, None, False
     try:
         while True:
             asked = asking(schema.tree, paths, question)
@@ -188,13 +197,18 @@ def _answered(
                 codes = {one.code for one in error.diagnostics if one.severity == "error"}
                 if codes != {_TOO_LONG}:
                     raise
-                if len(paths) == 1:
+                engine = engine or options.open()
+                if fitted:  # but for the answer's own tokens
+                    paths = paths[:-1]
+                else:
+                    paths = choose(schema.tree, list(found.scores)[: _PASSED * top], top, fits=fits)
+                    fitted = True
+                if not paths:
                     raise PromptCacheError(
-                        f"the module {inline(paths[0])} with the question does not fit the context window: "
-                        f"{error.diagnostics[0].message}. Cut the documents when you import them (pml import "
-                        "--split), or use a model with a larger window."
+                        "none of the modules found fits the context window with the question; of the best, "
+                        f"{inline(found.chosen[0])}, {error.diagnostics[0].message}. Cut the documents when "
+                        "you import them (pml import --split), or use a model with a larger window."
                     ) from error
-                paths = paths[:-1]
     finally:
         if engine is not None:
             engine.close()

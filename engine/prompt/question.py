@@ -38,6 +38,7 @@ def choose(
     *,
     budget: int | None = None,
     count: Callable[[str], int] | None = None,
+    fits: Callable[[tuple[str, ...]], bool] | None = None,
 ) -> tuple[str, ...]:
     """Chooses modules that one prompt can import together.
 
@@ -48,6 +49,7 @@ def choose(
         budget: the most tokens of their texts, those of modules round them included; what does not fit is
             passed over.
         count: tokens of a text; needed for a budget.
+        fits: whether a prompt may import these paths; a module with which it may not is passed over.
     """
     members: dict[int, str] = {}
     taken: set[str] = set()
@@ -61,11 +63,14 @@ def choose(
         if any(members.get(union, one) != one for union, one in unions.items()):
             continue
         new = [one for one in above if one not in taken]
+        cost = 0
         if budget is not None and count is not None:
             cost = sum(count(_own_text(schema, one)) for one in new)
             if spent + cost > budget:
                 continue
-            spent += cost
+        if fits is not None and not fits((*chosen, path)):
+            continue
+        spent += cost
         members.update(unions)
         taken.update(new)
         chosen.append(path)

@@ -90,6 +90,14 @@ def test_what_does_not_fit_the_window_is_left_out_and_said(run_pml: Pml, place: 
     done = run_pml("ask", "whole.pml", "slow installer", *words)
     assert done.status == 1
     assert "pml import --split" in done.err.replace("\n", " ")
+    large, small = (
+        f'<module name="slow-installer">{page * 3}</module>',
+        '<module name="small">A slow installer.</module>',
+    )
+    (place / "first.pml").write_text(f'<schema name="first"><user>{large}{small}</user></schema>', "utf-8")
+    told = json.loads(run_pml("ask", "first.pml", "slow installer", "--json", "--top", "1", *words).out)
+    assert [one["path"] for one in told["modules"]] == ["small"]
+    assert told["left_out"] == ["slow-installer"]
 
 
 def test_nothing_found_says_what_to_do(run_pml: Pml, docs: str) -> None:

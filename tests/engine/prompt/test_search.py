@@ -173,7 +173,7 @@ def test_a_question_stands_behind_its_modules() -> None:
     assert text.startswith("All about it.")
     assert "Because the disk" in text
     assert "installer" not in text
-    assert text.endswith("stars.\nWhy?")  # set apart as the modules are
+    assert text.endswith("stars.\n\nWhy?")
 
 
 def test_the_order_is_that_of_the_rank() -> None:
