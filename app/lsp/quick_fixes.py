@@ -2,36 +2,75 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from app.library import Document, Library
-from engine.pml import Diagnostic, Edit, Span, mended
+from engine.pml import Diagnostic, Edit, Span, apply_edits, mended
+
+MOST_TRIED: Final = 8
+"""Of the fixes that a request asks for, this many are tried; each means to check the document once more."""
+
+MOST_SECONDS: Final = 0.3
+"""After this time no further fix is tried: meanwhile the server answers nothing else."""
 
 
 @dataclass(frozen=True)
 class QuickFix:
-    """One way to mend one fault.
+    """One way to mend a fault, or several faults that are mended together.
 
     Attributes:
         title: what it does, in a few words.
-        fault: the fault.
+        faults: the faults.
         edits: of the document.
     """
 
     title: str
-    fault: Diagnostic
+    faults: tuple[Diagnostic, ...]
     edits: tuple[Edit, ...]
 
 
-def quick_fixes(library: Library, document: Document, span: Span) -> list[QuickFix]:
-    """The fixes of the faults that a span touches; those that would bring as many faults are left out."""
+def quick_fixes(
+    library: Library, document: Document, span: Span, clock: Callable[[], float] = time.monotonic
+) -> list[QuickFix]:
+    """The fixes of the faults that a span touches, nearest to its start first, each once.
+
+    Those that would bring as many faults are left out. One fix is always tried, more while few were and
+    there is time; an editor asks again where the cursor goes.
+
+    Args:
+        library: what is open, and what lies beside it.
+        document: the document.
+        span: what is asked about: the place of the cursor, or what is selected.
+        clock: tells the time in seconds.
+    """
+    with library.looking_once():
+        return _proved(library, document, span, clock)
+
+
+def _proved(library: Library, document: Document, span: Span, clock: Callable[[], float]) -> list[QuickFix]:
+    end = clock() + MOST_SECONDS
+    checked = {document.text: library.diagnostics(document)}
 
     def diagnose(text: str) -> tuple[Diagnostic, ...]:
-        return library.diagnostics(library.imagined(document.path, text))
+        if text not in checked:
+            checked[text] = library.diagnostics(library.imagined(document.path, text))
+        return checked[text]
 
-    found: list[QuickFix] = []
-    for fault in library.diagnostics(document):
-        touched = fault.span.start <= span.end and span.start <= fault.span.end
-        if fault.fix and touched and mended(document.text, fault, diagnose) is not None:
-            found.append(QuickFix(fault.remedy, fault, fault.fix))
-    return found
+    found: dict[tuple[str, tuple[Edit, ...]], list[Diagnostic]] = {}
+    for fault in _touched(checked[document.text], span):
+        tried = len(checked) - 1
+        known = apply_edits(document.text, fault.fix) in checked
+        if not known and tried and (tried == MOST_TRIED or clock() >= end):
+            break
+        if mended(document.text, fault, diagnose) is not None:
+            found.setdefault((fault.remedy, fault.fix), []).append(fault)
+    return [QuickFix(title, tuple(faults), edits) for (title, edits), faults in found.items()]
+
+
+def _touched(faults: tuple[Diagnostic, ...], span: Span) -> list[Diagnostic]:
+    """The faults with a fix that a span touches, nearest to its start first."""
+    touched = [one for one in faults if one.fix and one.span.start <= span.end and span.start <= one.span.end]
+    return sorted(touched, key=lambda fault: abs(fault.span.start - span.start))

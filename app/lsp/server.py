@@ -357,7 +357,7 @@ def _change(server: PmlServer) -> None:
             types.CodeAction(
                 title=fix.title,
                 kind=kind,
-                diagnostics=[messages.diagnostic(fix.fault, positions)],
+                diagnostics=[messages.diagnostic(fault, positions) for fault in fix.faults],
                 is_preferred=True,
                 edit=ls.edited({document.path: list(fix.edits)}),
             )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from app.library import Library
-from app.lsp.quick_fixes import QuickFix, quick_fixes
-from engine.pml import Span, apply_edits
+from app.library import Document, Library
+from app.lsp.quick_fixes import MOST_SECONDS, MOST_TRIED, QuickFix, quick_fixes
+from engine.pml import Diagnostic, Span, apply_edits
 from tests.pml.test_diagnostics import EXAMPLES, TRAVEL
 
 HOME, PROMPT = Path("/nowhere/travel.pml"), Path("/nowhere/prompt.pml")
@@ -57,3 +59,63 @@ def test_a_fix_elsewhere_is_not_offered() -> None:
     assert quick_fixes(library, document, Span(0, 3)) == []
     (fix,) = quick_fixes(library, document, Span(26, 26))
     assert fix.title == "Write budget"
+
+
+@dataclass
+class Checks:
+    """A diagnose that is counted: how often a document, or what it would be, is checked."""
+
+    library: Library
+    number: int = 0
+
+    def diagnostics(self, document: Document) -> tuple[Diagnostic, ...]:
+        self.number += 1
+        return Library.diagnostics(self.library, document)
+
+
+def counted(library: Library, monkeypatch: pytest.MonkeyPatch) -> Checks:
+    checks = Checks(library)
+    monkeypatch.setattr(library, "diagnostics", checks.diagnostics)
+    return checks
+
+
+MANY_FAULTS = ("<" * 400, "\n".join(["<p>List<String> & x</p>"] * 100))
+
+
+@pytest.mark.parametrize("text", MANY_FAULTS)
+def test_a_document_of_faults_is_checked_a_few_times(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    document = library.hold(HOME, text)
+    checks = counted(library, monkeypatch)
+    fixes = quick_fixes(library, document, Span(0, len(text)), clock=lambda: 0.0)
+    assert 1 < len(fixes) <= MOST_TRIED
+    assert checks.number <= 1 + MOST_TRIED
+
+
+@pytest.mark.parametrize("text", MANY_FAULTS)
+def test_the_fix_at_the_cursor_is_offered_in_a_document_of_faults(text: str) -> None:
+    library = Library()
+    document = library.hold(HOME, text)
+    cursor = text.rindex("<", 0, len(text) - len("</p>"))
+    for end in (cursor, len(text)):
+        first = quick_fixes(library, document, Span(cursor, end))[0]
+        assert cursor in {edit.span.start for edit in first.edits}
+
+
+def test_fixes_are_tried_while_there_is_time_and_one_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    library = Library()
+    document = library.hold(HOME, MANY_FAULTS[0])
+    checks = counted(library, monkeypatch)
+    ticks = itertools.count(0.0, 2 * MOST_SECONDS)
+    (fix,) = quick_fixes(library, document, Span(7, 300), clock=lambda: next(ticks))
+    assert fix.edits[0].span.start == 7
+    assert checks.number == 2
+
+
+def test_one_edit_that_mends_two_faults_is_offered_once() -> None:
+    text = '<schema name="s"><module name="m">A List<String> of it.</module></schema>'
+    library = Library()
+    document = library.hold(HOME, text)
+    (fix,) = quick_fixes(library, document, Span(0, len(text)))
+    assert [fault.code for fault in fix.faults] == ["E105", "E205"]
+    assert apply_edits(text, fix.edits) == text.replace("<String", "&lt;String")
