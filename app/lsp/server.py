@@ -7,10 +7,12 @@ that editor and server never disagree about where a line ends.
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeVar
 
 from lsprotocol import types
 from pygls.capabilities import get_capability
@@ -33,6 +35,10 @@ from app.lsp.view import View
 from engine.errors import ModelError, PromptCacheError
 from engine.pml import Edit
 from engine.pml.sources import SourceError, read_source
+from engine.pml.text_files import TextFileError
+
+Params = TypeVar("Params")
+Answer = TypeVar("Answer")
 
 PAUSE: Final = 0.15
 """Seconds without a change after which a document is checked."""
@@ -86,13 +92,24 @@ class PmlServer(LanguageServer):
         self.publish(uri, [])
         self.check_soon()
 
+    def document(self, uri: str) -> Document:
+        """An open document, or a file.
+
+        Raises:
+            NoDocumentError: it is neither, or no text.
+        """
+        try:
+            return self.library.document(path_of(uri))
+        except TextFileError as error:
+            raise NoDocumentError(uri) from error
+
     def view(self, uri: str) -> View:
         """An open document, or a file, laid open.
 
         Raises:
-            TextFileError: it is neither.
+            NoDocumentError: it is neither, or no text.
         """
-        return View(self.library, self.library.document(path_of(uri)))
+        return View(self.library, self.document(uri))
 
     def positions(self, text: str) -> Positions:
         """The positions of a text as this client counts them."""
@@ -173,6 +190,25 @@ class RefusedError(JsonRpcException):
     """What was asked for cannot be done; the text says why, to be shown."""
 
     CODE = types.LSPErrorCodes.RequestFailed.value
+
+
+class NoDocumentError(Exception):
+    """A document that was asked about is not there: never opened, or closed, and no file."""
+
+
+def _if_there(
+    answer: Callable[[PmlServer, Params], Answer],
+) -> Callable[[PmlServer, Params], Answer | None]:
+    """Makes a request about a document that is not there be answered with nothing, which is no fault."""
+
+    @functools.wraps(answer)
+    def answered(ls: PmlServer, params: Params) -> Answer | None:
+        try:
+            return answer(ls, params)
+        except NoDocumentError:
+            return None
+
+    return answered
 
 
 def path_of(uri: str) -> Path:
@@ -256,8 +292,9 @@ def _explain(server: PmlServer) -> None:
     @server.feature(
         types.TEXT_DOCUMENT_COMPLETION, types.CompletionOptions(trigger_characters=["<", "/", " ", '"'])
     )
+    @_if_there
     def completion(ls: PmlServer, params: types.CompletionParams) -> types.CompletionList | None:
-        document = ls.library.document(path_of(params.text_document.uri))
+        document = ls.document(params.text_document.uri)
         positions = ls.positions(document.text)
         found = complete(ls.library, document, positions.offset(params.position))
         if found is None:
@@ -272,6 +309,7 @@ def _explain(server: PmlServer) -> None:
         )
 
     @server.feature(types.TEXT_DOCUMENT_HOVER)
+    @_if_there
     def hovered(ls: PmlServer, params: types.HoverParams) -> types.Hover | None:
         view = ls.view(params.text_document.uri)
         positions = ls.positions(view.document.text)
@@ -282,6 +320,7 @@ def _explain(server: PmlServer) -> None:
         return types.Hover(types.MarkupContent(types.MarkupKind.PlainText, text), positions.range(span))
 
     @server.feature(types.TEXT_DOCUMENT_DEFINITION)
+    @_if_there
     def defined(ls: PmlServer, params: types.DefinitionParams) -> types.Location | None:
         view, target = ls.target(params.text_document.uri, params.position)
         if target is None:
@@ -295,6 +334,7 @@ def _explain(server: PmlServer) -> None:
         return ls.location(document, ls.positions(document.text).range(span))
 
     @server.feature(types.TEXT_DOCUMENT_REFERENCES)
+    @_if_there
     def references(ls: PmlServer, params: types.ReferenceParams) -> list[types.Location] | None:
         view, target = ls.target(params.text_document.uri, params.position)
         if target is None or old_name(target) is None:
@@ -324,6 +364,7 @@ def _change(server: PmlServer) -> None:
     """What the client asks for edits."""
 
     @server.feature(types.TEXT_DOCUMENT_PREPARE_RENAME)
+    @_if_there
     def prepare(ls: PmlServer, params: types.PrepareRenameParams) -> types.PrepareRenamePlaceholder | None:
         view, target = ls.target(params.text_document.uri, params.position)
         name = old_name(target) if target is not None and view.home is not None else None
@@ -333,6 +374,7 @@ def _change(server: PmlServer) -> None:
         return types.PrepareRenamePlaceholder(span, name)
 
     @server.feature(types.TEXT_DOCUMENT_RENAME)
+    @_if_there
     def renamed(ls: PmlServer, params: types.RenameParams) -> types.WorkspaceEdit | None:
         view, target = ls.target(params.text_document.uri, params.position)
         try:
@@ -346,12 +388,13 @@ def _change(server: PmlServer) -> None:
         types.TEXT_DOCUMENT_CODE_ACTION,
         types.CodeActionOptions(code_action_kinds=[types.CodeActionKind.QuickFix]),
     )
+    @_if_there
     def actions(ls: PmlServer, params: types.CodeActionParams) -> list[types.CodeAction] | None:
         kind = types.CodeActionKind.QuickFix
         only = params.context.only
         if only is not None and kind.value not in {getattr(one, "value", one) for one in only}:
             return None
-        document = ls.library.document(path_of(params.text_document.uri))
+        document = ls.document(params.text_document.uri)
         positions = ls.positions(document.text)
         return [
             types.CodeAction(
@@ -365,8 +408,9 @@ def _change(server: PmlServer) -> None:
         ]
 
     @server.feature(types.TEXT_DOCUMENT_FORMATTING)
+    @_if_there
     def formatted(ls: PmlServer, params: types.DocumentFormattingParams) -> list[types.TextEdit] | None:
-        document = ls.library.document(path_of(params.text_document.uri))
+        document = ls.document(params.text_document.uri)
         try:
             return ls.positions(document.text).edits(formatting(document.text))
         except PromptCacheError as error:

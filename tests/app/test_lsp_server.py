@@ -303,12 +303,41 @@ async def test_a_document_is_formatted_and_a_broken_one_left_alone(desk: Desk) -
     assert await desk.client.text_document_formatting_async(asked) is None
 
 
-async def test_a_request_that_fails_is_answered_and_the_server_goes_on(desk: Desk) -> None:
-    nowhere = types.TextDocumentIdentifier(desk.uri("nowhere.pml"))
-    with pytest.raises(JsonRpcException, match="does not exist"):
-        await desk.client.text_document_hover_async(types.HoverParams(nowhere, types.Position(0, 0)))
-    desk.open("eine.pml", PROMPT)
-    await desk.told("eine.pml")
+START = types.Position(0, 0)
+ASKED: dict[str, Callable[[types.TextDocumentIdentifier], Any]] = {
+    types.TEXT_DOCUMENT_HOVER: lambda named: types.HoverParams(named, START),
+    types.TEXT_DOCUMENT_COMPLETION: lambda named: types.CompletionParams(named, START),
+    types.TEXT_DOCUMENT_DEFINITION: lambda named: types.DefinitionParams(named, START),
+    types.TEXT_DOCUMENT_REFERENCES: lambda named: types.ReferenceParams(
+        types.ReferenceContext(True), named, START
+    ),
+    types.TEXT_DOCUMENT_PREPARE_RENAME: lambda named: types.PrepareRenameParams(named, START),
+    types.TEXT_DOCUMENT_RENAME: lambda named: types.RenameParams(named, START, "kyoto"),
+    types.TEXT_DOCUMENT_CODE_ACTION: lambda named: types.CodeActionParams(
+        named, types.Range(START, START), types.CodeActionContext([])
+    ),
+    types.TEXT_DOCUMENT_FORMATTING: lambda named: types.DocumentFormattingParams(
+        named, types.FormattingOptions(2, True)
+    ),
+}
+
+
+@pytest.mark.parametrize("method", ASKED)
+@pytest.mark.parametrize("closed", [True, False])
+async def test_of_a_document_that_is_not_there_nothing_is_said(desk: Desk, method: str, closed: bool) -> None:
+    if closed:
+        desk.open("nowhere.pml", PROMPT)
+        desk.close("nowhere.pml")
+    desk.client.log_messages.clear()
+    named = types.TextDocumentIdentifier(desk.uri("nowhere.pml"))
+    assert await desk.client.protocol.send_request_async(method, ASKED[method](named)) is None
+    assert desk.client.log_messages == []
+
+
+async def test_of_a_text_that_was_never_saved_and_is_closed_nothing_is_said(desk: Desk) -> None:
+    named = types.TextDocumentIdentifier("untitled:Untitled-7")
+    for method, params in ASKED.items():
+        assert await desk.client.protocol.send_request_async(method, params(named)) is None
 
 
 async def test_a_text_that_was_never_saved_is_checked(desk: Desk) -> None:
