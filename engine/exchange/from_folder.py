@@ -62,11 +62,9 @@ class _Page:
 
     @property
     def size(self) -> int:
-        """Bytes of its text in a schema, lines indented."""
-        return sum(
-            len(escaped_text(one.text).encode("utf-8")) + 8 * one.text.count("\n") + 200
-            for one in self.sections
-        )
+        """Bytes of its text in a schema, with room for names, tags and a title."""
+        texts = sum(len(escaped_text(one.text).encode("utf-8")) + 200 for one in self.sections)
+        return texts + 2 * len(self.path.encode("utf-8"))
 
     @property
     def weight(self) -> int:
