@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
-from app.cli.files import FileWriteError, same_file, save_all
+from app.cli.files import FileWriteError, require_place, same_file, save_all
 from app.cli.options import debug_option, json_option, model_option, token_counter
 from app.cli.output import counted, emit, print_json, say
 from app.cli.param_types import Name, Whole
@@ -19,6 +20,13 @@ if TYPE_CHECKING:
 
 KINDS = ("messages", "jinja", "folder", "python", "text", "prompty", "langchain", "langfuse", "promptfoo")
 _MOST_TOKENS = 1_000_000
+_FOR = {
+    ("include", "exclude", "titles", "refer"): (("folder",), "folders"),
+    ("split",): (("folder", "text"), "folders and texts"),
+    ("row",): (("messages", "langfuse", "promptfoo"), "files of several conversations or prompts"),
+    ("param_length",): (("jinja", "prompty", "langchain", "langfuse", "promptfoo"), "templates"),
+}
+"""Options, the kinds that they change, and these in words."""
 
 
 class _Split(click.ParamType[int]):
@@ -128,6 +136,9 @@ def import_command(
     for option, path in (("--output", output), ("--prompt-output", prompt_output)):
         if path is not None and same_file(path, source):
             raise click.UsageError(f"{option} names the file that is read. Name another.")
+    for path in (output, prompt_output):
+        if path is not None:
+            require_place(path, force=force)
     folder = _folder_options(output, prompt_output, **of_folder)
     found = import_from(source, kind, name=name, length=param_length, row=row, folder=folder)
     schema = write_schema(found.schema)
@@ -139,7 +150,8 @@ def import_command(
     texts = ((output, schema), (prompt_output, prompt))
     written = [(path, text) for path, text in texts if path is not None and text is not None]
     save_all(written, force=force)
-    notes = [*found.notes, *_unwritten(found, prompt_output)]
+    told = [*found.notes, *_without_effect(found.kind)]
+    notes = [*told, *_unwritten(found, prompt_output)]
     if as_json:
         print_json(
             {
@@ -147,7 +159,7 @@ def import_command(
                 "schema": schema,
                 "prompt": prompt,
                 "modules": len(found.schema.modules()),
-                "notes": list(found.notes),
+                "notes": told,
                 "written": [str(path) for path, _ in written],
             }
         )
@@ -190,6 +202,23 @@ def _splitting(most: int, model: str | None) -> Split:
     from engine.exchange.sections import Split
 
     return Split(most, token_counter(model)) if most else Split()
+
+
+def _without_effect(kind: str) -> list[str]:
+    """Which of the options that were given are for other kinds of sources."""
+    context = click.get_current_context()
+    found: list[str] = []
+    for options, (kinds, words) in _FOR.items():
+        given = [
+            f"--{'no-' if context.params[option] is False else ''}{option.replace('_', '-')}"
+            for option in options
+            if context.get_parameter_source(option) is ParameterSource.COMMANDLINE
+        ]
+        if given and kind not in kinds:
+            does, they = ("change", "they are") if len(given) > 1 else ("changes", "it is")
+            names = " and ".join(filter(None, (", ".join(given[:-1]), given[-1])))
+            found.append(f"{names} {does} nothing here: {they} for {words}")
+    return found
 
 
 def _unwritten(found: Imported, prompt_output: Path | None) -> list[str]:

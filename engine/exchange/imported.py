@@ -28,11 +28,13 @@ class Imported:
         schema: the schema. The spans of its nodes point nowhere, as it was never a document.
         prompt: the prompt that spells what was imported; None where the source holds none.
         notes: what was left out or needs attention, a sentence each.
+        kind: what the source was read as.
     """
 
     schema: Schema
     prompt: Prompt | None
     notes: tuple[str, ...] = ()
+    kind: str = ""
 
 
 def text(value: str) -> tuple[Text, ...]:
@@ -40,15 +42,22 @@ def text(value: str) -> tuple[Text, ...]:
     return (Text(value, NOWHERE),) if value else ()
 
 
-def apart(children: Sequence[Any]) -> tuple[Any, ...]:
-    """Modules as the children of a container, with a blank line between them.
+def apart(children: Sequence[Any], seams: Sequence[str] = ()) -> tuple[Any, ...]:
+    """Modules as the children of a container, set apart from each other.
 
     The last one has the seam that is implied for it, as in a document.
+
+    Args:
+        children: the modules.
+        seams: what stands behind each; by default a blank line.
     """
     *before, last = children or (None,)
     if last is None:
         return ()
-    return ended([*(with_seam(child, BLANK_LINE, NOWHERE) for child in before), last])
+    behind = seams or [BLANK_LINE] * len(children)
+    return ended(
+        [*(with_seam(child, seam, NOWHERE) for child, seam in zip(before, behind, strict=False)), last]
+    )
 
 
 def module(name: str, children: tuple[Any, ...]) -> Module:

@@ -17,6 +17,11 @@ _LEAST_TOKENS: Final = 16
 _HASHES: Final = re.compile(r" {0,3}(#{1,3})[ \t]+(.+?)[ \t]*#*[ \t]*$")
 _UNDERLINE: Final = re.compile(r"([=\-~^\"*+#])\1{2,}[ \t]*$")
 _FENCE: Final = re.compile(r" {0,3}(```+|~~~+)")
+_COMMENT: Final = re.compile(r" {0,3}<!(?=--)")
+_END_OF_COMMENT: Final = re.compile(r"-->")
+_VERBATIM: Final = re.compile(r" {0,3}<(?:pre|script|style|textarea)(?=[\s>]|$)", re.IGNORECASE)
+_END_OF_VERBATIM: Final = re.compile(r"</(?:pre|script|style|textarea)>", re.IGNORECASE)
+_FRONT_MATTER: Final = re.compile(r"---[ \t\r]*\n(?=[^\n]*\S)(?:[^\n]*\n)*?(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)")
 _PARAGRAPHS: Final = re.compile(r".*?(?:\n[ \t]*(?=\n)\n+|\Z)", re.DOTALL)
 _LINES: Final = re.compile(r"[^\n]*\n|[^\n]+")
 _WORDS: Final = re.compile(r"\s*\S+\s*|\s+")
@@ -89,24 +94,35 @@ def by_headings(text: str, *, long: int = LONG, short: int = _SHORT) -> tuple[Se
 
 
 def _headings(text: str) -> Iterator[tuple[int, str]]:
-    """Where headings begin, with their words; what stands in fences is code."""
-    fence = ""
+    """Where headings begin, with their words; front matter, code and comments of HTML have none."""
+    front = _FRONT_MATTER.match(text)
+    end: re.Pattern[str] | None = None  # of the block that shows no headings
     above = before = (0, "")  # the two lines before, each with its place
-    for match in _LINES.finditer(text):
+    for match in _LINES.finditer(text, front.end() if front else 0):
         line = match[0].rstrip("\r\n")
-        opened = _FENCE.match(line)
-        if fence:
-            if opened and opened[1].startswith(fence) and line.strip() == opened[1]:
-                fence = ""
+        behind = 0
+        if end is None:
+            end, behind = _opened(line)
+        if end is not None:
+            end = None if end.search(line, behind) else end
             line = ""
-        elif opened:
-            fence = opened[1]
         elif found := _HASHES.match(line):
             yield match.start(), found[2]
         elif _UNDERLINE.match(line) and _is_title(before[1], line):
             over = above[1].strip() == line.strip()
             yield (above if over else before)[0], before[1].strip()
         above, before = before, (match.start(), line)
+
+
+def _opened(line: str) -> tuple[re.Pattern[str] | None, int]:
+    """What ends the block without headings that a line begins, and from where on; None if it begins none."""
+    if found := _FENCE.match(line):
+        return re.compile(rf"^ {{0,3}}{found[1]}{found[1][0]}*[ \t]*$"), found.end()
+    if found := _COMMENT.match(line):
+        return _END_OF_COMMENT, found.end()
+    if found := _VERBATIM.match(line):
+        return _END_OF_VERBATIM, found.end()
+    return None, 0
 
 
 def _is_title(words: str, underline: str) -> bool:

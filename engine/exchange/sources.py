@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -68,19 +69,24 @@ def import_from(
         raise ExchangeError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
     if kind == "folder" or (kind is None and is_folder(source)):
         require_folder(source)
-        return from_folder(source, legible(name or source.resolve().name), folder)
+        return replace(from_folder(source, legible(name or source.resolve().name), folder), kind="folder")
     short = legible(name or _stem(source))
+    guessed = False
     try:
         if source.suffix.lower() in _LINES and kind in (None, "messages"):
             value, total = _row(source, row)
-            return _with_total(from_conversation(value, short), row, total)
+            return _with_total(replace(from_conversation(value, short), kind="messages"), row, total)
         content = read_text_file(source)
         if not content.strip():
             raise ExchangeError("it is empty, so no schema comes of it; name another file")
-        kind, value = _recognised(source, content) if kind is None else (kind, _value(source, content, kind))
+        if kind is None:
+            kind, value = _recognised(source, content)
+            guessed = kind != "text" and source.suffix.lower() in ENDINGS
+        else:
+            value = _value(source, content, kind)
         if kind == "python":
             program = compile_source(content, str(source), name=name, base=source.parent)
-            return Imported(program.schema(), None)
+            return Imported(program.schema(), None, kind="python")
         readers: dict[str, Callable[[], Imported]] = {
             "messages": lambda: from_conversation(value, short, row),
             "jinja": lambda: from_jinja(content, short, length),
@@ -90,9 +96,10 @@ def import_from(
             "langfuse": lambda: from_langfuse(value, short, length, row),
             "promptfoo": lambda: from_promptfoo(value, short, length, row),
         }
-        return readers[kind]()
+        return replace(readers[kind](), kind=kind)
     except ExchangeError as error:
-        raise ExchangeError(f"{source}: {error}") from error
+        remedy = f"; it was read as {kind}; add --from text to keep it as text" if guessed else ""
+        raise ExchangeError(f"{source}: {error}{remedy}") from error
 
 
 def _recognised(source: Path, content: str) -> tuple[str, Any]:
@@ -164,7 +171,7 @@ def _with_total(found: Imported, row: int, total: int) -> Imported:
     if total == 1:
         return found
     note = f"it holds {total:,} conversations, and number {row} is imported; --row gives another"
-    return Imported(found.schema, found.prompt, (note, *found.notes))
+    return replace(found, notes=(note, *found.notes))
 
 
 def _stem(source: Path) -> str:

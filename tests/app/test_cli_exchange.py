@@ -284,3 +284,58 @@ def test_only_plain_files_are_replaced(run_pml: Pml, schema: Path, tmp_path: Pat
         assert refused.status == 2
         assert "is no plain file (a device, a pipe or a socket)" in refused.err
     assert pipe.is_fifo()
+
+
+def test_links_in_a_circle_are_no_output(run_pml: Pml, schema: Path, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text("# A\n\nText.\n", encoding="utf-8")
+    (tmp_path / "loop1").symlink_to("loop2")
+    (tmp_path / "loop2").symlink_to("loop1")
+    loop = tmp_path / "loop1"
+    says = run_pml("export", schema, "--to", "python", "-o", loop).err
+    assert "cannot be written: " in says
+    for option in ("-o", "--prompt-output"):
+        refused = run_pml("import", tmp_path / "a.md", option, loop)
+        assert (refused.status, refused.err) == (1, says)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "says"),
+    [
+        (
+            "a.md",
+            ["--row", "1"],
+            ["--row changes nothing here: it is for files of several conversations or prompts"],
+        ),
+        (
+            "a.md",
+            ["--include", "*.md", "--exclude", "b", "--param-length", "32"],
+            [
+                "--include and --exclude change nothing here: they are for folders",
+                "--param-length changes nothing here: it is for templates",
+            ],
+        ),
+        ("a.md", ["--refer", "-o", "out.pml"], ["--refer changes nothing here: it is for folders"]),
+        ("a.md", ["--no-titles"], ["--no-titles changes nothing here: it is for folders"]),
+        ("a.md", ["--split", "headings"], []),
+        ("a.jinja", ["--split", "headings"], ["--split changes nothing here: it is for folders and texts"]),
+        ("a.jinja", ["--param-length", "8"], []),
+        ("a.json", ["--row", "1"], []),
+        (".", ["--include", "*.md", "--no-titles", "--split", "headings"], []),
+    ],
+)
+def test_options_that_change_nothing_are_told(
+    run_pml: Pml,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    options: list[str],
+    says: list[str],
+) -> None:
+    (tmp_path / "a.md").write_text("# A\n\nText.\n", encoding="utf-8")
+    (tmp_path / "a.jinja").write_text("Hello {{ name }}\n", encoding="utf-8")
+    (tmp_path / "a.json").write_text('[{"role": "user", "content": "Hi"}]', encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    done = run_pml("import", name, *options, "--json")
+    assert done.status == 0, done.err
+    notes = json.loads(done.out)["notes"]
+    assert [note for note in notes if "changes nothing" in note or "change nothing" in note] == says
