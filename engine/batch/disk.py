@@ -100,7 +100,7 @@ class DiskChunks:
     @property
     def writable(self) -> bool:
         """Whether anything is to be written at all."""
-        return bool(self.store.settings.budget) and not self.store.read_only
+        return self._cache.writable
 
     def write(self, stretches: Iterable[Stretch], schema: str, scope: str) -> int:
         """Has chunks written behind answers; waits only where much is unwritten.

@@ -96,6 +96,11 @@ class Node:
         return self.names[-1] if self.names else ""
 
     @property
+    def end(self) -> int:
+        """The position behind its last token; 0 of the root."""
+        return self.edges[-1].end if self.edges else 0
+
+    @property
     def past(self) -> int:
         """How many tokens of the trail stand before what follows it."""
         return self.passed + self.tokens

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Items
 from functools import cached_property
 
 from torch import Tensor
 
 from engine.batch.scheduler import AHEAD, Need
-from engine.batch.submission import Submission
+from engine.batch.submission import UNMARKED, Mark, Submission
 from engine.batch.ticket import Outcome, Reply
 from engine.batch.tree import Computed, Lease, PrefixTree
 from engine.cache.memory import Reserved
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.errors import PromptCacheError
-from engine.events import Barred, Delta, Finished, Working
+from engine.events import Barred, Delta, Ending, Finished, Working
 from engine.inference.answering import Answering
 from engine.inference.computing import PATIENCE_SECONDS
 from engine.inference.prefill import Prefill
@@ -25,6 +26,7 @@ from engine.inference.sequence import Sequence, Step
 from engine.model.batched_kv_cache import Member
 from engine.model.kv_cache import Rows
 from engine.model.tail_slots import COLUMNS
+from engine.prompt.tokenizer import Fragment
 from engine.prompt.trail import Trail
 from engine.segment import Placement
 from engine.stopwatch import Stopwatch
@@ -65,6 +67,8 @@ class Run:
         self._work = Answering(
             cache, submission.prompt, submission.planned, submission.settings, self._clock, rows
         )
+        self._work.marked = submission.marked if self._in_tree else 0
+        self._work.notes.extend(self._unmarked())
         self._preparing = self._work.prepare()
         self._lease: Lease | None = None
         self._granted = min(AHEAD, self._longest)  # tokens of its answer that memory is set aside for
@@ -72,6 +76,7 @@ class Run:
         self._rows: Rows | None = None  # that are wanted next, and were not all computed
         self._taken: float | None = None  # when it took its latest token; None before the first
         self._silent_until = 0.0  # while another program is at what it needs
+        self._told_tree = False  # of what its prompt has computed
 
     @property
     def need(self) -> Need:
@@ -108,6 +113,8 @@ class Run:
     @cached_property
     def _longest(self) -> int:
         """Tokens that its answer can have."""
+        if self.submission.warm:
+            return 1
         room = max(1, self._cache.model.context_length - self.submission.planned.plan.end)
         return min(self.submission.settings.max_new_tokens, room)
 
@@ -172,9 +179,10 @@ class Run:
         """Whether what it computes is in sight of segments as they are, and may be read from the tree."""
         return self._work.side == "cached" and self.submission.settings.repair == "none"
 
-    def _trail(self, answer: Items[int]) -> Trail:
+    def _trail(self, answer: Items[int], *, closed: bool = False) -> Trail:
         planned = self.submission.planned
-        return Trail.of_plan(planned.plan, planned.slices, answer)
+        salt = self.submission.prompt.schema.spec.identity.salt_digest
+        return Trail.of_plan(planned.plan, planned.slices, answer, closed=closed, salt=salt)
 
     # Rows of passes
 
@@ -228,12 +236,17 @@ class Run:
             return False
         self._rows = None
         sequence.take(logits)
+        if self.submission.warm:
+            self._share()
+            self._finish("length")
+            return True
         while True:
             step = sequence.given(started)
             started = time.perf_counter()
             self._tell(step)
+            self._share()
             if step.ending is not None:
-                self._finish(step)
+                self._finish(step.ending)
                 return True
             if not sequence.ahead:
                 self._taken = time.perf_counter()
@@ -250,29 +263,96 @@ class Run:
         if step.text or step.token is None:
             self.reply.say(Delta(self._work.side, step.text, self._clock.waited))
 
-    def _finish(self, step: Step) -> None:
+    def _finish(self, ending: Ending) -> None:
         sequence = self.sequence
         assert sequence is not None
-        assert step.ending is not None
-        answer = self._work.answer(sequence, step.ending)
-        if self._in_tree:
-            try:
+        answer = self._work.answer(sequence, ending)
+        with self._all_the_same():
+            if self._in_tree:
                 self._remember(sequence)
-            except Exception:  # the answer is complete all the same
-                log.exception("what an answer has computed was not kept")
         self.close()
         self._work.look_ahead()
         self.reply.say(Finished(self._work.side, answer))
         self.reply.end(answer)
 
+    @contextlib.contextmanager
+    def _all_the_same(self) -> Iterator[None]:
+        """What goes wrong with keeping is no fault of the answer's."""
+        try:
+            yield
+        except Exception:
+            log.exception("what an answer has computed was not kept")
+
+    def _share(self) -> None:
+        """Has the tree take in the prompt once it is computed: who begins alike waits for no answer."""
+        if self._told_tree or not self._in_tree:
+            return
+        self._told_tree = True
+        assert self.sequence is not None
+        marked, self._work.marked = self._work.marked, 0
+        trail = self._trail(())
+        with self._all_the_same():
+            lease, _ = self._tree.take_in(trail, Computed(*self.sequence.computed()))
+            with lease:
+                written = self._keep(lease)
+            lacking = [
+                one.start for one in trail.up_to(marked).edges if one.tokens and one.end not in written
+            ]
+            self._work.marked = min([marked, *lacking])
+
+    def _unmarked(self) -> Iterator[str]:
+        """Why what is marked is not written, in words."""
+        if not self.submission.marked:
+            return
+        if not self._in_tree:
+            yield UNMARKED
+        elif not self._cache.writable:
+            why = self._cache.store.read_only or "its budget is 0"
+            yield f"Nothing was written for the marks: the store keeps nothing new, as {why}."
+
+    def _keep(self, lease: Lease) -> set[int]:
+        """Has what is marked written and kept, and what was read kept for as long again.
+
+        Returns:
+            The positions behind what is on disk then or is to be.
+        """
+        submission, store = self.submission, self._cache.store
+        ends = {
+            one.recipe.key: one.start + one.hi - one.lo
+            for one in submission.planned.slices
+            if one is not None and one.recipe.kept
+        }
+        ends.update(lease.chunks())
+        store.renew(ends)
+        if not submission.marked or not self._cache.writable:
+            return set()
+        ends = {name: end for name, end in ends.items() if end <= submission.marked}
+        for seconds, names in _by_time(submission.marks, ends).items():
+            store.keep(names, seconds)  # before they are written, so that none goes for the next
+        schema, scope = submission.prompt.schema.label, submission.settings.scope
+        self._tree.write_held(lease, submission.marked, schema, scope)
+        return set(ends.values())
+
     def _remember(self, sequence: Sequence) -> None:
         """Has the tree take in what it has computed, in the room that was set aside for it."""
         self._give_back()
-        trail = self._trail(sequence.token_ids[: sequence.answered])
+        trail = self._whole_trail(sequence)
         self._tree.insert(trail, Computed(*sequence.computed()))
         settings = self.submission.settings
         if settings.store_conversation:  # else new text is never written, and that of others never is
-            self._tree.write(self.submission.prompt.schema.tree.name, settings.scope, along=trail)
+            self._tree.write(self.submission.prompt.schema.label, settings.scope, along=trail)
+
+    def _whole_trail(self, sequence: Sequence) -> Trail:
+        """The trail of prompt and answer; in a conversation the text ends a chunk if it has these tokens."""
+        plan, prompt = self.submission.planned.plan, self.submission.prompt
+        answer = sequence.token_ids[: sequence.answered]
+        if not plan.borders or not sequence.text:
+            return self._trail(answer)
+        said = [Fragment(sequence.text)]
+        (ids,) = prompt.schema.spec.chat.tokens.encode(said, behind=sequence.prefill.prompt[-1])
+        if answer[: len(ids)] == ids:
+            return self._trail(ids, closed=True)
+        return self._trail(answer)
 
     def end(self, outcome: Outcome) -> None:
         """Ends it before its time."""
@@ -294,3 +374,18 @@ class Run:
             self._give_back()
             if self._lease is not None:
                 self._lease.release()
+
+
+def _by_time(marks: Items[Mark], ends: Mapping[str, int]) -> dict[float, list[str]]:
+    """What is kept for how many seconds: each as long as the longest of the marks that it stands before.
+
+    Args:
+        marks: the marks.
+        ends: the position behind what is marked, by its name.
+    """
+    found: dict[float, list[str]] = {}
+    for name, end in ends.items():
+        asked = [mark.seconds for mark in marks if mark.seconds is not None and mark.position >= end]
+        if asked:
+            found.setdefault(max(asked), []).append(name)
+    return found

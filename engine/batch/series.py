@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from engine.batch.ticket import Ticket
-from engine.events import Answer, Comparison
+from engine.errors import CancelledError
+from engine.events import Answer, Comparison, Side
 from engine.inference.comparison import compare
 
 P = TypeVar("P")
+_LOOK_SECONDS = 0.1  # between two looks at whether the series is to stop
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ def answered(
     *,
     ahead: int,
     as_they_end: bool,
+    stopped: Callable[[], bool] | None = None,
 ) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
     """Has prompts answered, and gives each one's number with what came of it.
 
@@ -51,6 +54,7 @@ def answered(
             prompt's outcome.
         ahead: the most prompts that are submitted and not given back yet.
         as_they_end: give back what has ended first; else in the order of the prompts.
+        stopped: asked in the midst of answers whether nobody wants any more; then the series ends.
 
     Yields:
         The number of a prompt, from 0, and its answer, or what ended it.
@@ -71,7 +75,10 @@ def answered(
             if not rows:
                 return
             while (ready := _ready(rows, left, as_they_end)) is None:
-                left[ended.get()] -= 1
+                one = _next_end(ended, stopped)
+                if one is None:
+                    return
+                left[one] -= 1
             outcome = _outcome(rows[ready])
             del rows[ready], left[ready]
             yield ready, outcome
@@ -79,6 +86,73 @@ def answered(
         for tickets in rows.values():
             for ticket in tickets if not isinstance(tickets, Exception) else ():
                 ticket.cancel()
+
+
+def answered_apart(
+    prompts: Iterable[P | Exception],
+    submit: Callable[[P, Side], Ticket],
+    orders: Sequence[Sequence[Side]],
+    *,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
+    """Has prompts answered, one side of one prompt after the other, so that their times can be compared.
+
+    Args:
+        prompts: the prompts; an error in the place of one is given back in its turn.
+        submit: submits one side of a prompt; what it raises is that prompt's outcome.
+        orders: the sides in the order in which they are answered: of the first prompt, of the second, and so
+            on in turn.
+        stopped: asked in the midst of answers whether nobody wants any more; then the series ends.
+
+    Yields:
+        The number of a prompt, from 0, and its answer, or what ended it.
+    """
+    for number, prompt in enumerate(prompts):
+        if stopped():
+            return
+        if isinstance(prompt, Exception):
+            yield number, prompt
+            continue
+        answers: dict[Side, Answer] = {}
+        try:
+            for side in orders[number % len(orders)]:
+                answers[side] = _awaited(submit(prompt, side), stopped)
+            both = len(answers) > 1
+            outcome = _both(answers["cached"], answers["uncached"]) if both else next(iter(answers.values()))
+        except CancelledError as error:
+            if stopped():
+                return
+            yield number, error
+        except Exception as error:  # of this prompt alone: the others go on
+            yield number, error
+        else:
+            yield number, outcome
+
+
+def _awaited(ticket: Ticket, stopped: Callable[[], bool]) -> Answer:
+    while True:
+        try:
+            return ticket.result(_LOOK_SECONDS)
+        except TimeoutError:
+            if ticket.done:
+                return ticket.result()
+            if stopped():
+                ticket.cancel()
+
+
+def _next_end(ended: SimpleQueue[int], stopped: Callable[[], bool] | None) -> int | None:
+    """The number of the next prompt of which a side has ended; None where nobody wants any more."""
+    while True:
+        if stopped is not None and stopped():
+            return None
+        try:
+            return ended.get(timeout=None if stopped is None else _LOOK_SECONDS)
+        except Empty:
+            continue
+
+
+def _both(cached: Answer, uncached: Answer) -> BothAnswers:
+    return BothAnswers(cached, uncached, compare(cached, uncached))
 
 
 def _ready(rows: Iterable[int], left: Mapping[int, int], as_they_end: bool) -> int | None:
@@ -105,7 +179,6 @@ def _outcome(tickets: Sequence[Ticket] | Exception) -> Answer | BothAnswers | Ex
         answers = [ticket.result() for ticket in tickets]
         if len(answers) == 1:
             return answers[0]
-        cached, uncached = answers
-        return BothAnswers(cached, uncached, compare(cached, uncached))
+        return _both(*answers)
     except Exception as error:
         return error

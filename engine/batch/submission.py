@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 from engine.batch.ticket import Ticket
 from engine.cache.segment_cache import SegmentCache
-from engine.errors import CancelledError
+from engine.errors import CancelledError, SettingsError
 from engine.events import Answer, Event, Finished, Listener, Side
 from engine.inference.answering import answering
 from engine.inference.computing import Computing
@@ -18,6 +18,27 @@ from engine.model.interruption import InterruptedPassError
 from engine.model.network import Network
 from engine.prompt.tokenized import Planned, TokenizedPrompt
 from engine.stopwatch import Stopwatch
+
+UNMARKED = (
+    "Nothing was written for the marks: this prompt was answered without the tree of what prompts have "
+    "computed. Marks hold for the cached side of an engine that is not deterministic, without repair."
+)
+STOPPED = "The work was stopped before it was complete."
+Told = TypeVar("Told")
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A prefix of a conversation that is to be on disk.
+
+    Attributes:
+        position: where it ends: at the border of a block.
+        seconds: how long it is kept there at least; None for as long as anything else.
+    """
+
+    position: int
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -30,6 +51,8 @@ class Submission:
         settings: how to run it.
         side: the side.
         parse_ms: what reading its text took, in milliseconds, which counts in its time to first token.
+        marks: what of it is to be on disk.
+        warm: whether the prompt is computed only, for those to come, and nothing is answered.
     """
 
     prompt: TokenizedPrompt
@@ -37,6 +60,39 @@ class Submission:
     settings: RunSettings
     side: Side
     parse_ms: float
+    marks: tuple[Mark, ...] = ()
+    warm: bool = False
+
+    @property
+    def marked(self) -> int:
+        """The position up to which it is to be on disk."""
+        return max((mark.position for mark in self.marks), default=0)
+
+    def marked_at(self, marks: Sequence[Mark], *, warm: bool = False) -> Submission:
+        """Returns it with marks.
+
+        Args:
+            marks: what of it is to be on disk.
+            warm: whether the prompt is computed only.
+
+        Raises:
+            SettingsError: a mark ends at no border, or its time is no number above 0.
+        """
+        borders = self.planned.plan.borders
+        for mark in marks:
+            if not isinstance(mark, Mark):
+                raise SettingsError(f"marks hold {mark!r}; each must be a Mark(position, seconds).")
+            if mark.position not in borders:
+                ends = ", ".join(map(str, borders)) or "none, as only conversations have them"
+                raise SettingsError(
+                    f"A mark ends at position {mark.position}, where no block ends. The borders of this "
+                    f"prompt are {ends}: ask for them with borders()."
+                )
+            if mark.seconds is not None and not 0 < mark.seconds < float("inf"):
+                raise SettingsError(
+                    f"A mark is kept for {mark.seconds!r} seconds; it must be a number above 0, or None."
+                )
+        return replace(self, marks=tuple(marks), warm=warm)
 
     def steps(
         self, cache: SegmentCache, computing: Computing, listener: Listener | None = None
@@ -52,9 +108,17 @@ class Submission:
         """
         clock = Stopwatch()
         clock.parts["parse"] = self.parse_ms
-        work = answering(cache, self.prompt, self.planned, self.settings, clock)
+        work = answering(
+            cache,
+            self.prompt,
+            self.planned,
+            self.settings,
+            clock,
+            warm=self.warm,
+            notes=(UNMARKED,) if self.marked else (),
+        )
         if listener is not None:
-            work = _while_wanted(work, cache.model.network, listener)
+            work = while_wanted(work, cache.model.network, listener)
         with contextlib.closing(computing.steps(work, self.side, clock, listener)) as steps:
             while True:
                 event = next(steps)
@@ -63,20 +127,26 @@ class Submission:
                     return event.answer
 
 
-def _while_wanted(
-    work: Generator[Event, None, Answer], network: Network, listener: Listener
-) -> Generator[Event, None, Answer]:
-    """Runs a generator to its end, step by step, and no further than it is wanted."""
+def while_wanted(
+    work: Generator[Told, None, Made], network: Network, listener: Listener
+) -> Generator[Told, None, Made]:
+    """Runs a generator to its end, step by step, and no further than it is wanted.
+
+    Raises:
+        CancelledError: the listener wants no more of it.
+    """
     with contextlib.closing(work):
         while True:
+            if listener.stopped():
+                raise CancelledError(STOPPED)
             try:
                 with network.interruptible(listener.stopped):
                     event = next(work)
             except StopIteration as end:
-                answer: Answer = end.value
-                return answer
+                made: Made = end.value
+                return made
             except InterruptedPassError:
-                raise CancelledError("The answer was stopped before it was complete.") from None
+                raise CancelledError(STOPPED) from None
             yield event
 
 

@@ -84,12 +84,25 @@ class Lease(Releasable):
     def __init__(self, tree: PrefixTree, node: Node, limit: int) -> None:
         self._tree = tree
         self._node: Node | None = node
-        self.end = min(limit, node.edges[-1].end) if node.edges else 0
+        self.end = min(limit, node.end) if node.edges else 0
 
     @property
     def tokens(self) -> int:
         """How many tokens are read of the tree; those of placed segments are not among them."""
         return sum(placement.tokens for placement in self.placements())
+
+    def nodes(self) -> list[Node]:
+        """The nodes, by position; while the tier is locked."""
+        assert self._node is not None, "the lease was released"
+        return [*self._node.upward()][::-1]
+
+    def chunks(self) -> dict[str, int]:
+        """The position behind each chunk, by its name."""
+        with self._tree.tier.locked():
+            nodes = [node for node in self.nodes() if node.extent is not None and not node.gone]
+            return {
+                name: edge.end for node in nodes for name, edge in zip(node.names, node.edges, strict=True)
+            }
 
     def placements(self) -> tuple[Placement, ...]:
         """Where the chunks that were found stand, by position; one for what lies side by side in a tensor."""
@@ -98,8 +111,7 @@ class Lease(Releasable):
 
     def _placements(self) -> list[Placement]:
         found: list[Placement] = []
-        assert self._node is not None, "the lease was released"
-        for node in reversed([*self._node.upward()]):
+        for node in self.nodes():
             one = node.placement()
             if one is None or one.start >= self.end:
                 continue
@@ -182,7 +194,7 @@ class PrefixTree:
                     one.reads += 1
                     if one.reads >= READ_OFTEN and not one.kept:
                         self._often[one] = None
-                return Lease(self, node, limit)
+                return Lease(self, node, min(limit, trail.legible(node.end)))
 
     def insert(self, trail: Trail, computed: Computed) -> int:
         """Takes in what a sequence has computed of a trail and the tree does not know yet, as copies.
@@ -195,14 +207,29 @@ class PrefixTree:
         Returns:
             How many tokens were taken in.
         """
+        lease, taken = self.take_in(trail, computed)
+        lease.release()
+        return taken
+
+    def take_in(self, trail: Trail, computed: Computed) -> tuple[Lease, int]:
+        """Takes in like `insert`, and holds what is known of the trail then, however little room there is.
+
+        Returns:
+            The lease, and how many tokens were taken in.
+        """
         while True:
             with self._held(trail.edges) as known:
                 pieces = self._copied(known, trail.edges[known.edges :], computed)
                 with self.tier.locked():
-                    if known.node.gone or not pieces:
-                        return 0
-                    if self._attached(known.node, pieces) is not None:
-                        return sum(edge.tokens for one in pieces if one.extent for edge in one.edges)
+                    none = known.node.gone or not pieces
+                    node = known.node if none else self._attached(known.node, pieces)
+                    if node is None:
+                        continue
+                    self._lock(node)
+                    taken = (
+                        0 if none else sum(edge.tokens for one in pieces if one.extent for edge in one.edges)
+                    )
+                    return Lease(self, node, trail.end), taken
 
     def mark(self, trail: Trail) -> int:
         """Has what is known of a trail written with the next `write`; returns up to which position."""
@@ -250,6 +277,24 @@ class PrefixTree:
                 for node in due:
                     self._give_back(node, used=False)
 
+    def write_held(self, lease: Lease, end: int, schema: str, scope: str) -> None:
+        """Has what a lease holds written up to a position, as far as the store lacks it.
+
+        Args:
+            lease: the nodes of a trail.
+            end: the position; chunks that reach beyond it are not written.
+            schema: as for `write`.
+            scope: as for `write`.
+        """
+        stretches: list[Stretch] = []
+        with self.tier.locked():
+            for node in lease.nodes():
+                count = sum(edge.end <= end for edge in node.edges)
+                if node.extent is not None and not node.gone and count:
+                    node.kept = node.kept or count == len(node.edges)
+                    stretches.append(Stretch(node.extent, node.lo, node.edges[:count], node.names[:count]))
+        self.disk.write(stretches, schema, scope)
+
     def _taken_often(self, along: Trail | None) -> list[Node]:
         """What was read often and is no more to be asked for; while the tier is locked."""
         found = [*self._often]
@@ -278,6 +323,13 @@ class PrefixTree:
     def keys(self) -> set[str]:
         """The names of what is found now."""
         return {name for node in self.root.below() if node.extent is not None for name in node.names}
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes of what is found now, by name."""
+        size = self.model.bytes_per_token
+        found = [node for node in self.root.below() if node.extent is not None]
+        named = (pair for node in found for pair in zip(node.edges, node.names, strict=True))
+        return {name: edge.tokens * size for edge, name in named}
 
     def drop(self, keys: set[str]) -> None:
         """Forgets chunks and all that follow them, and what follows these segments where they were placed."""

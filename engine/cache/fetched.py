@@ -139,6 +139,17 @@ class Fetched(Releasable):
         """How many of the tokens that are read were computed for it just now."""
         return sum(p.tokens - len(p.hidden) for p in placements if p.segment.key in self.encoded)
 
+    def stored_of(self, uses: Iterable[RecipeSlice | None]) -> int:
+        """How many of the tokens that are placed were computed for it just now, and are to be stored."""
+        return sum(
+            use.hi - use.lo
+            for use in uses
+            if use is not None
+            and use.recipe.key in self.encoded
+            and use.recipe.kept
+            and (self.request.store_turns or not use.recipe.turn)
+        )
+
     def saved(self, error: StoreError | None) -> None:
         """Takes what became of storing a segment; from any thread."""
         if error is None:

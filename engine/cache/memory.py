@@ -81,6 +81,9 @@ class Lodger(Protocol):
     def keys(self) -> set[str]:
         """The names of what is found now."""
 
+    def sizes(self) -> dict[str, int]:
+        """The bytes of what is found now, by name."""
+
     def drop(self, keys: set[str]) -> None:
         """Forgets these segments, and what saw them; who reads one keeps it, and nobody else finds it."""
 
@@ -123,6 +126,14 @@ class MemoryTier:
         """The names of what is found now."""
         with self.locked():
             return {*self._held, *self._idle, *(self._lodger.keys() if self._lodger else ())}
+
+    def sizes(self) -> dict[str, int]:
+        """The bytes of what is found now, by name."""
+        with self.locked():
+            found = dict(self._lodger.sizes()) if self._lodger else {}
+            found.update({key: held.segment.nbytes for key, held in self._held.items()})
+            found.update({key: segment.nbytes for key, (_, segment) in self._idle.items()})
+            return found
 
     def acquire(self, key: str) -> Handle | None:
         """Holds a segment that is in memory; None where it is not."""

@@ -75,7 +75,7 @@ def encode_schema(
         raise PromptError(faults)
     started = time.perf_counter()
     recipes = schema.encodings(scope)
-    request = Request(schema.tree.name, scope, hold=False)
+    request = Request(schema.label, scope, hold=False)
     with (yield from cache.segments(recipes, request, Stopwatch())) as fetched:
         cache.store_held(recipes, fetched, again=True)
         cache.store.finish_writing()

@@ -13,6 +13,7 @@ from engine.cache.memory import Handle, MemoryTier
 from engine.cache.store import Lookup, Sought, Store, pack_ids
 from engine.cache.store.codec import packed_bytes
 from engine.cache.store.index import FailedIndexError
+from engine.errors import StoreError
 from engine.events import Barred, SegmentUse, Working
 from engine.model.model import Model
 from engine.prompt.recipe import Identity, Recipe, RecipeSlice
@@ -120,6 +121,14 @@ class SegmentCache:
                 fetched.drop([recipe.key])
         return missing
 
+    @property
+    def writable(self) -> bool:
+        """Whether anything is stored at all; nothing where the index cannot be read."""
+        try:
+            return bool(self.store.settings.budget) and not self.store.read_only
+        except StoreError:
+            return False
+
     def store_held(self, recipes: Iterable[Recipe], fetched: Fetched, *, again: bool = False) -> None:
         """Has stored what was found in memory and is not on disk: not yet, or no more.
 
@@ -139,10 +148,10 @@ class SegmentCache:
         }
         missing = self.store.lacks(held) if held else set()
         lacking = [recipe for key, recipe in held.items() if key in missing]
-        if not lacking or not self.store.settings.budget or self.store.read_only:
+        if not lacking or not self.writable:
             return
         if not again:
-            lacking = [one for one in lacking if self._reason(one, fetched.request) not in _BOUNDED]
+            lacking = [one for one in lacking if self.reason(one, fetched.request) not in _BOUNDED]
         encoding.store_held(lacking, fetched)
 
     def _forget_cleared(self) -> str | None:
@@ -164,7 +173,7 @@ class SegmentCache:
         return Encoding(self.model, self.store, self.memory_tier, self.scheme, self._find)
 
     def _encode(self, missing: Sequence[Recipe], fetched: Fetched, clock: Stopwatch) -> Iterator[Working]:
-        reasons = {one.key: self._reason(one, fetched.request) for one in missing}  # before any is stored
+        reasons = {one.key: self.reason(one, fetched.request) for one in missing}  # before any is stored
         seen = Counter(one.recipe.key for recipe in missing for one in recipe.context)
         encoding, done = self._encoding(), 0
         for batch in encoding.passes(missing, fetched):
@@ -212,7 +221,7 @@ class SegmentCache:
         """Writes down where a segment came from, and its share of the time since it was begun."""
         outcome = Outcome.MISS if reason else Outcome.HIT
         ms = (time.perf_counter() - started) * 1000 * share
-        fetched.uses.append(SegmentUse(recipe.path, recipe.tokens, tier, outcome, reason))
+        fetched.uses.append(SegmentUse(recipe.path, recipe.tokens, tier, outcome, reason, recipe.key))
         fetched.served.append(
             Lookup(
                 *(recipe.key, tier, outcome, reason, segment.nbytes, ms),
@@ -230,7 +239,7 @@ class SegmentCache:
         read = self.store.load(recipe.key, recipe.token_ids, self._form) if recipe.kept else None
         return (self.memory_tier.add(read), Tier.DISK) if read is not None else (None, Tier.NONE)
 
-    def _reason(self, recipe: Recipe, request: Request) -> str:
+    def reason(self, recipe: Recipe, request: Request) -> str:
         """Why the segment of a recipe is not there."""
         if recipe.turn and not request.store_turns:
             return Reason.NOT_KEPT
@@ -242,8 +251,8 @@ class SegmentCache:
         return self.store.reason(sought)
 
     def budget_for(self, recipes: Iterable[Recipe]) -> int:
-        """Bytes of a budget under which the store holds the segments of all these, beside what is pinned."""
-        form, total = self._form, self.store.settings.pinned_bytes
+        """Bytes of a budget under which the store holds the segments of all these, beside what stays."""
+        form, total = self._form, self.store.settings.spared_bytes
         dtype = str(form.dtype).removeprefix("torch.")
         for recipe in recipes:
             shape = (form.layers, form.heads, recipe.tokens, form.size)
@@ -257,7 +266,7 @@ class SegmentCache:
 
 def _words(recipes: Sequence[Recipe]) -> str:
     """What a pass is over."""
-    first = recipes[0].path or "anonymous text"
+    first = recipes[0].path or "text that is always there"
     more = len({recipe.path for recipe in recipes} - {recipes[0].path})
     return f"{first} and {more} more" if more else first
 

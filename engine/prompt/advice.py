@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.pml import Bound, Diagnostic, Prompt, Role, RoleOpen, Schema, make
+from engine.pml import Bound, Diagnostic, Prompt, Role, Schema, make
 from engine.pml.conversation import conversation
 from engine.pml.diagnostics import Span, quote
-from engine.prompt.chat_template import ChatError, System, aligned
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.plan import PromptPlan
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenizer import Fragment
+from engine.prompt.tools import NO_TOOLS, Header, Tools
+from engine.prompt.trimming import headers_of
+from engine.prompt.turns import ChatError, System, aligned
 
 _SHOWN = 3  # differences that a message names
 _SYSTEM = {
@@ -42,10 +44,15 @@ def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
 
 
 def of_prompt(
-    spec: ModelSpec, layout: SchemaLayout, plan: PromptPlan, bound: Bound, prompt: Prompt
+    spec: ModelSpec,
+    layout: SchemaLayout,
+    plan: PromptPlan,
+    bound: Bound,
+    prompt: Prompt,
+    tools: Tools = NO_TOOLS,
 ) -> Iterator[Diagnostic]:
     """Advice on a prompt that was planned: where its tokens are not the chat template's own."""
-    roles = tuple(part.role for part in bound.parts if isinstance(part, RoleOpen))
+    roles = headers_of(bound.parts)
     chat, day = spec.chat, layout.day
     messages = conversation(bound.parts)
     contents = [message.text for message in messages]
@@ -56,8 +63,8 @@ def of_prompt(
         yield from _tokens(spec, plan.token_ids, [*begin, *whole], prompt)
         return
     if _system_alone(spec, layout) in ("kept", None):
-        yield from _system(spec, prompt, prompt, roles, whole=True)
-    turns = chat.turns(roles, day)
+        yield from _system(spec, prompt, prompt, roles, whole=True, tools=tools)
+    turns = chat.turns(roles, day, tools)
     if not turns.invites:
         ends = f", right after {turns.closes[-1][-30:]!r}" if turns.closes[-1] else ""
         message = (
@@ -66,20 +73,20 @@ def of_prompt(
         yield make("W609", message, prompt.span, prompt.lines)
     if len(messages) != len(roles):  # text between turns, of which no template knows
         return
-    text = chat.spelled(roles, contents, day)
+    text = chat.spelled(roles, contents, day, tools)
     strips = aligned(text, turns, contents)
     if strips is None:
         message = f"the model's chat template rewrites what the turns say: {_rewritten(spec, plan, text)}"
         hint = "the prompt is read as it is written here"
         yield make("W612", message, prompt.span, prompt.lines, hint)
         return
-    fragments = [Fragment(turns.begin, template=True)]
+    fragments = [Fragment.rendered(turns.begin)]
     for place, (left, right) in enumerate(strips):
         content = contents[place]
-        fragments.append(Fragment(turns.opens[place], template=True))
-        fragments.append(Fragment(content[left : len(content) - right]))
-        fragments.append(Fragment(turns.closes[place], template=True))
-    fragments.append(Fragment(turns.generation, template=True))
+        fragments.append(Fragment.rendered(turns.opens[place]))
+        fragments.append(Fragment(turns.read(place, content[left : len(content) - right])))
+        fragments.append(Fragment.rendered(turns.closes[place]))
+    fragments.append(Fragment.rendered(turns.generation))
     whole = [token for ids in chat.tokens.encode(fragments, begins=True) for token in ids]
     yield from _tokens(spec, plan.token_ids, whole, prompt)
 
@@ -105,9 +112,15 @@ def _stand_ins(spec: ModelSpec, schema: Schema) -> Iterator[Diagnostic]:
 
 
 def _system(
-    spec: ModelSpec, document: Schema | Prompt, place: Role | Prompt, roles: tuple[str, ...], *, whole: bool
+    spec: ModelSpec,
+    document: Schema | Prompt,
+    place: Role | Prompt,
+    roles: Sequence[str | Header],
+    *,
+    whole: bool,
+    tools: Tools = NO_TOOLS,
 ) -> Iterator[Diagnostic]:
-    turns = spec.chat.turns(roles) if whole else spec.chat.opening(roles)
+    turns = spec.chat.turns(roles, None, tools) if whole else spec.chat.opening(roles)
     if turns.system == "kept":
         return
     message = f"{_SYSTEM[turns.system]}; here it is the first paragraph of the first user turn"

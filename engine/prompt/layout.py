@@ -14,7 +14,7 @@ from typing import Literal
 
 from engine.pml import Module, Param, Role, Schema, Text, Union
 from engine.prompt.chat_template import ChatFormat
-from engine.prompt.tokenizer import Fragment
+from engine.prompt.tokenizer import Fragment, Together
 from engine.prompt.turn_marks import TurnMarks, fixed_turns, turn_marks
 
 Mark = Literal["open", "close", "text"]
@@ -88,6 +88,7 @@ class SchemaLayout:
         day: the date that the chat template may write.
         marks: what stands round the turns.
         where: place of every node, by its identity; what begins the text stands at the schema's own place.
+        together: with what each text of it was tokenized, and its place among them, keyed like `where`.
     """
 
     schema: Schema
@@ -98,6 +99,7 @@ class SchemaLayout:
     day: datetime.date
     marks: TurnMarks
     where: dict[tuple[int, Mark], Extent] = field(repr=False)
+    together: dict[tuple[int, Mark], tuple[Together, int]] = field(default_factory=dict, repr=False)
 
     def extent(self, node: object, mark: Mark = "text") -> Extent | None:
         """Where a node stands; None for a node that is not of this schema."""
@@ -127,7 +129,7 @@ def ancestors(path: str) -> set[str]:
     return {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
 
 
-Encoded = dict[tuple[object, ...], list[list[int]]]
+Encoded = dict[Together, list[list[int]]]
 """Tokens of texts that stand side by side, by these texts and where they stand."""
 
 
@@ -139,6 +141,7 @@ def lay_out(
     *,
     day: datetime.date | None = None,
     encoded: Encoded | None = None,
+    apart: bool = False,
 ) -> SchemaLayout:
     """Tokenizes a schema and gives every node its place.
 
@@ -153,13 +156,15 @@ def lay_out(
         marks: what stands round the turns; None for those of a prompt without the turns of any module.
         day: the date that the marks are of; None for the one in force.
         encoded: what other layouts of this schema have tokenized; takes what is new.
+        apart: whether a module's text is tokenized as in the midst of a prompt, whatever stands before it in
+            the schema: so it has the same tokens in any order of the modules.
 
     Raises:
         ChatError: without marks, the chat template refuses the schema's roles.
     """
     day = day or chat.today()
     marks = turn_marks(schema, chat, day) if marks is None else marks
-    return _Builder(schema, chat, stand_in, marks, day, encoded).build()
+    return _Builder(schema, chat, stand_in, marks, day, encoded, apart).build()
 
 
 class _Builder:
@@ -171,12 +176,15 @@ class _Builder:
         marks: TurnMarks,
         day: datetime.date,
         encoded: Encoded | None,
+        apart: bool,
     ) -> None:
+        self.apart = apart
         self.schema, self.chat, self.stand_in, self.marks = schema, chat, stand_in, marks
         self.day, self.encoded = day, encoded
         self.number = {id(turn): place for place, (turn, _) in enumerate(schema.index.turns)}
         self.runs: list[TextRun] = []
         self.where: dict[tuple[int, Mark], Extent] = {}
+        self.together: dict[tuple[int, Mark], tuple[Together, int]] = {}
         self.modules: dict[str, ModuleExtent] = {}
         self.texts: list[tuple[object, Mark, Fragment]] = []  # side by side, not yet tokenized
         self.pending: list[int] = []
@@ -188,7 +196,7 @@ class _Builder:
 
     def build(self) -> SchemaLayout:
         if self.marks.begin is not None:
-            self._say(self.schema, "open", Fragment(self.marks.begin, template=True))
+            self._say(self.schema, "open", Fragment.rendered(self.marks.begin))
         elif self.chat.bos is not None:
             self._add(self.schema, [self.chat.bos], "open")
             self.beginning = 1
@@ -205,6 +213,7 @@ class _Builder:
             self.day,
             self.marks,
             self.where,
+            self.together,
         )
 
     def _place_turn(self, role: Role) -> None:
@@ -216,7 +225,7 @@ class _Builder:
                 self._place(child)
             self.turn = -1
             return
-        self._say(role, "open", Fragment(mark.open, template=True))
+        self._say(role, "open", Fragment.rendered(mark.open))
         for place, child in enumerate(role.children):
             sides = (place == 0, place == len(role.children) - 1)
             apart = isinstance(child, Text) and _stripped(child.text, role.role, sides, mark.trims)
@@ -228,7 +237,7 @@ class _Builder:
         unfinished = turn == self.marks.unfinished
         if unfinished:  # what ends the last turn depends on what the prompt adds
             self._enter("", cacheable=False)
-        self._say(role, "close", Fragment(mark.close, template=True))
+        self._say(role, "close", Fragment.rendered(mark.close))
         if unfinished:
             self._enter("")
         self.turn = -1
@@ -286,20 +295,22 @@ class _Builder:
         texts, self.texts = self.texts, []
         if not texts:
             return
-        begins = self.position == self.beginning
-        fragments = [fragment for _, _, fragment in texts]
-        found = self._encode(fragments, begins)
-        for (node, mark, _), ids in zip(texts, found, strict=True):
+        begins, behind = self.position == self.beginning, self.last
+        if self.apart and self.owner[0]:
+            begins, behind = False, None
+        together = Together(tuple(fragment for _, _, fragment in texts), begins, behind)
+        found = self._encode(together)
+        for place, ((node, mark, _), ids) in enumerate(zip(texts, found, strict=True)):
+            self.together[id(node), mark] = together, place
             self._add(node, ids, mark)
 
-    def _encode(self, fragments: list[Fragment], begins: bool) -> list[list[int]]:
-        tokens = self.chat.tokens
+    def _encode(self, texts: Together) -> list[list[int]]:
+        encode = self.chat.tokens.encode
         if self.encoded is None:
-            return tokens.encode(fragments, begins=begins, behind=self.last)
-        known = (*fragments, begins, self.last)
-        if known not in self.encoded:
-            self.encoded[known] = tokens.encode(fragments, begins=begins, behind=self.last)
-        return self.encoded[known]
+            return encode(texts.fragments, begins=texts.begins, behind=texts.behind)
+        if texts not in self.encoded:
+            self.encoded[texts] = encode(texts.fragments, begins=texts.begins, behind=texts.behind)
+        return self.encoded[texts]
 
     def _add(self, node: object, ids: list[int], mark: Mark) -> None:
         lo = len(self.pending)

@@ -8,7 +8,8 @@ same tokens at the same positions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from engine.choices import PlacementPolicy
@@ -28,10 +29,13 @@ from engine.pml import (
     make,
 )
 from engine.pml.parts import part_text
-from engine.prompt.chat_template import ChatFormat, Turns
-from engine.prompt.layout import Extent, SchemaLayout, TextRun
-from engine.prompt.tokenizer import Fragment
-from engine.prompt.trimming import Cut, cuts_of, remnant, turn_texts
+from engine.prompt.chat_template import ChatFormat
+from engine.prompt.conversation import Blocks
+from engine.prompt.layout import Extent, Mark, SchemaLayout, TextRun
+from engine.prompt.tokenizer import Fragment, Together
+from engine.prompt.tools import NO_TOOLS, Tools
+from engine.prompt.trimming import Cut, cuts_of, headers_of, remnant, turn_texts
+from engine.prompt.turns import Turns
 
 Kind = Literal["anonymous", "module", "argument", "text"]
 
@@ -70,6 +74,24 @@ class Piece:
 
 
 @dataclass(frozen=True)
+class Stretch:
+    """Text of a prompt that one author wrote in one place.
+
+    Attributes:
+        part: the place of its part among those of the bound prompt; None of what begins the text and of what
+            invites the answer.
+        together: the texts that it was tokenized with; None where it is a token that no text spells.
+        place: its place among these.
+        tokens: how many tokens begin in it.
+    """
+
+    part: int | None
+    together: Together | None
+    place: int
+    tokens: int
+
+
+@dataclass(frozen=True)
 class PromptPlan:
     """Every token of a prompt in order, cut into pieces.
 
@@ -77,11 +99,16 @@ class PromptPlan:
         pieces: by ascending position; in compact placement without a gap.
         imports: paths of the imported modules.
         placement: how positions were given.
+        stretches: the same tokens, cut by who wrote them.
+        borders: of a conversation, for each of its blocks the position behind its last token; for one without
+            tokens that of the block before.
     """
 
     pieces: tuple[Piece, ...]
     imports: frozenset[str] = frozenset()
     placement: PlacementPolicy = "compact"
+    stretches: tuple[Stretch, ...] = field(default=(), compare=False)
+    borders: tuple[int, ...] = ()
 
     @property
     def token_ids(self) -> list[int]:
@@ -128,6 +155,8 @@ def make_plan(
     placement: PlacementPolicy = "compact",
     *,
     turns_held: bool = True,
+    blocks: Blocks | None = None,
+    tools: Tools = NO_TOOLS,
 ) -> PromptPlan:
     """Lays a bound prompt out along the positions.
 
@@ -138,14 +167,17 @@ def make_plan(
         prompt: what was bound, for the places of diagnostics.
         placement: the placement of the pieces.
         turns_held: earlier turns of the conversation become segments; else they are new text like any other.
+        blocks: of a conversation, where its blocks stand among the parts.
+        tools: what the assistant may call.
 
     Raises:
         PromptError: an argument is longer than its parameter, the chat template treats the schema's turns
             otherwise once the prompt's follow, the prompt has no tokens, or schema placement has no room for
             the order of its imports or for its text.
         ChatError: the chat template refuses the sequence of roles.
+        ToolsError: it has no place for tools.
     """
-    return _Planner(layout, chat, prompt, placement, turns_held).plan(bound)
+    return _Planner(layout, chat, prompt, placement, turns_held, blocks, tools).plan(bound)
 
 
 class _Planner:
@@ -156,11 +188,17 @@ class _Planner:
         prompt: Prompt,
         placement: PlacementPolicy,
         turns_held: bool,
+        blocks: Blocks | None,
+        tools: Tools,
     ) -> None:
         self.layout, self.chat, self.turns_held = layout, chat, turns_held
         self.prompt, self.placement = prompt, placement
+        self.blocks, self.tools = blocks, tools
+        self.ends: dict[int | None, int] = {}  # the position behind each part's last token
         self.pieces: list[Piece] = []
-        self.texts: list[tuple[Kind, bool, Fragment]] = []  # side by side, not yet tokenized
+        self.stretches: list[Stretch] = []
+        self.part: int | None = None  # the place of the part that is laid out
+        self.texts: list[tuple[Kind, bool, int, Fragment]] = []  # side by side, not yet tokenized
         self.faults: list[Diagnostic] = []
         self.too_long: set[tuple[str, str]] = set()  # modules with parameters whose arguments do not fit
         self.position = 0
@@ -178,7 +216,7 @@ class _Planner:
         self._lead_in()
         earlier = _earlier_turns(bound.parts) if self.turns_held else range(0)
         for place, part in enumerate(bound.parts):
-            self.turn = place in earlier
+            self.turn, self.part = place in earlier, place
             if place in self.cuts:
                 self._trimmed(part, self.cuts[place])
             elif isinstance(part, RoleOpen | RoleClose):
@@ -189,26 +227,40 @@ class _Planner:
             elif isinstance(part, ArgumentText):
                 self._argument(part)
             else:
-                self._write("text", Fragment(part.text))
-        self.turn = False
+                text = turns.read(self.opened, part.text) if turns is not None else part.text
+                self._write("text", Fragment(text))
+            if self.blocks is not None and place in self.blocks.settled:
+                self._settle()
+        self.turn, self.part = False, None
         if turns is not None:
-            self._write("text", Fragment(turns.generation, template=True))
+            self._write("text", Fragment.rendered(turns.generation))
         self._settle()
         self._recompute_last()
         if self.faults:
             raise PromptError(tuple(self.faults))
-        return PromptPlan(tuple(self.pieces), frozenset(bound.imports), self.placement)
+        imports = frozenset(bound.imports)
+        return PromptPlan(
+            tuple(self.pieces), imports, self.placement, tuple(self.stretches), tuple(self._borders())
+        )
+
+    def _borders(self) -> Iterator[int]:
+        """Yields the position behind each block of a conversation."""
+        reached = 0
+        for part in self.blocks.ends if self.blocks is not None else ():
+            if part is not None:
+                reached = self.ends.get(part, reached)
+            yield reached
 
     def _turns(self, parts: tuple[Part, ...]) -> Turns | None:
         """What stands around the turns, and what the chat template strips off their texts."""
         opened = [part for part in parts if isinstance(part, RoleOpen)]
-        roles = [part.role for part in opened]
         self.schema_roles = [part.role for part in opened if not part.new]
-        if not roles:
+        if not opened:
             return None
-        turns = self.chat.turns(roles, self.layout.day)
+        headers, texts, day = headers_of(parts), turn_texts(parts), self.layout.day
+        turns = self.chat.turns(headers, day, self.tools)
         self._agree(turns)
-        self.cuts = cuts_of(parts, self.chat.strips(roles, turn_texts(parts), self.layout.day))
+        self.cuts = cuts_of(parts, self.chat.strips(headers, texts, day, self.tools))
         return turns
 
     def _border(self, part: RoleOpen | RoleClose, turns: Turns) -> None:
@@ -228,7 +280,7 @@ class _Planner:
         roles = self.schema_roles
         if not roles:
             return
-        alone, kept = self.chat.opening(roles, self.layout.day), len(roles)
+        alone, kept = self.chat.opening(roles, self.layout.day, self.tools), len(roles)
         if (alone.begin, alone.opens, alone.closes[:-1]) != (
             turns.begin,
             turns.opens[:kept],
@@ -243,9 +295,16 @@ class _Planner:
 
     def _lead_in(self) -> None:
         """Emits what begins a text, which belongs to the schema's first run but to no node of its text."""
-        extent = self.layout.extent(self.layout.schema, "open")
-        if extent is not None and extent.hi > extent.lo:
-            self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+        schema = self.layout.schema
+        extent = self.layout.extent(schema, "open")
+        if extent is None or extent.hi <= extent.lo:
+            return
+        if self.blocks is None:
+            self._laid_out(schema, "open", extent)
+            return
+        ids = self.layout.runs[extent.run].token_ids[extent.lo : extent.hi]
+        self.stretches.append(Stretch(None, None, 0, len(ids)))
+        self._new("text", "", list(ids))
 
     def _mark(
         self, part: RoleOpen | RoleClose, mark: Literal["open", "close"], text: str, *, last: bool = False
@@ -253,13 +312,12 @@ class _Planner:
         """The text before or after a turn; how the schema's last turn ends is not its own."""
         extent = None if part.new else self.layout.extent(part.node, mark)
         if extent is not None and (not last or self._ends_as_laid_out(part.node, extent, text)):
-            if extent.hi > extent.lo:
-                self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+            self._laid_out(part.node, mark, extent)
             return
         if extent is not None and extent.hi > extent.lo and self.placement == "schema":
             self._settle()
             self.position = max(self.position, self.layout.runs[extent.run].start + extent.lo)
-        self._write("text" if part.new else "anonymous", Fragment(text, template=True))
+        self._write("text" if part.new else "anonymous", Fragment.rendered(text))
 
     def _ends_as_laid_out(self, turn: Role, extent: Extent, text: str) -> bool:
         """Whether the schema's last turn ends like any other, and right behind its own text."""
@@ -270,24 +328,38 @@ class _Planner:
     def _write(self, kind: Kind, fragment: Fragment) -> None:
         """New text, tokenized with the new text beside it."""
         if fragment.text:
-            self.texts.append((kind, self.turn and kind == "text", fragment))
+            self.texts.append((kind, self.turn and kind == "text", len(self.stretches), fragment))
+            self.stretches.append(Stretch(self.part, None, 0, 0))
 
     def _settle(self) -> None:
         """Tokenizes the new texts that stand side by side."""
         texts, self.texts = self.texts, []
         if not texts:
             return
-        fragments = [fragment for _, _, fragment in texts]
         behind = self.pieces[-1].token_ids[-1] if self.pieces else None
-        found = self.chat.tokens.encode(fragments, begins=not self.pieces, behind=behind)
-        for (kind, turn, _), ids in zip(texts, found, strict=True):
+        together = Together(tuple(fragment for *_, fragment in texts), not self.pieces, behind)
+        found = self.chat.tokens.encode(together.fragments, begins=together.begins, behind=behind)
+        for place, ((kind, turn, at, _), ids) in enumerate(zip(texts, found, strict=True)):
+            part = self.stretches[at].part
+            self.stretches[at] = Stretch(part, together, place, len(ids))
             self._new(kind, "", ids, turn=turn)
+            self.ends[part] = self.position
 
     def _schema_text(self, part: SchemaText) -> None:
         extent = self.layout.extent(part.node)
-        if extent is None or extent.lo == extent.hi:
-            return
-        self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+        if extent is not None:
+            self._laid_out(part.node, "text", extent)
+
+    def _laid_out(self, node: object, mark: Mark, extent: Extent) -> None:
+        """Text of the schema as it was laid out."""
+        if extent.hi > extent.lo:
+            self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
+        together, place = self.layout.together.get((id(node), mark), (None, 0))
+        self.stretches.append(Stretch(self.part, together, place, extent.hi - extent.lo))
+
+    def _alone(self, text: str, tokens: int) -> None:
+        """Notes a text that was tokenized by itself."""
+        self.stretches.append(Stretch(self.part, Together((Fragment(text),)), 0, tokens))
 
     def _argument(self, part: ArgumentText) -> None:
         self._settle()
@@ -306,6 +378,7 @@ class _Planner:
         slot = self.layout.extent(part.param)
         if slot is not None:
             self._reach(self.layout.runs[slot.run].start + slot.lo)
+        self._alone(part.text, len(ids))
         self._new("argument", f"{part.module}:{name}", ids)
         self.reached = max(self.reached, self.position)
 
@@ -324,13 +397,16 @@ class _Planner:
             tokenize = self.chat.tokens.plain
             left = remnant(text, cut, run.token_ids[extent.lo : extent.hi], tokenize)
             kind: Kind = "module" if run.path else "anonymous"
+            self._alone(kept, len(left.before) + left.kept + len(left.after))
             if not left.kept or (self.placement == "schema" and left.moved):
                 self._new(kind, run.path, tokenize(kept))
-                return
-            self._new(kind, run.path, left.before)
-            lo = extent.lo + left.lo
-            self._cached_slice(run, lo, lo + left.kept)
-            self._new(kind, run.path, left.after)
+            else:
+                self._new(kind, run.path, left.before)
+                lo = extent.lo + left.lo
+                self._cached_slice(run, lo, lo + left.kept)
+                self._new(kind, run.path, left.after)
+            if kept:
+                self.ends[self.part] = self.position
 
     def _reach(self, position: int) -> None:
         """In schema placement goes on to a position of the schema, if it is not passed yet."""
@@ -367,7 +443,7 @@ class _Planner:
             kind: Kind = "module" if run.path else "anonymous"
             self.pieces.append(Piece(kind, run.path, self.position, ids, run, lo))
         self.position += len(ids)
-        self.reached = self.position
+        self.reached = self.ends[self.part] = self.position
 
     def _new(self, kind: Kind, path: str, ids: list[int], *, turn: bool = False) -> None:
         if not ids:

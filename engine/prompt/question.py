@@ -95,7 +95,8 @@ def ask(schema: Schema, paths: Sequence[str], question: str) -> Asked:
     if turns and not (isinstance(last, Role) and last.role == "user"):
         tail = (Role("user", (words,), NOWHERE),)
     else:
-        tail = (Text(BEFORE_QUESTION if paths else "\n", NOWHERE, seam=True), words)
+        seam = Text(BEFORE_QUESTION if paths else "\n", NOWHERE, seam=True, implied=not paths)
+        tail = (seam, words)
     prompt = Prompt(schema.name, (*_imports(paths), *tail), NOWHERE)
     return Asked(narrow, prompt, tuple(paths))
 

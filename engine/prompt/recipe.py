@@ -88,11 +88,23 @@ class Identity:
         fingerprint: digest of weights, configuration and tokenizer.
         dtype: the number format of keys and values.
         relocatable: False where a segment is bound to its place.
+        salt: what keeps its segments apart from those of any other salt; "" for none.
     """
 
     fingerprint: str
     dtype: str
     relocatable: bool
+    salt: str = ""
+
+    @property
+    def model(self) -> str:
+        """The model as names of segments have it: with a salt no other's are found."""
+        return f"{self.fingerprint}+{self.salt_digest}" if self.salt else self.fingerprint
+
+    @property
+    def salt_digest(self) -> str:
+        """Stands for the salt in names; "" without one."""
+        return hashlib.sha256(self.salt.encode("utf-8", "surrogatepass")).hexdigest() if self.salt else ""
 
 
 class RecipeBook:
@@ -246,7 +258,7 @@ class RecipeBook:
         kept: bool = True,
     ) -> Recipe:
         seen = [(one.recipe.key, one.lo, one.hi, one.start) for one in context]
-        key = segment_key(self.identity.fingerprint, self.identity.dtype, token_ids, seen, start)
+        key = segment_key(self.identity.model, self.identity.dtype, token_ids, seen, start)
         return Recipe(key, token_ids, path, context, start, kept, turn=path == TURN)
 
 

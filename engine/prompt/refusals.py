@@ -9,10 +9,15 @@ from collections.abc import Sequence
 
 from engine.pml import Bound, Diagnostic, Import, Prompt, RoleOpen, Schema, Span, make
 from engine.pml.diagnostics import NOWHERE
-from engine.prompt.chat_template import ChatError, ChatFormat
+from engine.prompt.chat_template import ChatFormat
+from engine.prompt.tools import NO_TOOLS, Header, Tools, ToolsError
+from engine.prompt.trimming import headers_of
+from engine.prompt.turns import ChatError
 
 
-def refusal(error: ChatError, chat: ChatFormat, bound: Bound, prompt: Prompt) -> Diagnostic:
+def refusal(
+    error: ChatError, chat: ChatFormat, bound: Bound, prompt: Prompt, tools: Tools = NO_TOOLS
+) -> Diagnostic:
     """Says which turns of a prompt the chat template does not take one behind the other.
 
     Args:
@@ -20,12 +25,13 @@ def refusal(error: ChatError, chat: ChatFormat, bound: Bound, prompt: Prompt) ->
         chat: the chat template.
         bound: the prompt, bound without errors.
         prompt: what was bound, where the fault is shown.
+        tools: what the assistant may call.
 
     Returns:
         E508 where two turns can be named, else E505 for the whole prompt.
     """
     turns = [part for part in bound.parts if isinstance(part, RoleOpen)]
-    place = _first_refused([part.role for part in turns], chat)
+    place = _first_refused(headers_of(bound.parts), chat, tools)
     if place is None:
         return make("E505", str(error), prompt.span, prompt.lines)
     before, behind = turns[place - 1], turns[place]
@@ -38,7 +44,7 @@ def refusal(error: ChatError, chat: ChatFormat, bound: Bound, prompt: Prompt) ->
     return make("E508", message, span, prompt.lines, hint)
 
 
-def _first_refused(roles: Sequence[str], chat: ChatFormat) -> int | None:
+def _first_refused(roles: Sequence[Header], chat: ChatFormat, tools: Tools) -> int | None:
     """The number of the first turn with which the template refuses the conversation, if it is not the first.
 
     Looks for it by halves: what a template refuses, it mostly refuses whatever follows.
@@ -46,17 +52,17 @@ def _first_refused(roles: Sequence[str], chat: ChatFormat) -> int | None:
     taken, refused = 0, len(roles)
     while refused - taken > 1:
         middle = (taken + refused) // 2
-        if _takes(roles[:middle], chat):
+        if _takes(roles[:middle], chat, tools):
             taken = middle
         else:
             refused = middle
-    return refused - 1 if taken and not _takes(roles[:refused], chat) else None
+    return refused - 1 if taken and not _takes(roles[:refused], chat, tools) else None
 
 
-def _takes(roles: Sequence[str], chat: ChatFormat) -> bool:
+def _takes(roles: Sequence[Header], chat: ChatFormat, tools: Tools) -> bool:
     try:
-        chat.opening(roles)
-    except ChatError:
+        chat.opening(roles, None, tools)
+    except (ChatError, ToolsError):
         return False
     return True
 

@@ -25,6 +25,7 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 from engine.errors import PromptCacheError
+from engine.prompt.tools import characters
 
 MAX_SOURCE = 100_000
 """Characters of a template."""
@@ -114,29 +115,31 @@ class ChatTemplate:
         if shared.over:
             raise shared.error()
 
-    def render(self, messages: Sequence[Mapping[str, str]], *, invite: bool, today: datetime.date) -> str:
+    def render(
+        self, messages: Sequence[Any], *, invite: bool, today: datetime.date, tools: Sequence[Any] = ()
+    ) -> str:
         """Returns the text of a conversation.
 
         Args:
-            messages: each with role and content.
+            messages: each with role and content, and what else the template may read of it.
             invite: ends with what invites the assistant to speak.
             today: the date that the template may write.
+            tools: definitions of what the assistant may call.
 
         Raises:
             TemplateError: the template refuses the messages, or goes beyond a bound.
         """
-        moment = datetime.datetime.combine(today, datetime.time())
-        size = sum(len(one["content"]) for one in messages)
+        size = characters((messages, tools))
         pieces: list[str] = []
         with self._environment.bounded(size) as budget:
             try:
                 for piece in self._template.generate(
                     **self._variables,
                     messages=[dict(one) for one in messages],
-                    tools=None,
+                    tools=[*tools] or None,
                     documents=None,
                     add_generation_prompt=invite,
-                    strftime_now=moment.strftime,
+                    strftime_now=datetime.datetime.combine(today, datetime.time()).strftime,
                 ):
                     budget.text(piece)
                     pieces.append(piece)

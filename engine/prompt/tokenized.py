@@ -18,12 +18,13 @@ from engine.choices import PlacementPolicy, Scope
 from engine.pml import Diagnostic, Prompt, PromptError, Role, RoleOpen, Schema, bind, make
 from engine.pml.diagnostics import swap
 from engine.prompt import advice
-from engine.prompt.chat_template import ChatError
+from engine.prompt.conversation import Blocks, Spelled
 from engine.prompt.layout import Encoded, SchemaLayout, lay_out
 from engine.prompt.plan import PromptPlan, make_plan
 from engine.prompt.recipe import Recipe, RecipeBook, RecipeSlice
 from engine.prompt.refusals import refusal
 from engine.prompt.spec import ModelSpec
+from engine.prompt.tools import NO_TOOLS, Tools, ToolsError
 from engine.prompt.turn_marks import (
     TurnMarks,
     fixed_turns,
@@ -32,6 +33,8 @@ from engine.prompt.turn_marks import (
     turn_marks,
     turns_with,
 )
+from engine.prompt.turns import ChatError
+from engine.prompt.window import TooLongError
 
 _MOST_VARIANTS: Final = 32
 """The most layouts of one schema that are kept at a time."""
@@ -45,19 +48,26 @@ class TokenizedSchema:
     Args:
         tree: without errors.
         spec: what of the model decides the tokens.
+        apart: whether a module has the same tokens wherever it stands, as of `lay_out`.
 
     Raises:
         PromptError: the model's chat template refuses the schema's roles.
     """
 
-    def __init__(self, tree: Schema, spec: ModelSpec) -> None:
-        self.tree, self.spec = tree, spec
+    def __init__(self, tree: Schema, spec: ModelSpec, *, apart: bool = False) -> None:
+        self.tree, self.spec, self._apart = tree, spec, apart
         self._lock = threading.RLock()
         self._day = spec.chat.today()
         self._encoded: Encoded | None = {} if optional_turns(tree) else None
         self._variants: OrderedDict[TurnMarks, _Variant] = OrderedDict()
-        self._marks: OrderedDict[tuple[int, ...], TurnMarks] = OrderedDict()
+        self._marks: OrderedDict[tuple[tuple[int, ...], Tools], TurnMarks] = OrderedDict()
         self._layout = self._laid_out()
+
+    @property
+    def label(self) -> str:
+        """The name under which the store lists its segments: those of a salt have one of their own."""
+        digest = self.spec.identity.salt_digest
+        return f"{self.tree.name} #{digest[:12]}" if digest else self.tree.name
 
     @property
     def layout(self) -> SchemaLayout:
@@ -66,20 +76,22 @@ class TokenizedSchema:
             self._follow_the_day()
             return self._layout
 
-    def layout_of(self, turns: Sequence[Role]) -> SchemaLayout:
+    def layout_of(self, turns: Sequence[Role], tools: Tools = NO_TOOLS) -> SchemaLayout:
         """The tokens and positions of a prompt that has some of the schema's turns.
 
         Args:
             turns: these turns, in the order in which they are read.
+            tools: what the assistant may call.
 
         Raises:
             ChatError: the model's chat template refuses them.
+            ToolsError: it has no place for tools.
         """
         with self._lock:
             self._follow_the_day()
-            order = tuple(map(id, turns))
+            order = (tuple(map(id, turns)), tools)
             if order not in self._marks:
-                self._marks[order] = turn_marks(self.tree, self.spec.chat, self._day, turns)
+                self._marks[order] = turn_marks(self.tree, self.spec.chat, self._day, turns, tools)
             if len(self._marks) > _MOST_ORDERS:
                 self._marks.popitem(last=False)
             return self._variant(self._marks[order]).layout
@@ -94,7 +106,13 @@ class TokenizedSchema:
     def _variant(self, marks: TurnMarks) -> _Variant:
         if marks not in self._variants:
             made = lay_out(
-                self.tree, self.spec.chat, self.spec.stand_in, marks, day=self._day, encoded=self._encoded
+                self.tree,
+                self.spec.chat,
+                self.spec.stand_in,
+                marks,
+                day=self._day,
+                encoded=self._encoded,
+                apart=self._apart,
             )
             self._variants[marks] = _Variant(made)
         self._variants.move_to_end(marks)
@@ -196,16 +214,21 @@ class TokenizedPrompt:
 
     Args:
         schema: the schema it imports from.
-        tree: without errors.
+        tree: without errors; or a conversation, bound to this very schema.
+        tools: what the assistant may call.
 
     Raises:
         PromptError: it does not fit the schema.
     """
 
-    def __init__(self, schema: TokenizedSchema, tree: Prompt) -> None:
-        self.schema, self.tree = schema, tree
+    def __init__(self, schema: TokenizedSchema, tree: Prompt | Spelled, tools: Tools = NO_TOOLS) -> None:
+        self.schema, self.tools = schema, tools
         started = time.perf_counter()
-        self.bound = bind(schema.tree, tree)
+        self._blocks: Blocks | None = None
+        if isinstance(tree, Spelled):
+            self.tree, self.bound, self._blocks = tree.prompt, tree.bound, tree.blocks
+        else:
+            self.tree, self.bound = tree, bind(schema.tree, tree)
         self.bind_ms = (time.perf_counter() - started) * 1000
         if not self.bound.ok:
             raise PromptError(self.bound.diagnostics)
@@ -225,18 +248,20 @@ class TokenizedPrompt:
         Args:
             scope: what modules see while they are encoded; None for a side that reads no segments.
             placement: as wanted; by the schema where the model's segments cannot be moved.
-            turns_held: earlier turns of the conversation become segments.
+            turns_held: earlier turns of the conversation become segments; never those of a conversation of
+                blocks, which is found chunk by chunk.
 
         Raises:
             PromptError: an argument is too long, the chat template refuses the turns, or the prompt or a
                 segment that it reads does not fit the context window.
+            ToolsError: the chat template has no place for tools.
         """
         where = self.schema.spec.placement(placement)
         try:
-            layout = self.schema.layout_of(self._turns)
+            layout = self.schema.layout_of(self._turns, self.tools)
         except ChatError as error:
             raise self._refused(error) from error
-        return self._planned_on(layout, scope, where, turns_held)
+        return self._planned_on(layout, scope, where, turns_held and self._blocks is None)
 
     def _planned_on(
         self, layout: SchemaLayout, scope: Scope | None, placement: PlacementPolicy, turns_held: bool
@@ -262,22 +287,37 @@ class TokenizedPrompt:
             planned = self.planned(scope, placement)
         except PromptError as error:
             return (*self.bound.diagnostics, *error.diagnostics)
-        of_model = advice.of_prompt(self.schema.spec, planned.layout, planned.plan, self.bound, self.tree)
+        except ToolsError as error:
+            return (*self.bound.diagnostics, make("E505", str(error), self.tree.span, self.tree.lines))
+        spec, layout = self.schema.spec, planned.layout
+        of_model = advice.of_prompt(spec, layout, planned.plan, self.bound, self.tree, self.tools)
         return (*self.bound.diagnostics, *of_model)
 
     def _plan(self, layout: SchemaLayout, placement: PlacementPolicy, turns_held: bool) -> Planned:
         chat, started = self.schema.spec.chat, time.perf_counter()
         try:
-            plan = make_plan(layout, self.bound, chat, self.tree, placement, turns_held=turns_held)
+            plan = make_plan(
+                layout,
+                self.bound,
+                chat,
+                self.tree,
+                placement,
+                turns_held=turns_held,
+                blocks=self._blocks,
+                tools=self.tools,
+            )
         except ChatError as error:
             raise self._refused(error) from error
         self._require_room(plan, ())
         return Planned(layout, plan, plan_ms=self.bind_ms + (time.perf_counter() - started) * 1000)
 
     def _refused(self, error: ChatError) -> PromptError:
-        return PromptError((refusal(error, self.schema.spec.chat, self.bound, self.tree),))
+        return PromptError((refusal(error, self.schema.spec.chat, self.bound, self.tree, self.tools),))
 
     def _require_room(self, plan: PromptPlan, slices: tuple[RecipeSlice | None, ...]) -> None:
-        faults = tuple(self.schema.spec.window.of_prompt(self.tree, plan, slices))
+        window = self.schema.spec.window
+        faults = tuple(window.of_prompt(self.tree, plan, slices))
+        if faults and plan.end > window.most:
+            raise TooLongError(faults, plan.end, window.most)
         if faults:
             raise PromptError(faults)

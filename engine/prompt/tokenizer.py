@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import re
 import threading
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 from tokenizers import Tokenizer as Backend
@@ -21,6 +20,7 @@ from tokenizers import Tokenizer as Backend
 from engine.errors import require_characters
 
 Encoded = tuple[list[int], list[tuple[int, int]]]
+_GUARD = "\U0010fffd"  # stands before and behind words of an author in what a chat template is given
 
 
 @dataclass(frozen=True)
@@ -31,10 +31,45 @@ class Fragment:
         text: not yet tokenized.
         template: written by the chat template, where the spelling of a special token means that token; else
             it is plain text.
+        plain: places in text of the chat template that are plain all the same.
     """
 
     text: str
     template: bool = False
+    plain: tuple[tuple[int, int], ...] = ()
+
+    @classmethod
+    def rendered(cls, text: str) -> Fragment:
+        """Text of the chat template, in which an author's words may be guarded (`Tokenizer.guarded`)."""
+        if _GUARD not in text:
+            return cls(text, template=True)
+        parts = text.split(_GUARD)
+        ends = list(accumulate(map(len, parts)))
+        places = tuple(place for number, place in enumerate(pairwise(ends)) if number % 2 == 0)
+        return cls("".join(parts), template=True, plain=places)
+
+    def parts(self) -> list[Fragment]:
+        """The same text as fragments of which each is plain or not."""
+        found, place = [], 0
+        for start, end in self.plain:
+            found += [Fragment(self.text[place:start], template=True), Fragment(self.text[start:end])]
+            place = end
+        return [*found, Fragment(self.text[place:], self.template)]
+
+
+@dataclass(frozen=True)
+class Together:
+    """Adjacent texts that are tokenized as one.
+
+    Attributes:
+        fragments: in order, with nothing between them.
+        begins: they begin a prompt.
+        behind: the token before them.
+    """
+
+    fragments: tuple[Fragment, ...]
+    begins: bool = False
+    behind: int | None = None
 
 
 class Tokenizer:
@@ -91,19 +126,83 @@ class Tokenizer:
         Raises:
             CharacterError: a text holds half of a surrogate pair.
         """
-        begins = begins or (self._form is not None and self._each and behind in self._indices)
+        begins = self._begins(begins, behind)
         if self._form is None:
             require_characters("".join(one.text for one in fragments))
-            return [self._slow(fragment, begins and not place) for place, fragment in enumerate(fragments)]
+            parts = _parts(fragments)
+            found = [self._slow(fragment, begins and not place) for place, fragment in enumerate(parts)]
+        else:
+            found = [ids for ids, _ in self._cut(_parts(fragments), begins)]
+        if len(found) == len(fragments):
+            return found
+        rest = iter(found)
+        return [[token for _ in one.parts() for token in next(rest)] for one in fragments]
+
+    def starts(self, texts: Together) -> list[int] | None:
+        """Says where the tokens of `encode` begin, in order.
+
+        Returns:
+            The character of the joined texts that each begins with; tokens that share a character begin with
+            the same. None where this tokenizer cannot say.
+        """
+        if self._form is None:
+            return None
+        exact = self._exact
+        found = exact._cut(_parts(texts.fragments), exact._begins(texts.begins, texts.behind))
+        starts, reached = [], 0
+        for start, end in (place for _, places in found for place in places):
+            starts.append(min(start, reached))  # characters that are in no token go with the next
+            reached = max(reached, end)
+        return starts
+
+    def specials(self, text: str) -> list[tuple[int, int]]:
+        """The places of special tokens in a text of the chat template."""
+        if self._form is None:
+            return []
+        spellings = _any_of(self._special.values())
+        return [(found.start(), found.end()) for found in spellings.finditer(text)]
+
+    def guarded(self, text: str) -> str:
+        """An author's text for the chat template, in which spellings of special tokens stay plain text.
+
+        What the template makes of it is to be read by `Fragment.rendered`.
+        """
+        text = text.replace(_GUARD, "\ufffd")
+        for start, end in reversed(self.specials(text)):
+            text = f"{text[:start]}{_GUARD}{text[start:end]}{_GUARD}{text[end:]}"
+        return text
+
+    def border(self, text: str, place: int) -> int:
+        """The last place up to this one that lies in no token which has a spelling of its own."""
+        if self._form is None:
+            return place
+        inside = (one.start() for one in self._added.finditer(text) if one.start() < place < one.end())
+        return next(inside, place)
+
+    def _begins(self, begins: bool, behind: int | None) -> bool:
+        return begins or (self._form is not None and self._each and behind in self._indices)
+
+    def _cut(self, fragments: Sequence[Fragment], begins: bool) -> list[Encoded]:
+        """The tokens of each fragment, with their places in the joined texts."""
         ids, offsets = self._fast("".join(one.text for one in fragments), begins)
         ends = list(accumulate(len(one.text) for one in fragments))
-        found: list[list[int]] = [[] for _ in fragments]
-        place = 0
-        for token, (start, _) in zip(ids, offsets, strict=True):
-            place = min(max(place, bisect_right(ends, start)), len(ends) - 1)
+        last, place, cuts = len(ends) - 1, 0, [0]
+        for index, (token, (start, _)) in enumerate(zip(ids, offsets, strict=True)):
+            while place < last and start >= ends[place]:
+                place += 1
+                cuts.append(index)
             if token in self._special and not self._meant(token, start, fragments[place], ends[place]):
-                return [self._alone(one, begins and not at) for at, one in enumerate(fragments)]
-            found[place].append(token)
+                return self._apart(fragments, begins)
+        cuts.extend([len(ids)] * (len(ends) + 1 - len(cuts)))
+        return [(ids[a:b], offsets[a:b]) for a, b in pairwise(cuts)]
+
+    def _apart(self, fragments: Sequence[Fragment], begins: bool) -> list[Encoded]:
+        """The same, where each is tokenized by itself."""
+        found, place = [], 0
+        for index, one in enumerate(fragments):
+            ids, offsets = self._alone(one, begins and not index)
+            found.append((ids, [(start + place, end + place) for start, end in offsets]))
+            place += len(one.text)
         return found
 
     def _meant(self, token: int, start: int, fragment: Fragment, end: int) -> bool:
@@ -111,11 +210,11 @@ class Tokenizer:
         rest = fragment.text[len(fragment.text) - (end - start) :]
         return fragment.template and rest.lstrip().startswith(self._special[token])
 
-    def _alone(self, fragment: Fragment, begins: bool) -> list[int]:
+    def _alone(self, fragment: Fragment, begins: bool) -> Encoded:
         if fragment.template:
-            return self._fast(fragment.text, begins)[0]
+            return self._fast(fragment.text, begins)
         spelled, within = self._plain_pair
-        return _encode(spelled if begins else within, fragment.text)[0]
+        return _encode(spelled if begins else within, fragment.text)
 
     def _fast(self, text: str, begins: bool) -> Encoded:
         if begins or self._within is self._begin:
@@ -126,6 +225,12 @@ class Tokenizer:
         head, offsets = _encode(self._within, text[: first.start()])
         tail, further = _encode(self._begin, text[first.start() :])
         return head + tail, offsets + [(a + first.start(), b + first.start()) for a, b in further]
+
+    @cached_property
+    def _exact(self) -> Tokenizer:
+        """One whose places include the white space that tokens begin with."""
+        assert self._form is not None
+        return Tokenizer(_Form(_untrimmed(self._form)))
 
     @cached_property
     def _plain_pair(self) -> tuple[Backend, Backend]:
@@ -145,6 +250,32 @@ class Tokenizer:
                 if ids[: len(lead)] == lead:
                     return ids[len(lead) :]
             return list(self._lent(fragment.text, **settings)["input_ids"])
+
+
+def _parts(fragments: Sequence[Fragment]) -> list[Fragment]:
+    return [part for one in fragments for part in one.parts()]
+
+
+class _Form:
+    """A tokenizer that is known by its form alone."""
+
+    def __init__(self, form: str) -> None:
+        self.backend_tokenizer = self
+        self._form = form
+
+    def to_str(self) -> str:
+        """Returns the form."""
+        return self._form
+
+
+def _untrimmed(form: str) -> str:
+    """The form of a tokenizer whose places are those of whole tokens."""
+    whole = json.loads(form)
+    step = whole["post_processor"] or {}
+    for one in (step, *step.get("processors", ())):
+        if "trim_offsets" in one:
+            one["trim_offsets"] = False
+    return json.dumps(whole)
 
 
 def _backend(form: str, *, plain: bool = False) -> Backend:

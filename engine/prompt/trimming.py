@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from engine.pml import Part, RoleClose, RoleOpen
 from engine.pml.parts import part_text
+from engine.prompt.tools import Header
 
 Cut = tuple[int, int]
 """How many characters a text loses at its start and at its end."""
@@ -26,6 +27,15 @@ def turn_texts(parts: Sequence[Part]) -> list[str]:
         if inside:
             contents[-1] += part_text(part)
     return contents
+
+
+def headers_of(parts: Sequence[Part]) -> list[Header]:
+    """Returns what a chat template is told of each turn of a bound prompt besides its text."""
+    opened = (part.node for part in parts if isinstance(part, RoleOpen))
+    return [
+        Header(turn.role, turn.fields, blank=not text and bool(turn.fields or turn.role == "tool"))
+        for turn, text in zip(opened, turn_texts(parts), strict=True)
+    ]
 
 
 def cuts_of(parts: Sequence[Part], strips: Sequence[Cut]) -> dict[int, Cut]:

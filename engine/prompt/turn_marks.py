@@ -13,7 +13,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.pml import Role, Schema
-from engine.prompt.chat_template import ChatError, ChatFormat, Turns
+from engine.prompt.chat_template import ChatFormat
+from engine.prompt.tools import NO_TOOLS, Tools
+from engine.prompt.turns import ChatError, Turns
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,11 @@ def turns_with(schema: Schema, module: str) -> tuple[Role, ...]:
 
 
 def turn_marks(
-    schema: Schema, chat: ChatFormat, day: datetime.date, present: Sequence[Role] | None = None
+    schema: Schema,
+    chat: ChatFormat,
+    day: datetime.date,
+    present: Sequence[Role] | None = None,
+    tools: Tools = NO_TOOLS,
 ) -> TurnMarks:
     """Returns what stands round the turns of a schema.
 
@@ -87,19 +93,21 @@ def turn_marks(
         day: the date that the template may write.
         present: the turns that a prompt has, in the order in which they are read; None for those of no
             module.
+        tools: what the assistant may call.
 
     Raises:
         ChatError: the template refuses the turns that are present.
+        ToolsError: it has no place for tools.
     """
     number = {id(turn): place for place, (turn, _) in enumerate(schema.index.turns)}
     order = [number[id(turn)] for turn in (fixed_turns(schema) if present is None else present)]
     marks: list[Mark | None] = [None] * len(number)
-    turns = chat.opening(_roles(schema, order), day) if order else None
+    turns = chat.opening(_roles(schema, order), day, tools) if order else None
     for place, one in enumerate(order):
         assert turns is not None
         marks[one] = _mark(turns, place)
     for absent in _absent_modules(schema, set(order)):
-        for one, mark in _imagined(schema, chat, day, order, absent):
+        for one, mark in _imagined(schema, chat, day, order, absent, tools):
             marks[one] = mark
     unfinished = order[-1] if order and not optional_turns(schema) else None
     return TurnMarks(turns.begin if turns is not None else None, tuple(marks), unfinished)
@@ -123,7 +131,12 @@ def _absent_modules(schema: Schema, present: set[int]) -> Iterator[list[int]]:
 
 
 def _imagined(
-    schema: Schema, chat: ChatFormat, day: datetime.date, order: Sequence[int], absent: Sequence[int]
+    schema: Schema,
+    chat: ChatFormat,
+    day: datetime.date,
+    order: Sequence[int],
+    absent: Sequence[int],
+    tools: Tools,
 ) -> Iterator[tuple[int, Mark]]:
     """The marks of a module's turns if it were imported too, in its place and instead of its rivals."""
     turns = schema.index.turns
@@ -132,7 +145,7 @@ def _imagined(
     others = [one for one in order if turns[one][1] not in rivals]
     at = next((place for place, one in enumerate(others) if one > absent[0]), len(others))
     try:
-        found = chat.opening(_roles(schema, [*others[:at], *absent, *others[at:]]), day)
+        found = chat.opening(_roles(schema, [*others[:at], *absent, *others[at:]]), day, tools)
     except ChatError:  # no prompt can have them beside these
         yield from ((one, Mark("", "", (False, False))) for one in absent)
         return

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.pml import Diagnostic, Import, Param, Prompt, Schema, Span, make
+from engine.pml import Diagnostic, Import, Param, Prompt, PromptError, Schema, Span, make
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.plan import PromptPlan
 from engine.prompt.recipe import RecipeBook, RecipeSlice
@@ -20,6 +20,19 @@ _SEGMENT_HINT = (
     "split it, lower the len of its parameters, or use a model with a larger context window; the scope "
     'isolated shows a module less, and with cache="false" it is not encoded by itself'
 )
+
+
+class TooLongError(PromptError):
+    """A prompt does not fit the context window.
+
+    Attributes:
+        tokens: that the prompt has, or positions that it takes where these are more.
+        most: that the model reads.
+    """
+
+    def __init__(self, diagnostics: tuple[Diagnostic, ...], tokens: int, most: int) -> None:
+        super().__init__(diagnostics)
+        self.tokens, self.most = tokens, most
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,7 @@ class Window:
                 yield make("W606", message, scaffold.span, schema.lines, "name fewer modules")
 
     def _fault(self, path: str, positions: int, span: Span, document: Prompt | Schema) -> Diagnostic:
-        name = f"module {path!r}" if path else "the anonymous text"
+        name = f"module {path!r}" if path else "the text that is always there"
         message = (
             f"{name} takes {positions} positions with its parameters' full length and what it is encoded "
             f"after; {self.model!r} reads at most {self.most}"

@@ -1,7 +1,7 @@
 """The segment store: a SQLite index and one safetensors file per segment; bounded, verified, shared.
 
 `Store` is all that the rest of the engine uses. It composes an index (`index`, `migrations`; what it says:
-`settings`, `catalog`, `ledger`, `reasons`), the files (`blobs` says what is asked of them; `local`,
+`settings`, `catalog`, `keeps`, `ledger`, `reasons`), the files (`blobs` says what is asked of them; `local`,
 `folder`, `files`, `contents` and `codec` are those of a folder), and what needs both: `reading`, `writing`,
 `removal` with `eviction`, `audit` with `rebuild`, and `moving`, with `transfer` and `manifest`.
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.cache.store.codec import SCHEMES, Scheme
     from engine.cache.store.eviction import Policy, Removed
     from engine.cache.store.files import VERIFY, Verify
+    from engine.cache.store.keeps import Keep
     from engine.cache.store.ledger import Lookup, Origin, StoreStats
     from engine.cache.store.reading import pack_ids
     from engine.cache.store.reasons import Sought
@@ -33,6 +34,7 @@ _HOMES = {
     "codec": ("SCHEMES", "Scheme"),
     "eviction": ("Policy", "Removed"),
     "files": ("VERIFY", "Verify"),
+    "keeps": ("Keep",),
     "ledger": ("Lookup", "Origin", "StoreStats"),
     "reading": ("pack_ids",),
     "reasons": ("Sought",),
@@ -46,6 +48,7 @@ __all__ = [
     "SCHEMES",
     "VERIFY",
     "Fault",
+    "Keep",
     "Lookup",
     "Moved",
     "Origin",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -77,6 +76,21 @@ class Catalog:
             log.warning("%s", error)
         return found - {victim.key for victims, _ in self._owed for victim in victims}
 
+    def seconds(self, keys: Iterable[str]) -> dict[str, float]:
+        """Returns what computing these took, of those of which it was written down."""
+        wanted, found = list(keys), dict[str, float]()
+        try:
+            with self._index.reading() as connection:
+                for batch in (wanted[i : i + _BATCH] for i in range(0, len(wanted), _BATCH)):
+                    marks = ",".join("?" * len(batch))
+                    rows = connection.execute(
+                        f"select key, seconds from segments where seconds > 0 and key in ({marks})", batch
+                    )
+                    found.update(rows.fetchall())
+        except FailedIndexError as error:
+            log.warning("%s", error)
+        return found
+
     def entry(self, key: str) -> tuple[Entry, bytes] | None:
         """What is said of a segment's file, and its tokens, 4 bytes each.
 
@@ -113,6 +127,11 @@ class Catalog:
             return {row[0] for row in connection.execute("select file from segments").fetchall()}
 
     @property
+    def now(self) -> float:
+        """What time it is, in seconds since 1970."""
+        return self._index.clock()
+
+    @property
     def bytes(self) -> int:
         """The bytes of all files that have a row."""
         with self._index.reading() as connection:
@@ -127,7 +146,7 @@ class Catalog:
             FailedIndexError: it still can only be read.
         """
         if self._index.read_only:
-            self._index.set("written", f"{time.time():.6f}")
+            self._index.set("written", f"{self.now:.6f}")
 
     def enter(
         self, row: dict[str, Any], labels: Sequence[tuple[str, str]], cleared: str | None = None
@@ -164,13 +183,14 @@ class Catalog:
                 [eviction.inflation(connection), key],
             )
             keep = {key, *self._holds.keys()}
-            old_age = _old(connection, self._settings.max_age, keep)
+            old_age = _old(connection, self.now, self._settings.max_age, keep)
             eviction.take_out(connection, old_age, Reason.AGE)
             victims = eviction.over_budget(connection, budget, self._settings.policy, keep)
             freed = sum(victim.bytes for victim in victims)
             if eviction.used(connection) - freed > budget:
                 raise NoRoomError(
-                    f"the store's budget of {budget:,} bytes has no room left beside what is pinned or in use"
+                    f"the store's budget of {budget:,} bytes has no room left beside what is pinned, "
+                    "kept for its time to live, or in use"
                 )
             eviction.raise_inflation(connection, victims)
             eviction.take_out(connection, victims, Reason.BUDGET)
@@ -250,11 +270,11 @@ class Catalog:
     def too_much(
         self, max_bytes: int | None, older_than: float | None
     ) -> Callable[[sqlite3.Connection], Chosen]:
-        """What goes for a size, and what for an age in seconds: not what is pinned or in use."""
+        """What goes for a size, and what for an age in seconds: not what is pinned, kept or in use."""
         keep = self._holds.keys()
 
         def choose(connection: sqlite3.Connection) -> Chosen:
-            old = _old(connection, older_than, keep)
+            old = _old(connection, self.now, older_than, keep)
             more: list[Victim] = []
             if max_bytes is not None:
                 room = max_bytes + sum(victim.bytes for victim in old)
@@ -265,6 +285,8 @@ class Catalog:
         return choose
 
 
-def _old(connection: sqlite3.Connection, age: float | None, keep: Collection[str]) -> list[Victim]:
+def _old(
+    connection: sqlite3.Connection, now: float, age: float | None, keep: Collection[str]
+) -> list[Victim]:
     """What was not used for `age` seconds."""
-    return [] if age is None else eviction.too_old(connection, time.time() - age, keep)
+    return [] if age is None else eviction.too_old(connection, now - age, keep)

@@ -17,6 +17,7 @@ from engine.prompt.search import FOLDER as SEARCH
 
 INDEX = "index.sqlite"
 FILES, QUARANTINE, LOCKS = "files", "quarantine", "locks"
+SCHEMAS = "schemas"  # that clients of a server have put
 WRITING = "writing.lock"
 TAG = "CACHEDIR.TAG"  # backup programs know this name: bford.info/cachedir
 APPLICATION_ID = 0x504D4C53  # in the header of our index: "PMLS"
@@ -55,7 +56,7 @@ def matches(name: str, patterns: tuple[re.Pattern[str], ...]) -> bool:
 
 def in_root(name: str) -> bool:
     """Whether a name beside the index is one that the store gives."""
-    return name in {*IN_PART, WRITING, TAG, SEARCH} or matches(name, (_OF_INDEX, SET_ASIDE, _PROBE))
+    return name in {*IN_PART, WRITING, TAG, SEARCH, SCHEMAS} or matches(name, (_OF_INDEX, SET_ASIDE, _PROBE))
 
 
 class NoFolderError(StoreError, PathError):

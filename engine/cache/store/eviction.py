@@ -8,10 +8,9 @@ used.
 from __future__ import annotations
 
 import sqlite3
-import time
 from collections.abc import Collection
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from engine.cache.store.claim import SEGMENT
 from engine.errors import StoreError
@@ -75,9 +74,16 @@ def used(connection: sqlite3.Connection) -> int:
 
 
 def pinned(connection: sqlite3.Connection) -> int:
-    """The bytes of files that no eviction removes."""
+    """The bytes of files that pins keep."""
+    return int(
+        connection.execute(f"select coalesce(sum(bytes), 0) from segments where {_PINNED}").fetchone()[0]
+    )
+
+
+def spared(connection: sqlite3.Connection) -> int:
+    """The bytes of files that no eviction removes: what is pinned, or kept for a time."""
     return used(connection) - int(
-        connection.execute(f"select coalesce(sum(bytes), 0) from segments{_UNPINNED}").fetchone()[0]
+        connection.execute(f"select coalesce(sum(bytes), 0) from segments where {_FREE}").fetchone()[0]
     )
 
 
@@ -86,14 +92,15 @@ def over_budget(
 ) -> list[Victim]:
     """The segments that have to go for the rest to fit, the least worth keeping first.
 
-    Pinned schemas' segments stay, and those in `keep`, even where the budget is exceeded for it.
+    Pinned schemas' segments stay, those whose time to live has not ended, and those in `keep`, even where the
+    budget is exceeded for it.
     """
     excess = used(connection) - budget
     victims: list[Victim] = []
     if excess <= 0:
         return victims
     rows = connection.execute(
-        f"select key, file, bytes from segments{_UNPINNED} order by {_ORDER[policy]}", {"now": time.time()}
+        f"select key, file, bytes from segments where {_FREE} order by {_ORDER[policy]}"
     )
     for key, file, size in rows:
         if excess <= 0:
@@ -103,6 +110,20 @@ def over_budget(
             excess -= size
     rows.close()
     return victims
+
+
+def in_order(connection: sqlite3.Connection, victims: Collection[Victim], limit: int) -> list[dict[str, Any]]:
+    """Returns what is known of the first of some victims, in their order."""
+    found = []
+    for victim in list(victims)[:limit]:
+        row = connection.execute(
+            "select group_concat(distinct l.schema), group_concat(distinct l.path), s.tokens, s.bytes,"
+            " s.seconds, s.last_used from segments s left join labels l on l.key = s.key where s.key = ?",
+            [victim.key],
+        ).fetchone()
+        names = ("schema", "path", "tokens", "bytes", "seconds", "last_used")
+        found.append({"key": victim.key, **dict(zip(names, row, strict=True))})
+    return found
 
 
 def inflation(connection: sqlite3.Connection) -> float:
@@ -123,9 +144,9 @@ def raise_inflation(connection: sqlite3.Connection, victims: Collection[Victim])
 
 
 def too_old(connection: sqlite3.Connection, before: float, keep: Collection[str]) -> list[Victim]:
-    """The segments that were last used before a time, but for pinned ones and those in `keep`."""
+    """The segments that were last used before a time, but for pinned and kept ones and those in `keep`."""
     rows = connection.execute(
-        f"select key, file, bytes from segments{_UNPINNED} and last_used < :before", {"before": before}
+        f"select key, file, bytes from segments where {_FREE} and last_used < :before", {"before": before}
     )
     return [Victim(*row) for row in rows.fetchall() if row[0] not in keep]
 
@@ -138,13 +159,16 @@ def refuse(connection: sqlite3.Connection, key: str, label: tuple[str, str], siz
     if last is None or last[0] != Reason.REFUSED:
         connection.execute(
             "insert into evictions (at, key, schema, path, bytes, reason) values (?, ?, ?, ?, ?, ?)",
-            [time.time(), key, *label, size, Reason.REFUSED],
+            [_now(connection), key, *label, size, Reason.REFUSED],
         )
 
 
 def take_out(connection: sqlite3.Connection, victims: Collection[Victim], reason: str) -> None:
-    """Deletes rows, and writes down what went and why; the files are left to who commits."""
-    now = time.time()
+    """Deletes rows, and writes down what went and why; the files are left to who commits.
+
+    What was damaged comes again, and is still kept for as long as was said of it.
+    """
+    now = _now(connection)
     for victim in victims:
         label = connection.execute(
             "select schema, path from labels where key = ? limit 1", [victim.key]
@@ -156,10 +180,19 @@ def take_out(connection: sqlite3.Connection, victims: Collection[Victim], reason
         )
         connection.execute("delete from segments where key = ?", [victim.key])
         connection.execute("delete from labels where key = ?", [victim.key])
+        if reason != Reason.DAMAGED:
+            connection.execute("delete from keeps where key = ?", [victim.key])
     connection.execute("delete from evictions where id <= (select max(id) from evictions) - ?", [_KEPT_LINES])
 
 
-_UNPINNED = (
-    " where not exists (select 1 from labels join pins on pins.schema = labels.schema"
-    " where labels.key = segments.key)"
+def _now(connection: sqlite3.Connection) -> float:
+    return float(connection.execute("select now()").fetchone()[0])
+
+
+LASTING = "(pins.until is null or pins.until > now())"  # a pin that has not ended
+_PINNED = (
+    "exists (select 1 from labels join pins on pins.schema = labels.schema"
+    f" where labels.key = segments.key and {LASTING})"
 )
+KEPT = "exists (select 1 from keeps where keeps.key = segments.key and keeps.until > now())"
+_FREE = f"not {_PINNED} and not {KEPT}"

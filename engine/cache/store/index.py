@@ -13,6 +13,7 @@ import os
 import sqlite3
 import stat
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
@@ -22,6 +23,7 @@ import sqlite_utils
 from engine.cache.store import locks
 from engine.cache.store.claim import APPLICATION_ID, INDEX, SEGMENT
 from engine.cache.store.folder import Folder
+from engine.cache.store.journal import keep_journal
 from engine.cache.store.migrations import UNFILLED, VERSION, migrate
 from engine.directory import is_loose
 from engine.errors import StoreError
@@ -49,10 +51,12 @@ TABLES = {
     "labels": {"key", "schema", "path"},
     "counters": {"name", "value"},
     "settings": {"name", "value"},
-    "pins": {"schema", "since"},
+    "pins": {"schema", "since", "until"},
+    "keeps": {"key", "seconds", "until"},
     "evictions": {"id", "at", "key", "schema", "path", "bytes", "reason"},
     "served": {"tier", "outcome", "reason", "count", "bytes", "ms"},
     "outdated": {"schema", "since"},
+    "misses": {"id", "at", "key", "schema", "path", "bytes", "ms", "reason"},
 }
 
 
@@ -89,8 +93,10 @@ class Index:
     Args:
         folder: the folder of the store.
         without: the reason why the file is not to be used; the index then begins empty, in memory.
+        clock: a function that returns the seconds since 1970.
 
     Attributes:
+        clock: the function that says what time it is; in SQL it is `now()`.
         read_only: why nothing can be written, "" where it can.
         held: nothing can be written because another program keeps it.
         unread: why the file could not be read either, "" where it was, or where nothing of it was wanted.
@@ -101,8 +107,8 @@ class Index:
         StoreError: it is of a newer version.
     """
 
-    def __init__(self, folder: Folder, without: str = "") -> None:
-        self._folder, self._path = folder, folder.path / INDEX
+    def __init__(self, folder: Folder, without: str = "", clock: Callable[[], float] = time.time) -> None:
+        self._folder, self._path, self.clock = folder, folder.path / INDEX, clock
         self._lock = threading.RLock()
         self.read_only, self.unread, self.version = without, "", VERSION
         self._without, self.held = without, False
@@ -127,6 +133,7 @@ class Index:
             self._use(self._copy(error))
 
     def _use(self, connection: sqlite3.Connection) -> None:
+        connection.create_function("now", 0, self.clock)
         self._connection = connection
         self._database = sqlite_utils.Database(connection)
 
@@ -148,7 +155,7 @@ class Index:
             connection = sqlite3.connect(self._path, timeout=self._patience, check_same_thread=False)
             try:
                 connection.isolation_level = None
-                connection.execute(f"pragma journal_mode = {'wal' if self._kind is None else 'delete'}")
+                keep_journal(connection, "wal" if self._kind is None else "delete", self._patience)
                 connection.execute(f"pragma synchronous = {'normal' if self._kind is None else 'full'}")
                 connection.execute("pragma secure_delete = on")  # deleted token ids are overwritten
                 self._require_whole(connection)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import sqlite3
-import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,6 +15,8 @@ from engine.cache.store.reasons import Sought, reason
 from engine.tiers import Outcome, Reason, Tier
 
 log = logging.getLogger(__name__)
+
+_MISSES_KEPT = 1000
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class StoreStats:
         evicted: segments that went for the budget or for their age.
         budget: the most bytes of all files together.
         pinned: how many bytes pins keep.
+        kept: how many bytes times to live keep, also of what is pinned.
+        kept_until: when the last of these times ends, in seconds since 1970; None where there is none.
         max_age: seconds after which a segment that was not used goes; None for never.
         policy: what goes first.
         scheme: how keys and values are stored.
@@ -46,6 +49,8 @@ class StoreStats:
     evicted: int
     budget: int
     pinned: int
+    kept: int
+    kept_until: float | None
     max_age: float | None
     policy: Policy
     scheme: Scheme
@@ -129,9 +134,11 @@ class Ledger:
         rows = self._index.query(
             "select s.key, group_concat(distinct l.schema) as schema, group_concat(distinct l.path) as path,"
             " s.tokens, s.bytes, s.scope, s.model, s.dtype, s.scheme, s.seconds, s.hits, s.created,"
-            " s.last_used, max(p.schema is not null) as pinned"
+            " s.last_used, max(p.schema is not null) as pinned,"
+            " (select k.until from keeps k where k.key = s.key and k.until > now()) as kept_until"
             " from segments s left join labels l on l.key = s.key"
-            " left join pins p on p.schema = l.schema group by s.key order by s.last_used desc"
+            " left join (select schema from pins where until is null or until > now()) p"
+            " on p.schema = l.schema group by s.key order by s.last_used desc"
         )
         return [{**row, "pinned": bool(row["pinned"])} for row in rows]
 
@@ -141,9 +148,22 @@ class Ledger:
             "select at, key, schema, path, bytes, reason from evictions order by id desc limit ?", [limit]
         )
 
+    def misses(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Returns what was asked for and not there, the latest first, with the reason.
+
+        `gone_at` is when it was removed, in seconds since 1970, where the list of evictions still says so.
+        """
+        return self._index.query(
+            "select m.at, m.key, m.schema, m.path, m.bytes, m.ms, m.reason,"
+            " (select max(e.at) from evictions e where e.key = m.key and e.reason = m.reason"
+            " and e.at <= m.at) as gone_at"
+            " from misses m order by m.id desc limit ?",
+            [limit],
+        )
+
     def record(self, served: Sequence[Lookup]) -> None:
         """Writes an answer into the ledger. What cannot be written is left out, with a log line."""
-        now = time.time()
+        now = self._index.clock()
         hits = [one.key for one in served if one.outcome == Outcome.HIT]
         try:
             with self._index.writing() as connection:
@@ -161,6 +181,7 @@ class Ledger:
                     " bytes = bytes + excluded.bytes, ms = ms + excluded.ms",
                     [(one.tier, one.outcome, one.reason, one.bytes, one.ms) for one in served],
                 )
+                _note_misses(connection, [one for one in served if one.outcome == Outcome.MISS], now)
         except FailedIndexError as error:
             level = logging.DEBUG if self._index.read_only else logging.WARNING
             log.log(level, "hits and misses of an answer were not counted: %s", error)
@@ -189,6 +210,14 @@ class Ledger:
         except FailedIndexError as error:
             log.warning("%s", error)
             return Reason.UNREADABLE
+
+
+def _note_misses(connection: sqlite3.Connection, missed: Sequence[Lookup], now: float) -> None:
+    connection.executemany(
+        "insert into misses (at, key, schema, path, bytes, ms, reason) values (?, ?, ?, ?, ?, ?, ?)",
+        [(now, one.key, one.schema, one.path, one.bytes, one.ms, one.reason) for one in missed],
+    )
+    connection.execute("delete from misses where id <= (select max(id) from misses) - ?", [_MISSES_KEPT])
 
 
 def count(connection: sqlite3.Connection, name: str, by: int) -> None:

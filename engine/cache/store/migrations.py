@@ -61,10 +61,30 @@ def note_outdated(connection: sqlite3.Connection) -> None:
     connection.execute("insert into outdated select distinct schema, ? from labels", [time.time()])
 
 
+def note_misses(connection: sqlite3.Connection) -> None:
+    """Version 4: the latest segments that were asked for and not there, each with its reason."""
+    connection.execute(
+        "create table misses (id integer primary key, at float not null, key text not null,"
+        " schema text not null, path text not null, bytes integer not null, ms float not null,"
+        " reason text not null)"
+    )
+
+
+def keep_for_a_time(connection: sqlite3.Connection) -> None:
+    """Version 5: times to live, by key, since the file may come later; and pins that end."""
+    connection.execute(
+        "create table keeps (key text primary key, seconds float not null, until float not null)"
+    )
+    connection.execute("create index keeps_by_end on keeps (until)")
+    connection.execute("alter table pins add column until float")
+
+
 MIGRATIONS: tuple[tuple[Callable[[sqlite3.Connection], None], ...], ...] = (
     (create_tables,),
     (name_by_recipe, bound_and_explain),
     (note_outdated,),
+    (note_misses,),
+    (keep_for_a_time,),
 )
 """What leads from version n to n + 1, at place n. The version stands in SQLite's own user_version."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -194,7 +193,7 @@ class Importer:
                     self._enter(source, row, pieces)
                 except NoRoomError as error:
                     kept = len(self._catalog.contains(row.key for row in archive.rows))
-                    would_do = self._settings.pinned_bytes + sum(row.bytes for row in archive.rows)
+                    would_do = self._settings.spared_bytes + sum(row.bytes for row in archive.rows)
                     raise StoreError(
                         f"{archive.name!r}: {kept} of its {len(archive.rows)} segments are kept, "
                         f"and {error}. A budget of {would_do:,} bytes would do for all: raise it with "
@@ -207,9 +206,9 @@ class Importer:
         """Raises StoreError where budget or disk cannot take what is new, before any of it is read."""
         there = self._catalog.contains(row.key for row in archive.rows)
         sizes = [row.bytes for row in archive.rows if row.key not in there]
-        needed, pinned, budget = sum(sizes), self._settings.pinned_bytes, self._settings.budget
-        if needed > budget - pinned:
-            kept = f", {pinned:,} of them pinned" if pinned else ""
+        needed, spared, budget = sum(sizes), self._settings.spared_bytes, self._settings.budget
+        if needed > budget - spared:
+            kept = f", {spared:,} of them pinned or kept for their time to live" if spared else ""
             raise StoreError(
                 f"{archive.name!r} holds {needed:,} bytes that are not here yet; the store may take "
                 f"{budget:,}{kept}. Raise it with pml cache budget, or export one schema at a time."
@@ -224,7 +223,7 @@ class Importer:
 
     def _enter(self, source: Path, row: Row, pieces: Iterator[bytes]) -> None:
         entered: dict[str, Any] = {name: getattr(row, name) for name in _ENTERED}
-        entered |= {"tokens": row.tokens, "last_used": time.time(), "hits": 0}
+        entered |= {"tokens": row.tokens, "last_used": self._catalog.now, "hits": 0}
         entry = Entry(files.new_name(row.key), row.bytes, row.digest, row.dtype, row.scheme, tuple(row.shape))
 
         def write() -> Entry:

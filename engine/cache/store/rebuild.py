@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import re
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,19 +44,23 @@ class Rebuilt:
     left_out: tuple[str, ...]
 
 
-def opened(folder: Folder) -> Index:
+def opened(folder: Folder, clock: Callable[[], float] = time.time) -> Index:
     """Opens the index of a store; one that is damaged or gone is built again from the files.
+
+    Args:
+        folder: the folder of the store.
+        clock: a function that returns the seconds since 1970.
 
     Raises:
         StoreError: it is held by another program, or of a newer version.
     """
     try:
-        index = Index(folder)
+        index = Index(folder, clock=clock)
     except FailedIndexError as error:
         if not error.damaged:
             raise
         with folder.compute_lock("index", _PATIENCE_SECONDS):
-            return _again(folder, error)
+            return _again(folder, error, clock)
     _fill_up(folder, index)
     return index
 
@@ -73,16 +78,16 @@ def _fill_up(folder: Folder, index: Index) -> None:
             _say(folder, "there was no index", fill(folder, index, None))
 
 
-def _again(folder: Folder, error: FailedIndexError) -> Index:
+def _again(folder: Folder, error: FailedIndexError, clock: Callable[[], float]) -> Index:
     """The index that another process has built meanwhile, or one that is built now."""
     with contextlib.suppress(FailedIndexError):
-        return Index(folder)
+        return Index(folder, clock=clock)
     old: Path | None = None
     try:
         old = folder.path / folder.set_index_aside()
-        index = Index(folder)
+        index = Index(folder, clock=clock)
     except OSError as refused:
-        index = Index(folder, without=f"{error}, and it cannot be set aside: {refused}")
+        index = Index(folder, without=f"{error}, and it cannot be set aside: {refused}", clock=clock)
     _say(folder, str(error), fill(folder, index, old or folder.path / INDEX))
     return index
 
@@ -150,8 +155,8 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
             log.warning("%s could not be read while the index was built again: %s", name, error)
     with index.memory_or_writing() as connection:
         for row in sorted(rows, key=lambda row: row["created"]):
-            _enter(connection, row, labels_of.get(row["key"], []))
-        _keep_settings(connection, known)
+            _enter(connection, row, labels_of.get(row["key"], []), index.clock())
+        _keep_settings(connection, known, index.clock())
         if not unread:  # else a sweep would take what has no row yet
             connection.execute("delete from settings where name = ?", [UNFILLED])
     for name in left_out:
@@ -184,9 +189,11 @@ def _row(descriptor: int, name: str, known: dict[str, Any] | None) -> dict[str, 
         return {**{name: known[name] for name in names}, "labels": []}
 
 
-def _enter(connection: sqlite3.Connection, row: dict[str, Any], labels: list[tuple[str, str]]) -> None:
+def _enter(
+    connection: sqlite3.Connection, row: dict[str, Any], labels: list[tuple[str, str]], now: float
+) -> None:
     labels = [*row.pop("labels"), *labels]
-    row = {**row, "last_used": time.time(), "hits": 0}
+    row = {**row, "last_used": now, "hits": 0}
     marks = ", ".join("?" * len(row))
     connection.execute(
         f"insert or replace into segments ({', '.join(row)}) values ({marks})", list(row.values())
@@ -198,8 +205,10 @@ def _enter(connection: sqlite3.Connection, row: dict[str, Any], labels: list[tup
     connection.execute(f"update segments set worth = {eviction.WORTH} where key = ?", [row["key"]])
 
 
-def _keep_settings(connection: sqlite3.Connection, known: dict[str, list[dict[str, Any]]]) -> None:
-    """Budget, policy, scheme and pins, as far as they can be read and mean something; and a new mark."""
+def _keep_settings(
+    connection: sqlite3.Connection, known: dict[str, list[dict[str, Any]]], now: float
+) -> None:
+    """Settings, pins and times to live, as far as they can be read and mean something; and a new mark."""
     for row in known.get("settings", []):
         name, value = row["name"], row["value"]
         choices = {"policy": POLICIES, "scheme": SCHEMES}.get(name, ())
@@ -211,10 +220,22 @@ def _keep_settings(connection: sqlite3.Connection, known: dict[str, list[dict[st
         "insert or replace into settings (name, value) values ('cleared', ?)", [secrets.token_hex(8)]
     )
     for row in known.get("pins", []):
-        if isinstance(row["schema"], str):
+        until = row.get("until")
+        if isinstance(row["schema"], str) and (until is None or _is_time(until)):
             connection.execute(
-                "insert or ignore into pins (schema, since) values (?, ?)", [row["schema"], time.time()]
+                "insert or ignore into pins (schema, since, until) values (?, ?, ?)",
+                [row["schema"], now, until],
             )
+    for row in known.get("keeps", []):
+        if isinstance(row["key"], str) and _is_time(row["seconds"]) and _is_time(row["until"]):
+            connection.execute(
+                "insert or ignore into keeps (key, seconds, until) values (?, ?, ?)",
+                [row["key"], row["seconds"], row["until"]],
+            )
+
+
+def _is_time(value: object) -> bool:
+    return isinstance(value, float) and 0 < value < math.inf
 
 
 def _remains(old: Path) -> dict[str, list[dict[str, Any]]]:
@@ -224,7 +245,7 @@ def _remains(old: Path) -> dict[str, list[dict[str, Any]]]:
         uri = f"{old.absolute().as_uri()}?{options}"
         with contextlib.suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
             connection.row_factory = sqlite3.Row
-            for table in ("settings", "pins", "labels", "segments"):
+            for table in ("settings", "pins", "keeps", "labels", "segments"):
                 rows = list(_readable(connection, table))
                 if len(rows) > len(found.get(table, [])):
                     found[table] = rows
@@ -234,5 +255,8 @@ def _remains(old: Path) -> dict[str, list[dict[str, Any]]]:
 def _readable(connection: sqlite3.Connection, table: str) -> Iterator[dict[str, Any]]:
     columns = TABLES[table]
     with contextlib.suppress(sqlite3.Error, ValueError, OverflowError):
+        there = {row[1] for row in connection.execute(f"pragma table_info({table})")}
+        if table == "pins" and "until" not in there:  # before version 5 none ended
+            columns = columns - {"until"}
         for row in connection.execute(f"select {', '.join(sorted(columns))} from {table}"):
             yield dict(row)

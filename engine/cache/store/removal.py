@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sqlite3
 from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from engine.cache.store import eviction
 from engine.cache.store.catalog import Catalog, Chosen
-from engine.cache.store.eviction import Removed, Victim
+from engine.cache.store.eviction import Policy, Removed, Victim
 from engine.cache.store.index import FailedIndexError, Index
 from engine.cache.store.reading import Reader
 from engine.cache.store.settings import Settings
@@ -16,6 +18,33 @@ from engine.prompt.recipe import TURN
 from engine.tiers import Reason
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Queue:
+    """What would be evicted.
+
+    Attributes:
+        total: all of it.
+        first: rows of key, schema, path, tokens, bytes, seconds (that computing it took) and last_used, what
+            goes first before the others; no more than were asked for.
+        budget: the most bytes of all files together.
+        spare: bytes of it that are free now; 0 where all are taken.
+        missing: bytes that are lacking even then: what stays is pinned, kept or in use, or the budget is too
+            small.
+        policy: what their order goes by.
+    """
+
+    total: Removed
+    first: tuple[dict[str, Any], ...]
+    budget: int
+    spare: int
+    missing: int
+    policy: Policy
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields by name."""
+        return {**asdict(self), "first": list(self.first)}
 
 
 class Remover:
@@ -32,12 +61,23 @@ class Remover:
         self._index, self._catalog, self._settings, self._reader = index, catalog, settings, reader
 
     def prune(self, *, max_bytes: int | None = None, older_than: float | None = None) -> Removed:
-        """Evicts down to a size, or what was not used for some seconds; not what is pinned or in use."""
+        """Evicts down to a size, or what was not used for some seconds; not pinned, kept or used ones."""
         return self._take_out(self._catalog.too_much(max_bytes, older_than), "evicted")
 
     def surplus(self, max_bytes: int) -> Removed:
         """Returns what `prune` would evict for a size now; nothing is removed."""
         return _total(self._catalog.choose(self._catalog.too_much(max_bytes, None)))
+
+    def next_out(self, free: int, limit: int) -> Queue:
+        """Returns what the budget would evict for so many bytes more, in its order; nothing is removed."""
+        budget, policy, age = self._settings.budget, self._settings.policy, self._settings.max_age
+        with self._index.reading() as connection:
+            used = eviction.used(connection)
+            chosen = self._catalog.too_much(budget - free, age)(connection)
+            victims = [victim for group, _ in chosen for victim in group]
+            first, total = tuple(eviction.in_order(connection, victims, limit)), _total(chosen)
+        missing = max(0, used - total.bytes + free - budget)
+        return Queue(total, first, budget, max(0, budget - used), missing, policy)
 
     def expire(self) -> None:
         """Evicts what is older than the age limit, where there is one."""
@@ -45,11 +85,12 @@ class Remover:
             self.prune(older_than=self._settings.max_age)
 
     def remove(self, keys: Iterable[str], reason: Reason = Reason.DELETED) -> Removed:
-        """Removes segments, pinned ones too."""
+        """Removes segments, pinned and kept ones too; what is to expire only if nothing has kept it anew."""
         wanted = set(keys)
+        free = f" where not {eviction.KEPT}" if reason == Reason.EXPIRED else ""
 
         def choose(connection: sqlite3.Connection) -> Chosen:
-            rows = connection.execute("select key, file, bytes from segments").fetchall()
+            rows = connection.execute(f"select key, file, bytes from segments{free}").fetchall()
             return [([Victim(*row) for row in rows if row[0] in wanted], reason)]
 
         return self._take_out(choose)

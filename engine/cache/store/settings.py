@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import secrets
 import sqlite3
-import time
 
 from engine.cache.store.codec import SCHEMES, Scheme
-from engine.cache.store.eviction import POLICIES, Policy, pinned
+from engine.cache.store.eviction import LASTING, POLICIES, Policy, pinned, spared
 from engine.cache.store.index import Index
+from engine.cache.store.keeps import require_time, sweep
 from engine.errors import StoreError, require_characters
 
 DEFAULT_BUDGET = 20 << 30  # bytes
@@ -107,16 +107,29 @@ class Settings:
 
     def pins(self) -> list[str]:
         """Returns the schemas whose segments are not evicted."""
-        return [row["schema"] for row in self._index.query("select schema from pins order by schema")]
+        rows = self._index.query(f"select schema from pins where {LASTING} order by schema")
+        return [row["schema"] for row in rows]
 
-    def pin(self, schema: str) -> None:
-        """Keeps all segments of a schema from being evicted.
+    def pinned_until(self) -> dict[str, float]:
+        """Returns when pins end, in seconds since 1970, by schema; of those that do."""
+        rows = self._index.query("select schema, until from pins where until > now() order by schema")
+        return {row["schema"]: row["until"] for row in rows}
+
+    def pin(self, schema: str, seconds: float | None = None) -> None:
+        """Keeps all segments of a schema from being evicted. Of a pinned one it changes how long.
+
+        Args:
+            schema: the schema's name.
+            seconds: for how long from now on; None for good.
 
         Raises:
-            StoreError: the schema has no segments.
+            StoreError: the schema has no segments, or the time is not above 0.
             CharacterError: the name holds half of a surrogate pair.
         """
         require_characters(schema)
+        if seconds is not None:
+            require_time(seconds)
+        now = self._index.clock()
         with self._index.writing() as connection:
             there = connection.execute("select 1 from labels where schema = ? limit 1", [schema]).fetchone()
             if there is None:
@@ -124,8 +137,11 @@ class Settings:
                     f"no stored segment is of a schema {schema!r}, so there is nothing to pin. Encode it "
                     "first (pml encode); pml cache list shows the names of what is there."
                 )
+            sweep(connection, now)
             connection.execute(
-                "insert or ignore into pins (schema, since) values (?, ?)", [schema, time.time()]
+                "insert into pins (schema, since, until) values (?, ?, ?)"
+                " on conflict (schema) do update set until = excluded.until",
+                [schema, now, None if seconds is None else now + seconds],
             )
 
     def unpin(self, schema: str) -> bool:
@@ -136,13 +152,20 @@ class Settings:
         """
         require_characters(schema)
         with self._index.writing() as connection:
-            return connection.execute("delete from pins where schema = ?", [schema]).rowcount > 0
+            found = connection.execute(f"delete from pins where schema = ? and {LASTING}", [schema])
+            return found.rowcount > 0
 
     @property
     def pinned_bytes(self) -> int:
         """The bytes of all files that pins keep."""
         with self._index.reading() as connection:
             return pinned(connection)
+
+    @property
+    def spared_bytes(self) -> int:
+        """The bytes of all files that pins or times to live keep."""
+        with self._index.reading() as connection:
+            return spared(connection)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -154,6 +177,12 @@ class Settings:
             return (
                 f"Pinned segments take {kept:,} bytes and the store may take {budget:,}: they stay, and "
                 "nothing else is stored. Raise the budget (pml cache budget) or unpin a schema.",
+            )
+        if (staying := self.spared_bytes) > budget:
+            return (
+                f"Segments that are pinned or whose time to live has not ended take {staying:,} bytes and "
+                f"the store may take {budget:,}: they stay for that time, and nothing else is stored. Raise "
+                "the budget (pml cache budget), or wait.",
             )
         return ()
 

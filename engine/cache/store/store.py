@@ -7,6 +7,7 @@ the files (`blobs`), and what needs both (`reading`, `writing`, `removal`, `audi
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,11 +25,13 @@ from engine.cache.store.files import VERIFY, Verify
 from engine.cache.store.folder import Folder
 from engine.cache.store.holds import Hold, Holds
 from engine.cache.store.index import FailedIndexError, Index
+from engine.cache.store.keeps import Keep, Keeps
 from engine.cache.store.ledger import Ledger, Lookup, Origin, StoreStats
+from engine.cache.store.listing import Listing
 from engine.cache.store.local import LocalBlobs
 from engine.cache.store.reading import Reader, pack_ids
 from engine.cache.store.reasons import Sought
-from engine.cache.store.removal import Remover
+from engine.cache.store.removal import Queue, Remover
 from engine.cache.store.settings import Settings
 from engine.cache.store.transfer import Moved
 from engine.cache.store.writing import MAKE_ROOM, WAIT, Writer
@@ -55,6 +58,7 @@ class Store:
         files: the folder of its files.
         settings: the settings and pins that people have given it.
         holds: the keys that nothing in this process evicts.
+        listing: its segments, for people to look through; ask after `finish_writing`.
     """
 
     def __init__(
@@ -64,6 +68,8 @@ class Store:
         self.folder, self.files = disk.path, disk.path / FILES
         self.blobs: Blobs = LocalBlobs(disk) if blobs is None else blobs
         self.holds, self.settings, self._ledger = Holds(), Settings(index), Ledger(index)
+        self._keeps = Keeps(index)
+        self.listing = Listing(index)
         self._catalog = Catalog(index, self.settings, self.holds)
         self._reader = Reader(self._catalog, self.blobs, verify)
         self._writer = Writer(disk, self.blobs, self._catalog, self._reader)
@@ -73,7 +79,13 @@ class Store:
         self._unwritten: dict[str, Sought] = {}  # what is about to be stored, by key
 
     @classmethod
-    def open(cls, folder: Path | None = None, *, verify: Verify = "first") -> Store:
+    def open(
+        cls,
+        folder: Path | None = None,
+        *,
+        verify: Verify = "first",
+        clock: Callable[[], float] = time.time,
+    ) -> Store:
         """Opens a store, makes it where there is none, and clears up what a crash has left.
 
         Where nothing can be written it is opened for reading, with a warning. A damaged index is set aside
@@ -82,6 +94,7 @@ class Store:
         Args:
             folder: None for the user's cache folder.
             verify: "always", "first" or "never".
+            clock: a function that returns the seconds since 1970, by which ages and times to live go.
 
         Raises:
             StoreError: the folder is neither empty nor a store, cannot be made or read, or is too new.
@@ -91,7 +104,7 @@ class Store:
             raise StoreError(f"verify is {verify!r}; it must be one of {', '.join(VERIFY)}.")
         disk = Folder.open(folder)
         try:
-            store = cls(disk, rebuild.opened(disk), verify)
+            store = cls(disk, rebuild.opened(disk, clock), verify)
         except BaseException:
             disk.close()
             raise
@@ -107,6 +120,7 @@ class Store:
             store._auditor.recover()
             try:
                 store._remover.expire()
+                store._keeps.tidy()
             except FailedIndexError as error:
                 log.warning("what is too old in %s was not evicted: %s", folder, error)
         return store
@@ -145,6 +159,12 @@ class Store:
         """Returns those of the keys that are neither stored nor about to be; waits for none of the latter."""
         asked = set(keys) - self._behind.keys
         return asked - self._catalog.contains(asked)
+
+    def seconds(self, keys: Iterable[str]) -> dict[str, float]:
+        """Returns how long computing these took, by key; of what is stored and was timed."""
+        keys = list(keys)
+        self._behind.wait(keys)
+        return self._catalog.seconds(keys)
 
     def load(self, key: str, token_ids: Sequence[int], form: Form | None = None) -> Segment | None:
         """Returns a segment, or None where it must be computed.
@@ -249,18 +269,54 @@ class Store:
         """Waits until all is written that was to be written behind answers."""
         self._behind.wait()
 
+    # Times to live
+
+    def keep(self, keys: Iterable[str], seconds: float) -> None:
+        """Promises that segments are not evicted for some time, for their age neither; in all processes.
+
+        They may be written later. Of two promises the later end holds, and the longer time is what a read
+        begins anew. What somebody deletes or clears goes all the same. Where the promise cannot be written
+        down, a warning says so.
+
+        Args:
+            keys: the segments.
+            seconds: their time to live, from now on.
+
+        Raises:
+            StoreError: the time is not above 0.
+        """
+        self._keeps.keep(keys, seconds)
+
+    def renew(self, keys: Iterable[str]) -> None:
+        """Begins the time to live of what is kept anew, after a read; nothing happens to other keys."""
+        self._keeps.renew(keys)
+
+    def kept(self, keys: Iterable[str]) -> dict[str, Keep]:
+        """Returns those of the keys whose time to live has not ended, stored yet or not."""
+        return self._keeps.kept(keys)
+
+    def expired(self) -> set[str]:
+        """Returns the segments whose time to live has ended, and that are still there, pinned or not.
+
+        They stay until the budget wants their room; `remove` them with `Reason.EXPIRED` where they must not.
+        """
+        return self._keeps.expired()
+
     # What is said of them
 
     def stats(self) -> StoreStats:
         """Returns the totals."""
         self.finish_writing()
         number, size, counted = self._ledger.totals()
+        kept, kept_until = self._keeps.totals()
         return StoreStats(
             segments=number,
             bytes=size,
             **{name: counted.get(name, 0) for name in ("hits", "misses", "corrupt", "evicted")},
             budget=self.settings.budget,
             pinned=self.settings.pinned_bytes,
+            kept=kept,
+            kept_until=kept_until,
             max_age=self.settings.max_age,
             policy=self.settings.policy,
             scheme=self.settings.scheme,
@@ -277,6 +333,11 @@ class Store:
         """Returns what went and why, the latest first."""
         self.finish_writing()
         return self._ledger.evictions(limit)
+
+    def misses(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Returns what was asked for and not there, with the reason, the latest first."""
+        self.finish_writing()
+        return self._ledger.misses(limit)
 
     def record(self, served: Sequence[Lookup]) -> None:
         """Writes an answer into the ledger, after its segments; what cannot be written is left out."""
@@ -316,7 +377,7 @@ class Store:
         return self.prune(older_than=seconds)
 
     def prune(self, *, max_bytes: int | None = None, older_than: float | None = None) -> Removed:
-        """Evicts down to a size, or what was not used for some seconds; not what is pinned or in use."""
+        """Evicts down to a size, or what was not used for some seconds; not pinned, kept or used ones."""
         self.finish_writing()
         return self._remover.prune(max_bytes=max_bytes, older_than=older_than)
 
@@ -328,8 +389,24 @@ class Store:
         """
         return self._remover.surplus(max_bytes)
 
+    def next_out(self, free: int, limit: int = 100) -> Queue:
+        """Returns what the budget would evict for so many bytes more, in its order; nothing is removed.
+
+        Args:
+            free: how many bytes.
+            limit: the most segments that are told one by one.
+
+        Raises:
+            StoreError: the index cannot be read.
+        """
+        self.finish_writing()
+        return self._remover.next_out(free, limit)
+
     def remove(self, keys: Iterable[str], reason: Reason = Reason.DELETED) -> Removed:
-        """Removes segments, pinned ones too."""
+        """Removes segments, pinned and kept ones too.
+
+        For `Reason.EXPIRED` those stay that a read or an answer has kept anew meanwhile.
+        """
         self.finish_writing()
         return self._remover.remove(keys, reason)
 

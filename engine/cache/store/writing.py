@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -58,7 +57,7 @@ class Writer:
             ClearedError: the store was cleared since `Settings.cleared` was this.
             StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind.
         """
-        now = time.time()
+        now = self._catalog.now
         notes = {name: str(value) for name, value in asdict(origin).items()}
         notes |= {"created": f"{now:.6f}", "seconds": f"{seconds:.6e}"}
         row = {
@@ -125,7 +124,8 @@ def _advice(error: Exception) -> str:
     """What to do about a segment that could not be saved."""
     if isinstance(error, NoRoomError):
         return (
-            "Raise the budget (pml cache budget SIZE), or let go of a pinned schema (pml cache unpin NAME)."
+            "Raise the budget (pml cache budget SIZE), or let go of a pinned schema (pml cache unpin NAME); "
+            "what is kept for its time to live may go when that has ended."
         )
     if isinstance(error, TimeoutError) or (isinstance(error, FailedIndexError) and error.busy):
         return WAIT

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from engine import Answer, BothAnswers, Engine, PromptCacheError, PromptError, SettingsError
-from engine.batch.series import answered
+from engine import Answer, BothAnswers, Engine, PromptCacheError, SettingsError
+from engine.batch.series import answered, answered_apart
 from engine.batch.ticket import Reply, Ticket
 from engine.cache.store import Store
 from engine.errors import CancelledError, ClosedError
+from engine.events import Side
+from engine.inference.params import RunSettings
 from engine.prepared import PreparedPrompt
+from engine.prompt.window import TooLongError
 from tests.engine.batch.test_tickets import LONG, SCHEMA, idle, lasting, until
 from tests.engine.tiny import tiny_model
 
@@ -65,7 +68,7 @@ def test_a_fault_comes_in_its_turn_and_the_others_go_on(engine: Engine) -> None:
     unfit = engine.schema(SCHEMA).prompt(f"<prompt><a/><user>{'So? ' * 60_000}</user></prompt>")
     missing = PromptCacheError("there is no such row")
     found = dict(engine.answer_all([first, unfit, missing, second], max_new_tokens=1))
-    assert [type(found[number]) for number in range(4)] == [Answer, PromptError, PromptCacheError, Answer]
+    assert [type(found[number]) for number in range(4)] == [Answer, TooLongError, PromptCacheError, Answer]
     assert found[2] is missing
 
 
@@ -138,3 +141,58 @@ def test_at_the_end_of_the_generator_all_tickets_are_cancelled() -> None:
     replies[0].end(CancelledError("gone"))
     replies[0].end(ValueError("late"))
     assert isinstance(replies[0].outcome, CancelledError)
+
+
+def test_apart_one_side_is_answered_after_the_other_and_each_begins_in_turn(engine: Engine) -> None:
+    begun: list[Side] = []
+    under_way: list[Ticket] = []
+
+    def submit(prompt: PreparedPrompt, side: Side) -> Ticket:
+        assert all(ticket.done for ticket in under_way), "another side is still being answered"
+        begun.append(side)
+        under_way.append(engine.submit(prompt, mode=side, max_new_tokens=3))
+        return under_way[-1]
+
+    first, second, third = prompts(engine)
+    given: list[PreparedPrompt | Exception] = [first, PromptCacheError("in between"), second, third]
+    found = dict(answered_apart(given, submit, [("cached", "uncached"), ("uncached", "cached")]))
+    assert list(found) == [0, 1, 2, 3]
+    assert str(found.pop(1)) == "in between"
+    # By its number a prompt begins with the one side or the other; the second is the one that failed.
+    assert begun == ["cached", "uncached", "cached", "uncached", "uncached", "cached"]
+    same = dict(engine.answer_all(given, mode="both", apart=True, max_new_tokens=3))
+    alone = dict(engine.answer_all(given, apart=True, max_new_tokens=3))
+    for number, prompt in ((0, first), (2, second), (3, third)):
+        both, one, cached = found[number], same[number], alone[number]
+        assert isinstance(both, BothAnswers)
+        assert isinstance(one, BothAnswers)
+        assert isinstance(cached, Answer)
+        assert both.cached.token_ids == one.cached.token_ids == cached.token_ids
+        assert cached.token_ids == prompt.answer(max_new_tokens=3).token_ids
+        uncached = prompt.answer(mode="uncached", max_new_tokens=3)
+        assert both.uncached.token_ids == one.uncached.token_ids == uncached.token_ids
+
+
+@pytest.mark.usefixtures("lasting")
+@pytest.mark.parametrize("apart", [False, True])
+def test_a_series_that_nobody_wants_any_more_ends_in_the_midst_of_an_answer(
+    engine: Engine, apart: bool
+) -> None:
+    first, second, third = prompts(engine)
+    got: list[int] = []
+    asked: list[int] = []
+
+    def stopped() -> bool:
+        asked.extend(got[:1])
+        return len(asked) > 3
+
+    short, long = RunSettings(max_new_tokens=1), RunSettings(max_new_tokens=LONG)
+    given = [(first, short), (second, long), (third, short)]
+    for number, outcome in engine.answer_all(given, apart=apart, stopped=stopped, as_they_end=True):
+        assert isinstance(outcome, Answer)
+        got.append(number)
+    assert 1 not in got, "the long one was cancelled, and its cancelling is no outcome"
+    if apart:
+        assert got == [0], "what comes after it is not begun"
+    until(idle)
+    assert isinstance(dict(engine.answer_all([first], max_new_tokens=1))[0], Answer), "others go on"

@@ -9,6 +9,9 @@ from engine.segment import Segment
 
 ORIGIN = Origin("travel", "trip/tokyo", "anchored", "tiny", "f")
 
+LOADED = ("tests.engine.cases",)
+"""What the server of processes loads once, besides the engine, for all processes that tests start."""
+
 
 def segment(key: str = "k", tokens: int = 5, seed: int = 0) -> Segment:
     """A segment of two layers, the same for the same seed."""

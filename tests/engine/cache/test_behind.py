@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.kills import context
 from engine.cache.fetched import Fetched, Request, Unsaved
 from engine.cache.store import Origin, Store
 from engine.cache.store.behind import Behind
@@ -27,10 +27,11 @@ from engine.errors import StoreError
 from engine.model.network import Network
 from engine.prepared import PreparedPrompt
 from engine.tiers import Reason, Tier
+from tests.engine.cache.segments import LOADED
 from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import tiny_model
 
-SPAWN = multiprocessing.get_context("spawn")
+PROCESSES = context(*LOADED)
 SCHEMA = '<schema name="s">Read. <module name="a">alpha</module><module name="b">beta</module></schema>'
 PROMPT = "<prompt><a/><b/>go</prompt>"
 WAIT = 60
@@ -207,8 +208,8 @@ def answer_and_die(folder: str, reached: Any) -> None:
 
 
 def test_a_kill_before_writing_loses_the_segments_and_nothing_else(tmp_path: Path) -> None:
-    reached = SPAWN.Event()
-    worker = SPAWN.Process(target=answer_and_die, args=(str(tmp_path), reached))
+    reached = PROCESSES.Event()
+    worker = PROCESSES.Process(target=answer_and_die, args=(str(tmp_path), reached))
     worker.start()
     worker.join(2 * WAIT)
     assert worker.exitcode == -9

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 import time
 from collections.abc import Generator, Mapping, Sequence
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.kills import context
 from engine.cache import encoding
 from engine.cache.encoder import Rows
 from engine.cache.fetched import Request
@@ -29,10 +29,11 @@ from engine.model.synthetic import byte_tokenizer
 from engine.prompt.recipe import Recipe
 from engine.segment import Placement, Segment
 from engine.stopwatch import Stopwatch
+from tests.engine.cache.segments import LOADED
 from tests.engine.cases import held_in_memory, model_of
 from tests.engine.tiny import DENSE, FAMILIES, tiny_model, tiny_network
 
-SPAWN = multiprocessing.get_context("spawn")
+PROCESSES = context(*LOADED)
 SCHEMA = """<schema name="s">Read this and that.
   <module name="a">alpha beta <param name="n" len="3"/> gamma
     <module name="inner">inside of alpha, after it</module> and its end</module>
@@ -221,7 +222,7 @@ def test_a_pass_is_bounded_and_progress_is_told_before_each(
     assert dones == sorted(dones)
     assert told[0][:2] == (0, report.total)
     assert told[-1][:2] == (report.total, report.total)
-    assert told[0][2].startswith("encoding anonymous text")
+    assert told[0][2].startswith("encoding text that is always there")
 
 
 def test_who_stops_between_passes_loses_only_what_is_not_begun(
@@ -252,9 +253,9 @@ def encode_in_its_order(folder: str, backwards: bool, start: Any) -> None:
 
 
 def test_two_processes_with_overlapping_sets_both_end(tmp_path: Path) -> None:
-    start = SPAWN.Event()
+    start = PROCESSES.Event()
     workers = [
-        SPAWN.Process(target=encode_in_its_order, args=(str(tmp_path), backwards, start))
+        PROCESSES.Process(target=encode_in_its_order, args=(str(tmp_path), backwards, start))
         for backwards in (False, True)
     ]
     for worker in workers:

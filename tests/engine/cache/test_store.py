@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import sqlite3
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from benchmarks.kills import context
 from engine.cache.store import INDEX, Lookup, Origin, Scheme, Store
 from engine.engine import Engine
 from engine.errors import StoreError
@@ -19,7 +19,7 @@ from engine.events import Answer, Finished
 from engine.inference.params import RunSettings
 from engine.segment import Segment
 from engine.tiers import Outcome, Reason, Tier
-from tests.engine.cache.segments import ORIGIN, segment
+from tests.engine.cache.segments import LOADED, ORIGIN, segment
 from tests.engine.cases import held_in_memory, model_of, prompt_of, schema_of
 
 
@@ -186,8 +186,8 @@ def write_forever(folder: str) -> None:
 
 
 def test_a_killed_writer_leaves_a_store_that_works(tmp_path: Path) -> None:
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=write_forever, args=(str(tmp_path),)) for _ in range(2)]
+    processes = context(*LOADED)
+    writers = [processes.Process(target=write_forever, args=(str(tmp_path),)) for _ in range(2)]
     for writer in writers:
         writer.start()
     deadline = time.monotonic() + 60

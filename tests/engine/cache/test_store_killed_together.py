@@ -14,7 +14,7 @@ import torch
 
 from benchmarks.kills import context
 from engine.cache.store import Store
-from tests.engine.cache.segments import ORIGIN, segment
+from tests.engine.cache.segments import LOADED, ORIGIN, segment
 from tests.engine.cache.test_store import audit
 
 KEYS = [f"{number:040x}" for number in range(8)]
@@ -84,7 +84,7 @@ def halting(work: Work, folder: Path, moment: Moment, reached: Any) -> None:
 
 def killed_together(folder: Path, *works: tuple[Work, Moment]) -> None:
     """Starts processes one after another, and kills all when each is at its moment."""
-    processes, started = context(), []
+    processes, started = context(*LOADED), []
     for work, moment in works:
         reached = processes.Event()
         worker = processes.Process(target=halting, args=(work, folder, moment, reached))

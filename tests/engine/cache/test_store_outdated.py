@@ -31,6 +31,9 @@ def store_of_version_2(folder: Path, segments: int = 3) -> Path:
             store.save(segment(f"k{number}", seed=number), TRIP)
         store.save(segment("o"), OTHER)
     with closing(sqlite3.connect(folder / INDEX)) as connection:
+        connection.execute("drop table keeps")
+        connection.execute("alter table pins drop column until")
+        connection.execute("drop table misses")
         connection.execute("drop table outdated")
         connection.execute("pragma user_version = 2")
         connection.commit()

@@ -18,11 +18,12 @@ from engine.cache.store import Store, locks
 from engine.directory import Directory
 from engine.engine import Engine
 from engine.errors import StoreError
+from tests.engine.cache.segments import LOADED
 from tests.engine.cache.test_store import ORIGIN, audit, file_of, overwrite, segment
 from tests.engine.cases import held_in_memory, schema_of
 from tests.engine.tiny import tiny_model
 
-PROCESSES = context()
+PROCESSES = context(*LOADED)
 SCHEMA = '<schema name="s">Read these:<module name="a">alpha</module><module name="b">beta</module></schema>'
 
 

@@ -30,6 +30,10 @@ CHOICES: dict[str, tuple[int, tuple[Any, ...], tuple[Any, ...]]] = {  # how ofte
     "record": (2, KEYS, SCHEMAS),
     "pin": (1, SCHEMAS, (None,)),
     "unpin": (1, SCHEMAS, (None,)),
+    "keep": (2, KEYS, (60, 600)),
+    "renew": (1, KEYS, (None,)),
+    "wait": (1, (30, 100), (None,)),
+    "expire": (1, (None,), (None,)),
     "prune": (1, (0, 1, 2, 3), (None,)),
     "budget": (1, (1, 2, 3), ("lru", "cost")),
     "remove": (1, KEYS, (None,)),
@@ -58,18 +62,35 @@ class Model:
         self.there: dict[str, set[str]] = {}
         self.pins: set[str] = set()
         self.gone: dict[str, set[str]] = {}  # why, by key
+        self.now = 1e6
+        self.keeps: dict[str, tuple[float, float]] = {}  # seconds and end, by key
 
     def pinned(self) -> set[str]:
         return {key for key, schemas in self.there.items() if schemas & self.pins}
+
+    def kept(self) -> set[str]:
+        return {key for key, (_, until) in self.keeps.items() if until > self.now}
+
+    def forget(self, keys: set[str]) -> None:
+        for key in keys:
+            self.there.pop(key, None)
+            self.keeps.pop(key, None)
 
 
 class Play:
     """A store beside its model."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.store, self.model = folder, Store.open(folder), Model()
+        self.folder, self.model = folder, Model()
+        self.store = self.opened()
         self.store.set_budget(2 * SIZE)
         self.holds: list[tuple[str, Hold]] = []
+
+    def opened(self) -> Store:
+        return Store.open(self.folder, clock=lambda: self.model.now)
+
+    def spared(self) -> set[str]:
+        return self.model.pinned() | self.model.kept() | self.held()
 
     def held(self) -> set[str]:
         return {key for key, _ in self.holds}
@@ -78,14 +99,16 @@ class Play:
         """What went may have gone, and what is there was there before."""
         now = self.store.contains(KEYS)
         assert now <= before
-        assert spared & before <= now, "what is pinned or in use went"
-        self.model.there = {key: labels for key, labels in self.model.there.items() if key in now}
+        assert spared & before <= now, "what is pinned, kept or in use went"
+        self.model.forget(before - now)
 
     def play(self, what: str, one: Any, other: Any) -> None:
         getattr(self, f"do_{what}")(one, other)
         assert self.store.contains(KEYS) == set(self.model.there)
         assert set(self.store.settings.pins()) == self.model.pins
         assert {row["key"] for row in self.store.segments() if row["pinned"]} == self.model.pinned()
+        found = {key: (keep.seconds, keep.until) for key, keep in self.store.kept(KEYS).items()}
+        assert found == {key: self.model.keeps[key] for key in self.model.kept()}
         stats = self.store.stats()
         assert stats.segments == len(self.model.there)
         self.require_budget(stats)
@@ -93,12 +116,12 @@ class Play:
 
     def require_budget(self, stats: StoreStats) -> None:
         rows = {row["key"]: row["bytes"] for row in self.store.segments()}
-        spared = sum(size for key, size in rows.items() if key in self.model.pinned() | self.held())
+        spared = sum(size for key, size in rows.items() if key in self.spared())
         assert stats.bytes <= max(stats.budget, spared)
 
     def do_save(self, key: str, schema: str) -> None:
         before = {*self.model.there, key}
-        spared = self.model.pinned() | self.held()
+        spared = self.spared()
         refused = ""
         try:
             self.store.save(made(key), Origin(schema, "m", "anchored", "tiny", "f"))
@@ -140,8 +163,29 @@ class Play:
         assert self.store.settings.unpin(schema) == (schema in self.model.pins)
         self.model.pins.discard(schema)
 
+    def do_keep(self, key: str, seconds: float) -> None:
+        self.store.keep([key], seconds)
+        time_to_live, until = self.model.keeps.get(key, (0.0, 0.0))
+        longer = max(time_to_live, seconds) if until > self.model.now else seconds
+        self.model.keeps[key] = longer, max(until, self.model.now + seconds)
+
+    def do_renew(self, key: str, _: None) -> None:
+        self.store.renew([key])
+        if key in self.model.kept():
+            seconds, _until = self.model.keeps[key]
+            self.model.keeps[key] = seconds, self.model.now + seconds
+
+    def do_wait(self, seconds: float, _: None) -> None:
+        self.model.now += seconds
+
+    def do_expire(self, *_: None) -> None:
+        ended = {key for key in self.model.there if key in self.model.keeps} - self.model.kept()
+        assert self.store.expired() == ended
+        assert self.store.remove(ended | self.model.kept(), Reason.EXPIRED).segments == len(ended)
+        self.model.forget(ended)
+
     def do_prune(self, number: int, _: None) -> None:
-        before, spared = set(self.model.there), self.model.pinned() | self.held()
+        before, spared = set(self.model.there), self.spared()
         removed = self.store.prune(max_bytes=number * SIZE)
         self.stayed(before, spared=spared)
         assert removed.segments == len(before) - len(self.model.there)
@@ -149,14 +193,15 @@ class Play:
             assert set(self.model.there) <= spared
 
     def do_budget(self, number: int, policy: Any) -> None:
-        before, spared = set(self.model.there), self.model.pinned() | self.held()
+        before, spared = set(self.model.there), self.spared()
         self.store.set_budget(number * SIZE, policy)
         self.stayed(before, spared=spared)
         assert (self.store.settings.budget, self.store.settings.policy) == (number * SIZE, policy)
 
     def do_remove(self, key: str, _: None) -> None:
         assert self.store.remove([key, "none"]).segments == (key in self.model.there)
-        if self.model.there.pop(key, None) is not None:
+        if key in self.model.there:
+            self.model.forget({key})
             assert self.store.evictions(1)[0]["reason"] == Reason.DELETED
 
     def do_clear(self, schema: str | None, pinned: bool) -> None:
@@ -166,8 +211,7 @@ class Play:
             if (schema is None or labels == {schema}) and (pinned or not labels & self.model.pins)
         }
         assert self.store.clear(schema, pinned=pinned) == len(goes)
-        for key in goes:
-            del self.model.there[key]
+        self.model.forget(goes)
 
     def do_record(self, key: str, schema: str) -> None:
         hits = self.store.stats().hits
@@ -181,7 +225,7 @@ class Play:
             hold.release()
         self.holds = []
         self.store.close()
-        self.store = Store.open(self.folder)
+        self.store = self.opened()
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])

@@ -16,7 +16,8 @@ from engine.model.model import Model
 from engine.model.synthetic import byte_tokenizer
 from engine.pml import bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
-from engine.prompt.chat_template import ChatError, ChatFormat
+from engine.prompt.chat_template import ChatFormat
+from engine.prompt.turns import ChatError
 from tests.engine.cases import plan_of
 from tests.engine.tiny import CHATML, tiny_model, tiny_network
 

@@ -1,0 +1,193 @@
+"""A conversation of messages that are made of blocks, as a bound prompt. Knows no tokenizer.
+
+Each message is a turn. Between two blocks of one message a blank line stands where the one does not end and
+the next does not begin with white space; it belongs to neither and is read before the next. A block without
+text has no tokens.
+
+A message of the assistant may end with calls of tools, and the role "tool" gives their results; how either is
+written is the chat template's.
+
+A block is tokenized by itself where another one follows it in its message, and so is all that the assistant
+says. So conversations that begin with the same blocks begin with the same tokens, wherever they part.
+
+A block with a name is a module of a schema that is made for the conversation: all of them side by side, with
+no text outside, so that its segment has the same name in any order and in any conversation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from engine.errors import SettingsError
+from engine.pml import Bound, NewText, Part, Prompt, Role, RoleClose, RoleOpen, Schema, SchemaText, Text
+from engine.pml.diagnostics import NOWHERE
+from engine.pml.tree import TurnName
+from engine.prompt.named_blocks import Block, Modules, modules_of
+from engine.prompt.tools import ToolCall, ToolsError, call_fields, result_fields
+
+NAME = "conversation"
+"""What the list of the store shows as the schema of a conversation."""
+_ROLES = get_args(TurnName)
+_NAMING = ("system", "user")
+_BLANK_LINE = "\n\n"
+
+
+@dataclass(frozen=True)
+class Message:
+    """One turn of a conversation.
+
+    Attributes:
+        role: who speaks: "system", "user", "assistant", or "tool" for the result of a call.
+        blocks: what is said, in order.
+        calls: of tools, by the assistant, behind what is said.
+        call_id: of a result, the id of the call.
+        name: of a result, the function that was called.
+    """
+
+    role: TurnName
+    blocks: tuple[Block, ...]
+    calls: tuple[ToolCall, ...] = ()
+    call_id: str = ""
+    name: str = ""
+
+    @property
+    def fields(self) -> str:
+        """JSON of what it has beside role and blocks; "" for nothing.
+
+        Raises:
+            ToolsError: its calls are none, or stand with another role than theirs.
+        """
+        if self.calls and self.role != "assistant":
+            raise ToolsError(f"A message of the {self.role} calls tools; only the assistant does.")
+        if (self.call_id or self.name) and self.role != "tool":
+            raise ToolsError(f"A message of the {self.role} names a call; only the result of a tool does.")
+        return result_fields(self.call_id, self.name) if self.role == "tool" else call_fields(self.calls)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Where the blocks of a conversation stand in its bound prompt.
+
+    Attributes:
+        ends: for each block the place of its part; None for one without text. Calls of tools are one more
+            block of their message, which ends with the turn.
+        settled: the places of the parts behind which tokens end, whatever follows.
+    """
+
+    ends: tuple[int | None, ...]
+    settled: frozenset[int]
+
+
+@dataclass(frozen=True)
+class Spelled:
+    """A conversation as a prompt that is bound to a schema of its own.
+
+    Attributes:
+        prompt: the turns as a tree, which no document has.
+        bound: the parts in the order in which they are read.
+        blocks: where the blocks stand.
+    """
+
+    prompt: Prompt
+    bound: Bound
+    blocks: Blocks
+
+
+def spell(messages: Sequence[Message], *, movable: bool = True) -> Spelled:
+    """Spells a conversation as a bound prompt.
+
+    Args:
+        messages: the turns, in order.
+        movable: whether segments can stand in any place; else blocks with names are text like any other.
+
+    Raises:
+        SettingsError: there is no message, something in them is none, or names do not fit.
+        ToolsError: calls of tools are none, or stand where they cannot.
+    """
+    _require(messages)
+    modules = modules_of([block for message in messages for block in message.blocks])
+    speller = _Speller(modules if movable else Modules())
+    for message in messages:
+        speller.add(message)
+    prompt = Prompt(NAME, tuple(speller.turns), NOWHERE)
+    modules = speller.modules
+    schema = Schema(NAME, modules.tree, (), NOWHERE)
+    blocks = Blocks(tuple(speller.ends), frozenset(speller.settled))
+    imports = tuple(path for path, _ in modules.places.values())
+    return Spelled(prompt, Bound(schema, tuple(speller.parts), imports, ()), blocks)
+
+
+class _Speller:
+    def __init__(self, modules: Modules) -> None:
+        self.modules = modules
+        self.turns: list[Role] = []
+        self.parts: list[Part] = []
+        self.ends: list[int | None] = []
+        self.settled: list[int] = []
+
+    def add(self, message: Message) -> None:
+        """Adds a turn."""
+        said = tuple(Text(block.text, NOWHERE) for block in message.blocks if block.text)
+        turn = Role(message.role, said, NOWHERE, message.fields)
+        self.turns.append(turn)
+        assistant = message.role == "assistant"
+        self._put(RoleOpen(turn.role, turn, new=True), settled=assistant)
+        before = ""
+        rest = len(said)
+        for block in message.blocks:
+            if not block.text:
+                self.ends.append(None)
+                continue
+            if before and not (before[-1].isspace() or block.text[0].isspace()):
+                self._put(NewText(_BLANK_LINE, NOWHERE, seam=True))
+            rest -= 1
+            self.ends.append(len(self.parts))
+            self._put(self._part(block), settled=assistant or rest > 0)
+            before = block.text
+        if message.calls:
+            self.ends.append(len(self.parts))
+        self._put(RoleClose(turn.role, turn, new=True), settled=True)
+
+    def _part(self, block: Block) -> Part:
+        if block.module is not None and block.module.name in self.modules.places:
+            path, text = self.modules.places[block.module.name]
+            return SchemaText(text, path)
+        return NewText(block.text, NOWHERE)
+
+    def _put(self, part: Part, *, settled: bool = False) -> None:
+        if settled:
+            self.settled.append(len(self.parts))
+        self.parts.append(part)
+
+
+def _require(messages: object) -> None:
+    """Refuses what is no conversation."""
+    if not isinstance(messages, Sequence) or isinstance(messages, str | bytes) or not messages:
+        raise SettingsError(
+            "A conversation is a list of messages, and there is at least one: "
+            '[Message("user", (Block("Hi"),))].'
+        )
+    for number, message in enumerate(messages, 1):
+        if not isinstance(message, Message):
+            raise SettingsError(
+                f"Message {number} is {type(message).__name__}; it must be a Message of a role and blocks."
+            )
+        if message.role not in _ROLES:
+            raise SettingsError(
+                f"The role of message {number} is {message.role!r}; it must be one of {', '.join(_ROLES)}."
+            )
+        blocks: Any = message.blocks
+        if not isinstance(blocks, Sequence) or isinstance(blocks, str):
+            raise SettingsError(f'The blocks of message {number} must be a list: (Block("Hi"),).')
+        for place, block in enumerate(blocks, 1):
+            if not isinstance(block, Block) or not isinstance(block.text, str):
+                raise SettingsError(
+                    f'Block {place} of message {number} must be a Block of a text: Block("Hi").'
+                )
+            if block.module is not None and message.role not in _NAMING:
+                raise SettingsError(
+                    f"Block {place} of message {number} has a name, and its role is {message.role!r}. Only "
+                    f"blocks of {' and '.join(_NAMING)} can have one."
+                )

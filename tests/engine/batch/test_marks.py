@@ -1,0 +1,259 @@
+"""Marks: what is written to disk of a conversation, how long it is kept, and what is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engine.batch.submission import Mark
+from engine.cache.store import Store
+from engine.engine import Engine
+from engine.errors import SettingsError
+from engine.events import Answer, Finished, FirstToken
+from engine.inference.params import RunSettings
+from engine.prompt.conversation import Message
+from engine.prompt.trail import CHUNK
+from tests.engine.batch.test_conversations import FAMILIES, LONG, conversations, engine_in, said
+from tests.engine.cases import apart, model_of
+
+SETTINGS = RunSettings(max_new_tokens=4)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with engine_in(tmp_path) as opened:
+        yield opened
+
+
+def marked(
+    engine: Engine, messages: list[Message], *blocks: int, seconds: float | None = None, **changes: Any
+) -> Answer:
+    """The answer of a conversation with marks behind some of its blocks."""
+    prompt = engine.conversation(messages)
+    borders = prompt.borders(SETTINGS)
+    marks = [Mark(borders[block], seconds) for block in blocks]
+    return engine.submit(prompt, SETTINGS, marks=marks, **changes).result()
+
+
+def usage(answer: Answer) -> tuple[int, int, int]:
+    """What was read, what was written, and the rest of the prompt."""
+    read, written = answer.tokens["read"], answer.tokens["written"]
+    rest = answer.tokens["prompt"] - read - written
+    assert min(read, written, rest) >= 0
+    return read, written, rest
+
+
+def border(engine: Engine, messages: list[Message], block: int = -1) -> int:
+    return engine.conversation(messages).borders(SETTINGS)[block]
+
+
+TURNS = [said("system", LONG, "Be brief."), said("user", LONG, "Well?")]
+
+
+def test_what_is_marked_is_written_once_and_then_read(engine: Engine) -> None:
+    length = border(engine, TURNS)
+    assert length % CHUNK
+    first, second = (marked(engine, TURNS, -1) for _ in range(2))
+    assert usage(first)[:2] == (0, length)
+    assert usage(second)[:2] == (length, 0)
+    assert first.token_ids == second.token_ids
+    assert apart(first.first_logits, second.first_logits) <= 1e-4  # type: ignore[arg-type]
+
+
+def test_it_is_read_after_a_restart_and_nothing_else_is(tmp_path: Path) -> None:
+    for block in (0, 1, 2):
+        with engine_in(tmp_path / str(block)) as engine:
+            marked(engine, TURNS, block)
+        with engine_in(tmp_path / str(block)) as engine:
+            assert usage(marked(engine, TURNS))[0] == border(engine, TURNS, block)
+
+
+def test_the_mark_moves_on_with_the_conversation(tmp_path: Path) -> None:
+    turns, before = list(TURNS), 0
+    for _ in range(3):
+        with engine_in(tmp_path) as engine:
+            length = border(engine, turns)
+            assert usage(marked(engine, turns, -1))[:2] == (before, length - before)
+            turns, before = [*turns, said("assistant", "Yes."), said("user", LONG + "So?")], length
+
+
+def test_what_was_in_memory_only_is_read_and_written_all_the_same(tmp_path: Path) -> None:
+    with engine_in(tmp_path) as engine:
+        assert usage(marked(engine, TURNS))[:2] == (0, 0)
+        assert engine.store.stats().segments == 0
+        assert usage(marked(engine, TURNS, -1))[:2] == (border(engine, TURNS), 0)
+    with engine_in(tmp_path) as engine:
+        assert usage(marked(engine, TURNS))[0] == border(engine, TURNS)
+
+
+def test_what_went_from_the_disk_is_written_again_from_memory(engine: Engine) -> None:
+    marked(engine, TURNS, -1)
+    segments = engine.store.stats().segments
+    engine.store.remove([one["key"] for one in engine.store.segments()])
+    assert usage(marked(engine, TURNS, -1))[:2] == (border(engine, TURNS), 0)
+    assert engine.store.stats().segments == segments > 0
+
+
+def test_the_first_token_tells_what_the_answer_tells(engine: Engine) -> None:
+    prompt = engine.conversation(TURNS)
+    ticket = engine.submit(prompt, SETTINGS, marks=[Mark(prompt.borders()[2], 60.0)])
+    told = {type(event): event for event in ticket.events()}
+    first, last = told[FirstToken], told[Finished]
+    assert isinstance(first, FirstToken)
+    assert isinstance(last, Finished)
+    for count in ("read", "written", "prompt"):
+        assert first.tokens[count] == last.answer.tokens[count]
+
+
+def test_a_prompt_is_warmed_without_an_answer(engine: Engine) -> None:
+    prompt = engine.conversation(TURNS)
+    events = list(engine.submit(prompt, SETTINGS, marks=[Mark(prompt.borders()[-1])], warm=True).events())
+    assert not any(isinstance(event, FirstToken) for event in events)
+    assert isinstance(events[-1], Finished)
+    answer = events[-1].answer
+    assert (answer.text, answer.token_ids, answer.stopped, answer.tokens["generated"]) == (
+        "",
+        (),
+        "length",
+        0,
+    )
+    assert usage(answer)[:2] == (0, border(engine, TURNS))
+    assert engine.store.stats().segments > 0
+    after = marked(engine, TURNS)
+    assert usage(after)[0] == border(engine, TURNS)
+    assert after.token_ids == prompt.answer(SETTINGS, mode="uncached").token_ids
+
+
+def test_warming_works_one_by_one_and_on_either_side(tmp_path: Path) -> None:
+    with engine_in(tmp_path, deterministic=True) as engine:
+        for mode in ("cached", "uncached"):
+            answer = marked(engine, TURNS, -1, warm=True, mode=mode)
+            assert (answer.text, answer.stopped, answer.tokens["generated"]) == ("", "length", 0)
+            assert usage(answer)[:2] == (0, 0)
+
+
+@pytest.mark.parametrize("changes", [{"mode": "uncached"}, {"repair": "link:2"}, {"deterministic": True}])
+def test_where_there_is_no_tree_marks_are_told_to_say_nothing(tmp_path: Path, changes: Any) -> None:
+    with engine_in(tmp_path, deterministic=changes.pop("deterministic", False)) as engine:
+        for _ in range(2):
+            answer = marked(engine, TURNS, -1, **changes)
+            assert usage(answer)[:2] == (0, 0)
+            assert "Nothing was written for the marks" in answer.warnings[0]
+            assert engine.store.stats().segments == 0
+
+
+def test_a_store_that_keeps_nothing_is_told(engine: Engine) -> None:
+    engine.store.set_budget(0)
+    first, second = (marked(engine, TURNS, -1) for _ in range(2))
+    assert usage(first)[:2] == (0, 0)
+    assert "its budget is 0" in first.warnings[0]
+    assert usage(second)[:2] == (border(engine, TURNS), 0)
+
+
+def test_without_memory_what_is_marked_is_written(tmp_path: Path) -> None:
+    with engine_in(tmp_path, memory=0) as engine:
+        for expected in ((0, border(engine, TURNS)), (border(engine, TURNS), 0)):
+            assert usage(marked(engine, TURNS, -1))[:2] == expected
+        assert engine.memory_tier.bytes == 0
+
+
+class Kept:
+    """What a store is told to keep, and for how long; in place of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.kept: dict[str, float] = {}
+        self.renewed: set[str] = set()
+        monkeypatch.setattr(Store, "keep", lambda _, names, seconds: self._keep(names, seconds))
+        monkeypatch.setattr(Store, "renew", lambda _, names: self.renewed.update(names))
+
+    def _keep(self, names: Iterable[str], seconds: float) -> None:
+        for name in names:
+            assert name not in self.kept
+            self.kept[name] = seconds
+
+
+def test_what_is_marked_is_kept_as_long_as_the_longest_mark_over_it_says(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Kept(monkeypatch)
+    prompt = engine.conversation(TURNS)
+    ends = prompt.borders()
+    marks = [Mark(ends[2]), Mark(ends[0], 3600.0), Mark(ends[1], 300.0), Mark(ends[0], 5.0)]
+    engine.submit(prompt, SETTINGS, marks=marks).result()
+    engine.store.finish_writing()
+    stored = {one["key"]: one["tokens"] for one in engine.store.segments()}
+    told: dict[float, int] = {}
+    for name, seconds in store.kept.items():
+        told[seconds] = told.get(seconds, 0) + stored[name]
+    assert told == {3600.0: ends[0], 300.0: ends[1] - ends[0]}
+    assert sum(stored.values()) == ends[2]
+    engine.submit(engine.conversation([*TURNS[:1], said("user", "?")]), SETTINGS).result()
+    engine.store.finish_writing()
+    assert set(store.kept) <= store.renewed, "reading renews, without a mark as well"
+
+
+def test_what_is_kept_stays_whatever_the_budget_says(tmp_path: Path) -> None:
+    with engine_in(tmp_path) as engine:
+        marked(engine, TURNS, 1, seconds=3600.0)
+        marked(engine, TURNS, 2)
+        stored = {one["key"]: one["tokens"] for one in engine.store.segments()}
+        kept = engine.store.kept(stored)
+        assert sum(stored[key] for key in kept) == border(engine, TURNS, 1)
+        engine.store.prune(max_bytes=0)
+    with engine_in(tmp_path) as engine:
+        assert usage(marked(engine, TURNS))[0] == border(engine, TURNS, 1)
+        engine.store.finish_writing()
+        again = engine.store.kept(kept)
+        assert all(again[key].until > one.until for key, one in kept.items()), "reading renews"
+
+
+@pytest.mark.parametrize(
+    ("mark", "told"),
+    [
+        (Mark(7), "position 7, where no block ends"),
+        (Mark(-1), "position -1, where no block ends"),
+        (Mark(0, -2.0), "kept for -2.0 seconds"),
+        (Mark(0, float("nan")), "kept for nan seconds"),
+        (5, "marks hold 5"),
+    ],
+)
+def test_marks_that_say_nothing_are_refused(engine: Engine, mark: Any, told: str) -> None:
+    prompt = engine.conversation([said("user", "", "Hi")])
+    with pytest.raises(SettingsError, match=told):
+        engine.submit(prompt, SETTINGS, marks=[mark])
+
+
+def test_a_prompt_over_a_schema_has_no_borders(engine: Engine) -> None:
+    prompt = engine.schema('<schema name="s">Hi</schema>').prompt("<prompt>So?</prompt>")
+    with pytest.raises(SettingsError, match="only conversations have them"):
+        engine.submit(prompt, SETTINGS, marks=[Mark(2)])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@settings(max_examples=5, suppress_health_check=[HealthCheck.too_slow])
+@given(grown=conversations(), draws=st.data(), memory=st.sampled_from([4 << 30, 200_000, 0]))
+def test_drawn_marks_add_up(
+    family: str,
+    grown: list[list[Message]],
+    draws: st.DataObject,
+    memory: int,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    folder = tmp_path_factory.mktemp("store")
+    known = 0
+    for turns in grown:
+        with Engine(model_of(family), Store.open(folder), memory) as engine:
+            ends = engine.conversation(turns).borders(SETTINGS)
+            blocks = draws.draw(st.sets(st.integers(0, len(ends) - 1), max_size=4), label="marks")
+            last = max((ends[block] for block in blocks), default=0)
+            answer = marked(engine, turns, *blocks)
+            assert usage(answer)[:2] == (known, max(0, last - known))
+            known = max(known, last)
+            assert usage(marked(engine, turns, *blocks))[:2] >= (known, 0)
+            plain = engine.conversation(turns).answer(SETTINGS, mode="uncached")
+            assert plain.token_ids == answer.token_ids
