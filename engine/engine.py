@@ -13,20 +13,24 @@ from __future__ import annotations
 import datetime
 import threading
 from collections import OrderedDict
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from engine.batch.loop import BatchLoop
 from engine.batch.one_by_one import OneByOne
-from engine.batch.series import BothAnswers, answered
-from engine.batch.submission import Answerer
+from engine.batch.outlook import Outlook, outlook
+from engine.batch.scheduler import MOST
+from engine.batch.series import BothAnswers, answered, answered_apart
+from engine.batch.submission import Answerer, Mark
 from engine.batch.ticket import Ticket
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Store, Verify
 from engine.choices import PlacementPolicy, Quantize, Scope, Weights
+from engine.conversing import PreparedConversation, prepare_conversation
 from engine.errors import SettingsError
 from engine.events import SIDES, Answer, Side
 from engine.inference.computing import Computing, Progress
@@ -38,6 +42,7 @@ from engine.prepared import (
     Mode,
     PreparedPrompt,
     PreparedSchema,
+    WithSettings,
     Workshop,
     document_text,
     prompt_series,
@@ -45,8 +50,10 @@ from engine.prepared import (
     require_prompt,
     settings_with,
 )
+from engine.prompt.conversation import Message
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedSchema
+from engine.prompt.tools import NO_TOOLS, Tools
 
 MEMORY_BUDGET = 4 << 30  # bytes of segments held in memory
 _SCHEMAS_HELD = 16
@@ -61,17 +68,31 @@ class Engine:
         memory: the most bytes of segments held in memory, or on the GPU where the model runs there.
         deterministic: whether what is submitted is computed one prompt after the other, to the last bit as by
             itself; else together, where rounding may differ.
+        parallel: the most submitted prompts that are under way at once; None for as many as are worth it.
+
+    Raises:
+        SettingsError: `parallel` is no number of prompts.
     """
 
     def __init__(
-        self, model: Model, store: Store, memory: int = MEMORY_BUDGET, *, deterministic: bool = False
+        self,
+        model: Model,
+        store: Store,
+        memory: int = MEMORY_BUDGET,
+        *,
+        deterministic: bool = False,
+        parallel: int | None = None,
     ) -> None:
+        _require_prompts(parallel)
         self.model, self.store = model, store
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
         self.computing = Computing()  # one step at a time: two would spoil each other's clock
-        answerer = OneByOne if deterministic else BatchLoop
-        self.answerer: Answerer = answerer(self.segment_cache, self.computing)
+        self.answerer: Answerer = (
+            OneByOne(self.segment_cache, self.computing)
+            if deterministic
+            else BatchLoop(self.segment_cache, self.computing, MOST if parallel is None else parallel)
+        )
         self.spec = ModelSpec(
             model.name,
             model.tokenizer,
@@ -81,7 +102,7 @@ class Engine:
             self.segment_cache.identity,
         )
         self._workshop = Workshop(self.segment_cache, self.computing)
-        self._schemas: OrderedDict[tuple[str, Path | None], PreparedSchema] = OrderedDict()
+        self._schemas: OrderedDict[tuple[str, Path | None, str], PreparedSchema] = OrderedDict()
         self._schemas_lock = threading.Lock()
 
     @classmethod
@@ -98,6 +119,7 @@ class Engine:
         memory: int = MEMORY_BUDGET,
         date: datetime.date | None = None,
         deterministic: bool = False,
+        parallel: int | None = None,
         progress: Progress | None = None,
     ) -> Engine:
         """Opens the store and loads a model.
@@ -114,18 +136,20 @@ class Engine:
             date: the date that a chat template may write; None for the day of each prompt.
             deterministic: whether submitted prompts are computed one after the other, to the last bit as by
                 themselves.
+            parallel: the most submitted prompts that are under way at once; None for as many as are worth it.
             progress: called with (bytes done, bytes in all, what) while the files of a model that was not
                 seen before are digested.
 
         Raises:
             ModelError: the model cannot be used.
-            SettingsError: `memory` is no number of bytes.
+            SettingsError: `memory` is no number of bytes, or `parallel` no number of prompts.
             StoreError: the folder cannot be used.
         """
         if type(memory) is not int or memory < 0:
             raise SettingsError(
                 f"memory is {memory!r}; it must be a whole number of bytes, at least 0: 2 << 30 is 2 GiB."
             )
+        _require_prompts(parallel)
         store = Store.open(None if cache_dir is None else Path(cache_dir), verify=verify)
         try:
             loaded = load(
@@ -137,7 +161,7 @@ class Engine:
                 progress=progress,
             )
             loaded.chat.date = date
-            return cls(loaded, store, memory, deterministic=deterministic)
+            return cls(loaded, store, memory, deterministic=deterministic, parallel=parallel)
         except BaseException:
             store.close()
             raise
@@ -161,13 +185,16 @@ class Engine:
     ) -> None:
         self.close()
 
-    def schema(self, source: str | Path | Schema, *, base: Path | None = None) -> PreparedSchema:
+    def schema(
+        self, source: str | Path | Schema, *, base: Path | None = None, salt: str = ""
+    ) -> PreparedSchema:
         """Prepares a schema: parses it, tokenizes it, and lays it out.
 
         Args:
             source: PML text, a file with it, or a tree without errors. The same text is prepared once, unless
                 it reads other files.
             base: the folder that `src` attributes of a text are looked up in; of a file its own.
+            salt: schemas and conversations of another salt share nothing with it, in memory or on disk.
 
         Raises:
             PathError: the text is no document but the name of one.
@@ -176,23 +203,40 @@ class Engine:
             TypeError: the source is none of these.
         """
         if isinstance(source, Schema):
-            return self._prepared(source)
+            return self._prepared(source, salt)
         text = document_text(source, "schema")
         folder = base or (source.resolve().parent if isinstance(source, Path) else None)
         with self._schemas_lock:
-            held = self._schemas.get((text, folder))
+            held = self._schemas.get((text, folder, salt))
         if held is not None:
             return held
         parsed = parse_schema(text, base=folder)
         if parsed.tree is None or not parsed.ok:
             raise PromptError(parsed.diagnostics)
-        prepared = self._prepared(parsed.tree)
+        prepared = self._prepared(parsed.tree, salt)
         if "src" not in text:  # what other files say may change
             with self._schemas_lock:
-                self._schemas[text, folder] = prepared
+                self._schemas[text, folder, salt] = prepared
                 while len(self._schemas) > _SCHEMAS_HELD:
                     self._schemas.popitem(last=False)
         return prepared
+
+    def conversation(
+        self, messages: Sequence[Message], tools: Tools = NO_TOOLS, *, salt: str = ""
+    ) -> PreparedConversation:
+        """Prepares a conversation: a prompt without a schema.
+
+        Args:
+            messages: its turns, in order, made of blocks.
+            tools: what the assistant may call. Where the chat template has no place for them, planning it
+                raises a ToolsError.
+            salt: conversations and schemas of another salt share nothing with it, in memory or on disk.
+
+        Raises:
+            SettingsError: there is no message, something in them is none, or names do not fit.
+            ToolsError: calls of tools are none, or stand where they cannot.
+        """
+        return prepare_conversation(messages, self._salted(salt), self._workshop, tools)
 
     def check(
         self,
@@ -229,6 +273,8 @@ class Engine:
         settings: RunSettings | None = None,
         *,
         mode: Side = "cached",
+        marks: Sequence[Mark] = (),
+        warm: bool = False,
         **changes: Any,
     ) -> Ticket:
         """Has one side of a prompt answered behind the caller's back, and returns at once.
@@ -240,24 +286,32 @@ class Engine:
             prompt: a prompt of this engine.
             settings: the settings of the run.
             mode: "cached", or "uncached" to compute every token afresh.
+            marks: prefixes of a conversation that are written to disk when the prompt is computed.
+            warm: compute the prompt for those to come, and answer nothing: the ticket's answer has no text,
+                was stopped by "length", and says what was read and written.
             changes: single settings by name.
 
         Raises:
             ClosedError: the engine was closed.
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
-            SettingsError: a setting is out of its range, or the prompt is another engine's or none.
+            SettingsError: a setting is out of its range, a mark ends at no border of a block, or the prompt
+                is another engine's or none.
         """
         require_mode(mode, SIDES)
-        (ticket,) = self._submitted(prompt, settings_with(settings, changes), mode)
-        return ticket
+        given = settings_with(settings, changes)
+        self._require_own(prompt)
+        (one,) = prompt.submissions(given, mode=mode)
+        return self.answerer.submit(one.marked_at(marks, warm=warm))
 
     def answer_all(
         self,
-        prompts: Iterable[PreparedPrompt | Exception],
+        prompts: Iterable[WithSettings | Exception],
         settings: RunSettings | None = None,
         *,
         mode: Mode = "cached",
         as_they_end: bool = False,
+        apart: bool = False,
+        stopped: Callable[[], bool] | None = None,
         **changes: Any,
     ) -> Generator[tuple[int, Answer | BothAnswers | Exception], None, None]:
         """Answers many prompts; what is wrong with one ends that one only.
@@ -266,10 +320,14 @@ class Engine:
         of them lack is computed once. Closing the generator cancels what is under way.
 
         Args:
-            prompts: prompts of this engine; an error in the place of one is given back in its turn.
-            settings: the settings of each run.
-            mode: one side, or "both"; their times can be compared only where the engine is `deterministic`.
+            prompts: prompts of this engine, with settings of their own where they have any; an error in the
+                place of one is given back in its turn.
+            settings: the settings of each other run.
+            mode: one side, or "both"; their times can be compared only where the engine is `deterministic`,
+                or where they are answered `apart`.
             as_they_end: give back what has ended first; else in the order of the prompts.
+            apart: answer one side of one prompt after the other, the sides taking turns at being first.
+            stopped: asked in the midst of answers whether nobody wants any more; then the generator ends.
             changes: single settings by name.
 
         Yields:
@@ -280,12 +338,45 @@ class Engine:
         """
         require_mode(mode, (*SIDES, "both"))
         given = settings_with(settings, changes)
+        series = (
+            one if isinstance(one, Exception | tuple) else (one, given) for one in prompt_series(prompts)
+        )
+
+        def submit(one: tuple[PreparedPrompt, RunSettings], mode: Mode = mode) -> tuple[Ticket, ...]:
+            prompt, own = one
+            return self._submitted(prompt, own, mode)
+
+        def submit_side(one: tuple[PreparedPrompt, RunSettings], side: Side) -> Ticket:
+            return submit(one, side)[0]
+
+        if apart:
+            orders: list[tuple[Side, ...]] = [SIDES, SIDES[::-1]] if mode == "both" else [(mode,)]
+            return answered_apart(series, submit_side, orders, stopped=stopped or (lambda: False))
         return answered(
-            prompt_series(prompts),
-            lambda prompt: self._submitted(prompt, given, mode),
+            series,
+            submit,
             ahead=self.answerer.appetite,
             as_they_end=as_they_end,
+            stopped=stopped,
         )
+
+    def outlook(self, prompt: PreparedPrompt, settings: RunSettings | None = None, **changes: Any) -> Outlook:
+        """Returns what an answer would read, from where, and what it would compute and why; computes nothing.
+
+        Args:
+            prompt: a prompt of this engine.
+            settings: the settings of the run.
+            changes: single settings by name.
+
+        Raises:
+            ClosedError: the engine was closed.
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            SettingsError: a setting is out of its range.
+        """
+        self.computing.require_open()
+        (submission,) = prompt.submissions(settings_with(settings, changes))
+        tree = self.answerer.tree if isinstance(self.answerer, BatchLoop) else None
+        return outlook(self.segment_cache, tree, submission)
 
     def placement(self, wanted: PlacementPolicy = "compact") -> PlacementPolicy:
         """Returns how prompts are laid out: as wanted, but by the schema where a model cannot relocate.
@@ -307,11 +398,26 @@ class Engine:
         return f"<Engine of {self.model.name!r} on {self.model.device}>"
 
     def _submitted(self, prompt: PreparedPrompt, settings: RunSettings, mode: Mode) -> tuple[Ticket, ...]:
+        self._require_own(prompt)
+        return tuple(self.answerer.submit(one) for one in prompt.submissions(settings, mode=mode))
+
+    def _require_own(self, prompt: PreparedPrompt) -> None:
         self.computing.require_open()
         require_prompt(prompt)
         if not prompt.is_for(self._workshop):
             raise SettingsError("The prompt was prepared by another engine. Prepare it with this one.")
-        return tuple(self.answerer.submit(one) for one in prompt.submissions(settings, mode=mode))
 
-    def _prepared(self, tree: Schema) -> PreparedSchema:
-        return PreparedSchema(TokenizedSchema(tree, self.spec), self._workshop)
+    def _prepared(self, tree: Schema, salt: str) -> PreparedSchema:
+        return PreparedSchema(TokenizedSchema(tree, self._salted(salt)), self._workshop)
+
+    def _salted(self, salt: str) -> ModelSpec:
+        if not isinstance(salt, str):
+            raise SettingsError(f"salt is {salt!r}; it must be a text, and is empty for none.")
+        return replace(self.spec, identity=replace(self.spec.identity, salt=salt)) if salt else self.spec
+
+
+def _require_prompts(parallel: object) -> None:
+    if parallel is not None and (type(parallel) is not int or parallel < 1):
+        raise SettingsError(
+            f"parallel is {parallel!r}; it must be a whole number of prompts, at least 1, or None."
+        )

@@ -26,6 +26,7 @@ class SegmentUse:
         tier: the tier where it was found.
         outcome: whether it was found; else it had to be computed.
         reason: the reason of a miss, a `Reason` or what an earlier version has written; "" of a hit.
+        key: the segment's name; not part of the JSON.
     """
 
     path: str
@@ -33,6 +34,16 @@ class SegmentUse:
     tier: Tier
     outcome: Outcome
     reason: str = ""
+    key: str = field(default="", repr=False, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields by name."""
+        told = asdict(self)
+        del told["key"]
+        return told
+
+
+_NOT_IN_JSON = ("first_logits", "segments", "stop", "cut_short")
 
 
 @dataclass(frozen=True)
@@ -45,11 +56,14 @@ class Answer:
             several from one pass, each its share.
         timeline_ms: the parts of ttft_ms, in order.
         tokens: prompt, from_cache (read from segments), encoded (those of them whose segments this very run
-            computed), computed, generated, and choosing: what it took a repair to choose its tokens, in
-            tokens that pass through the whole network. Of those generated, drafted: how many were guessed,
-            accepted: how many of these the model chose, and repeated: how many were computed again, since
-            rounding might have decided.
+            computed), computed, generated, read (those that were there before this run, in memory or on
+            disk), written (those that this run computed and that go to disk: segments, and what is marked),
+            and choosing: what it took a repair to choose its tokens, in tokens that pass through the whole
+            network. Of those generated, drafted: how many were guessed, accepted: how many of these the
+            model chose, and repeated: how many were computed again, since rounding might have decided.
         stopped: what ended it: "eos", "length", or "stop" for a stop string.
+        stop: the stop string that ended it, where one did; not part of the JSON.
+        cut_short: whether the context window ended it before `max_new_tokens` did; not part of the JSON.
         passes: through the network after the first token's; fewer than tokens where guesses held.
         waited_ms: how long its steps waited for those of other answers, and for what another program was
             encoding, in milliseconds; in no other figure.
@@ -68,14 +82,16 @@ class Answer:
     passes: int = 0
     waited_ms: float = 0.0
     first_logits: Tensor | None = field(default=None, repr=False, compare=False)
+    stop: str | None = None
+    cut_short: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that `pml run --json` prints for a side."""
-        names = [f for f in self.__dataclass_fields__ if f not in ("first_logits", "segments")]
+        names = [f for f in self.__dataclass_fields__ if f not in _NOT_IN_JSON]
         values = {name: getattr(self, name) for name in names}
         values["token_ids"] = list(self.token_ids)
         values["warnings"] = list(self.warnings)
-        return {**values, "segments": [asdict(use) for use in self.segments]}
+        return {**values, "segments": [use.to_json() for use in self.segments]}
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from engine.batch.submission import Submission
+from engine.batch.submission import Submission, while_wanted
+from engine.cache.fetched import Request
+from engine.cache.prompt_encoding import PromptEncoding, encode_prompt
 from engine.cache.schema_encoding import EncodeReport, encode_schema
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import PlacementPolicy, Scope
@@ -24,8 +26,10 @@ from engine.inference.params import RunSettings
 from engine.inference.reading import Reading, reading
 from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
 from engine.pml.text_files import read_text_file
+from engine.prompt.passages import Passage, Reader
 from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
 from engine.prompt.tokenized import Planned, TokenizedPrompt, TokenizedSchema
+from engine.prompt.tools import NO_TOOLS, Tools
 from engine.stopwatch import Stopwatch
 from engine.tiers import Tier
 
@@ -64,11 +68,12 @@ class PreparedSchema:
     def __repr__(self) -> str:
         return f"<PreparedSchema {self.name!r}>"
 
-    def prompt(self, source: str | Path | Prompt) -> PreparedPrompt:
+    def prompt(self, source: str | Path | Prompt, tools: Tools = NO_TOOLS) -> PreparedPrompt:
         """Reads a prompt over this schema.
 
         Args:
             source: PML text, a file with it, or a tree without errors.
+            tools: what the assistant may call; planning refuses them where the chat template has no place.
 
         Raises:
             PathError: the text is no document but the name of one.
@@ -84,7 +89,7 @@ class PreparedSchema:
             if parsed.tree is None or not parsed.ok:
                 raise PromptError(parsed.diagnostics)
             tree, parse_ms = parsed.tree, (time.perf_counter() - started) * 1000
-        return PreparedPrompt(self, TokenizedPrompt(self.tokenized, tree), parse_ms, self._workshop)
+        return PreparedPrompt(self, TokenizedPrompt(self.tokenized, tree, tools), parse_ms, self._workshop)
 
     def check(self, *, scope: Scope = "anchored") -> tuple[Diagnostic, ...]:
         """Returns the faults that only a tokenizer can see, as segments are encoded under a scope.
@@ -110,15 +115,23 @@ class PreparedSchema:
             book.layout, lambda run: tiers.get(run.index, Tier.NONE), cache.model.bytes_per_token
         )
 
-    def encode(self, *, scope: Scope = "anchored", progress: Progress | None = None) -> EncodeReport:
+    def encode(
+        self,
+        *,
+        scope: Scope = "anchored",
+        progress: Progress | None = None,
+        listener: Listener | None = None,
+    ) -> EncodeReport:
         """Computes and stores every segment that is not there yet.
 
         Args:
             scope: what modules see while they are encoded.
             progress: called with (done, total, what) before each segment and at the end, and where a step
                 waits for another answer's.
+            listener: asked in the middle of a step whether it is still wanted.
 
         Raises:
+            CancelledError: the listener wants no more of it.
             PromptError: a module does not fit the context window.
             SettingsError: there is no such scope, or it is `scaffold`, under which nothing can be encoded
                 without a prompt.
@@ -126,6 +139,8 @@ class PreparedSchema:
         clock, computing = Stopwatch(), self._workshop.computing
         given = RunSettings(scope=scope).scope
         encoding = encode_schema(self._workshop.cache, self.tokenized, given, clock)
+        if listener is not None:
+            encoding = while_wanted(encoding, self._workshop.cache.model.network, listener)
         return computing.finish(encoding, "cached", clock, progress)
 
 
@@ -203,6 +218,50 @@ class PreparedPrompt:
         # A fault is told before either side computes, and both read the same prompt, also over midnight.
         return self._stream([self._submission(given, side) for side in sides], listener)
 
+    def encode(
+        self, settings: RunSettings | None = None, progress: Progress | None = None, **changes: Any
+    ) -> PromptEncoding:
+        """Computes and stores what the prompt reads and is not there yet, so that an answer need not.
+
+        Args:
+            settings: the settings of the runs to come.
+            progress: called with (done, total, what) before each pass.
+            changes: single settings by name.
+
+        Raises:
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+            SettingsError: a setting is out of its range.
+        """
+        return returned(self.encoding(settings, **changes), progress)
+
+    def encoding(
+        self, settings: RunSettings | None = None, listener: Listener | None = None, **changes: Any
+    ) -> Generator[Working, None, PromptEncoding]:
+        """Encodes like `encode`, step by step; closing the generator stops it.
+
+        Args:
+            settings: the settings of the runs to come.
+            listener: told of what happens in the middle of a step.
+            changes: single settings by name.
+
+        Yields:
+            Working, before each pass.
+
+        Returns:
+            What it took.
+
+        Raises:
+            CancelledError: the listener wants no more of it.
+            PromptError: as for `encode`.
+            SettingsError: a setting is out of its range.
+        """
+        given, clock, cache = settings_with(settings, changes), Stopwatch(), self._workshop.cache
+        request = Request(self.schema.tokenized.label, given.scope, store_turns=given.store_conversation)
+        work = encode_prompt(cache, self._planned(given, "cached"), request, clock)
+        if listener is not None:
+            work = while_wanted(work, cache.model.network, listener)
+        return self._workshop.computing.steps(work, "cached", clock, listener)
+
     def submissions(
         self, settings: RunSettings | None = None, *, mode: Mode = "cached", **changes: Any
     ) -> tuple[Submission, ...]:
@@ -234,10 +293,28 @@ class PreparedPrompt:
         """
         self._workshop.computing.require_open()
         planned = self._planned(settings_with(settings, changes), "cached")
+        return summarize_plan(planned.plan, self._tiers(planned), self._workshop.cache.model.bytes_per_token)
+
+    def passages(
+        self, settings: RunSettings | None = None, *, borders: bool = False, **changes: Any
+    ) -> tuple[Passage, ...]:
+        """Returns the text that an answer would read, cut by who wrote it: the chat template's too.
+
+        Args:
+            settings: the settings of the run.
+            borders: also where tokens begin.
+            changes: single settings by name.
+
+        Raises:
+            ClosedError: the engine was closed.
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+        """
+        self._workshop.computing.require_open()
+        planned = self._planned(settings_with(settings, changes), "cached")
         cache = self._workshop.cache
-        tier = cache.tiers(wanted(planned.slices))
-        tiers = [tier(one.recipe) if one is not None else Tier.NONE for one in planned.slices]
-        return summarize_plan(planned.plan, tiers, cache.model.bytes_per_token)
+        reader = Reader(self.schema.tokenized.spec.chat, cache.model.bytes_per_token)
+        bound = self.tokenized.bound
+        return reader.read(bound, planned.plan, planned.slices, self._tiers(planned), borders=borders)
 
     def check(
         self, *, scope: Scope = "anchored", placement: PlacementPolicy = "compact"
@@ -311,6 +388,11 @@ class PreparedPrompt:
         scope = settings.scope if side == "cached" else None
         return self.tokenized.planned(scope, settings.placement, turns_held=settings.turns_held)
 
+    def _tiers(self, planned: Planned) -> list[Tier]:
+        """Where each piece of a plan is."""
+        tier = self._workshop.cache.tiers(wanted(planned.slices))
+        return [tier(one.recipe) if one is not None else Tier.NONE for one in planned.slices]
+
     def _submission(self, settings: RunSettings, side: Side) -> Submission:
         return Submission(self.tokenized, self._planned(settings, side), settings, side, self.parse_ms)
 
@@ -330,6 +412,10 @@ class PreparedPrompt:
         self, submission: Submission, listener: Listener | None = None
     ) -> Generator[Event, None, Answer]:
         return submission.steps(self._workshop.cache, self._workshop.computing, listener)
+
+
+WithSettings = PreparedPrompt | tuple[PreparedPrompt, RunSettings]
+"""A prompt, with settings of its own where it has any."""
 
 
 def document_text(source: object, kind: str) -> str:
@@ -381,7 +467,7 @@ def require_prompt(given: object) -> None:
         )
 
 
-def prompt_series(given: Any) -> Iterator[PreparedPrompt | Exception]:
+def prompt_series(given: Any) -> Iterator[WithSettings | Exception]:
     """Returns prompts as they come one by one.
 
     Raises:
@@ -389,7 +475,7 @@ def prompt_series(given: Any) -> Iterator[PreparedPrompt | Exception]:
     """
     if not isinstance(given, str | bytes):
         with contextlib.suppress(TypeError):
-            prompts: Iterator[PreparedPrompt | Exception] = iter(given)
+            prompts: Iterator[WithSettings | Exception] = iter(given)
             return prompts
     raise SettingsError(
         f"prompts is {reprlib.repr(given)}; it must be a series of prepared ones, such as "

@@ -42,21 +42,40 @@ class Outcome(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a segment is not there. docs/store.md says each in a sentence."""
+    """Why a segment is not there; docs/store.md says each too.
 
-    NEW = "new"
-    TEXT = "text changed"
-    SIGHT = "sight changed"
-    SCOPE = "other scope"
-    SCHEME = "other compression"
-    DTYPE = "other number format"
-    MODEL = "other model"
-    BUDGET = "evicted: budget"
-    AGE = "evicted: age"
-    REFUSED = "not stored: budget"
-    DELETED = "deleted"
-    CLEARED = "cleared"
-    DAMAGED = "damaged"
-    UNREADABLE = "unreadable"
-    ELSEWHERE = "computed elsewhere meanwhile"
-    NOT_KEPT = "conversation is not stored"
+    Attributes:
+        meaning: a sentence, for people.
+    """
+
+    meaning: str
+
+    def __new__(cls, words: str, meaning: str) -> Reason:
+        """Makes a member that is its words."""
+        member = str.__new__(cls, words)
+        member._value_, member.meaning = words, meaning
+        return member
+
+    NEW = "new", "Never stored for this schema and module, as far as the store remembers"
+    TEXT = "text changed", "The module's own text was edited since it was stored"
+    SIGHT = (
+        "sight changed",
+        "The same text was stored in sight of something else: an edit before it, another scaffold or place",
+    )
+    SCOPE = "other scope", "The same text was stored under another scope"
+    SCHEME = "other compression", "The same text was stored in another compression"
+    DTYPE = "other number format", "The same text was stored in another number format"
+    MODEL = "other model", "What is stored of this module is another model's"
+    BUDGET = "evicted: budget", "It went because the budget had no room for all"
+    AGE = "evicted: age", "It went because it was not used for longer than the age limit"
+    EXPIRED = "expired", "Its time to live ended"
+    REFUSED = "not stored: budget", "It was computed before, and the budget had no room for it"
+    DELETED = "deleted", "Somebody deleted it"
+    CLEARED = "cleared", "Somebody cleared the store"
+    DAMAGED = "damaged", "Its file was not what was written, and was set aside"
+    UNREADABLE = "unreadable", "It is there, and could not be read that time"
+    ELSEWHERE = (
+        "computed elsewhere meanwhile",
+        "Another process was computing it; this one waited and read it",
+    )
+    NOT_KEPT = "conversation is not stored", "An earlier turn of a conversation, which is held in memory only"

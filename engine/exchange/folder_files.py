@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +18,9 @@ from engine.exchange.notes import Notes
 from engine.pml.beneath import OutsideError, open_beneath
 from engine.pml.entities import forbidden_character
 from engine.pml.text_files import MAX_BYTES, EncodingError, TextFileError, decode, read_stream
+
+Progress = Callable[[int, int, str], None]
+"""Told how much is done, of how much, and what is next; what it raises ends the work."""
 
 MOST_SEEN: Final = 200_000
 """How many files and folders are looked at."""
@@ -73,23 +76,31 @@ class Document:
     text: str
 
 
-def documents(folder: Path, choice: Choice, notes: Notes) -> Iterator[Document]:
+def documents(
+    folder: Path, choice: Choice, notes: Notes, progress: Progress | None = None
+) -> Iterator[Document]:
     """Reads the documents of a folder, in the order of their paths.
 
     Args:
         folder: the folder.
         choice: which files are wanted.
         notes: told of what is left out, by reason.
+        progress: told how many files were read, of how many, and which is next.
 
     Raises:
         ExchangeError: a pattern is none, or the folder holds too many files to look at.
     """
     folder = folder.resolve() if folder.is_symlink() else folder
     files = _Files(folder, choice, notes)
-    for path in sorted(files.found()):
+    paths = sorted(files.found())
+    for number, path in enumerate(paths):
+        if progress is not None:
+            progress(number, len(paths), path)
         content = _read(folder, path, notes, named=files.named(path))
         if content is not None:
             yield Document(path, content)
+    if progress is not None:
+        progress(len(paths), len(paths), "")
 
 
 class _Files:

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
-from engine.exchange.folder_files import Choice, Document, documents
+from engine.exchange.folder_files import Choice, Document, Progress, documents
 from engine.exchange.imported import BLANK_LINE, Imported, apart, role, text
 from engine.exchange.notes import Notes
 from engine.exchange.sections import Section, Split
@@ -72,7 +72,9 @@ class _Page:
         return sum(len(one.text.encode("utf-8")) for one in self.sections)
 
 
-def from_folder(folder: Path, name: str, options: FolderOptions | None = None) -> Imported:
+def from_folder(
+    folder: Path, name: str, options: FolderOptions | None = None, progress: Progress | None = None
+) -> Imported:
     """Makes modules of the documents below a folder, in the order of their paths.
 
     What a document cannot hold all of is referred to by `src`, the longest texts first. Between two
@@ -82,6 +84,7 @@ def from_folder(folder: Path, name: str, options: FolderOptions | None = None) -
         folder: the folder.
         name: name of the schema.
         options: which documents, and how.
+        progress: told of each file before it is read.
 
     Raises:
         ExchangeError: the folder holds no text, or too much to be one schema, or what has to be referred to
@@ -90,7 +93,7 @@ def from_folder(folder: Path, name: str, options: FolderOptions | None = None) -
     options = options or FolderOptions()
     notes = Notes()
     below = _Below(folder, options.beside) if options.refer else None
-    pages = [_page(found, options, below) for found in _bounded(folder, options.choice, notes)]
+    pages = [_page(found, options, below) for found in _bounded(folder, options.choice, notes, progress)]
     if not pages:
         nothing = f"{folder} holds no text that could become a module"
         raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
@@ -147,14 +150,14 @@ def _page(found: Document, options: FolderOptions, below: _Below | None) -> _Pag
     return _Page(found.path, (Section("", content),), src)
 
 
-def _bounded(folder: Path, choice: Choice, notes: Notes) -> Iterator[Document]:
+def _bounded(folder: Path, choice: Choice, notes: Notes, progress: Progress | None) -> Iterator[Document]:
     """The documents of a folder, as long as they may be one schema; no more of them is held.
 
     Raises:
         ExchangeError: there are too many, or they are too much.
     """
     number = size = 0
-    for found in documents(folder, choice, notes):
+    for found in documents(folder, choice, notes, progress):
         number, size = number + 1, size + len(found.text)
         if number > MAX_MODULES:
             raise ExchangeError(f"{folder} has more than {MAX_MODULES:,} documents, {_MOST_MODULES}")

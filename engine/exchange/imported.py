@@ -29,12 +29,14 @@ class Imported:
         prompt: the prompt that spells what was imported; None where the source holds none.
         notes: what was left out or needs attention, a sentence each.
         kind: what the source was read as.
+        always: names of the modules that the source has in every prompt, where it holds no prompt itself.
     """
 
     schema: Schema
     prompt: Prompt | None
     notes: tuple[str, ...] = ()
     kind: str = ""
+    always: tuple[str, ...] = ()
 
 
 def text(value: str) -> tuple[Text, ...]:

@@ -12,6 +12,7 @@ from jinja2.exceptions import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from engine.exchange.errors import ExchangeError
+from engine.exchange.turns import ROLE_LINE
 from engine.pml import (
     ArgumentText,
     Bound,
@@ -53,8 +54,12 @@ it in one turn.
 #}}{{% macro {TURN}(ends="") %}}{{% if ends == "user" %}}{{#
 #}}{{% set {STATE}.last = {STATE}.gap %}}{{% endif %}}{{#
 #}}{{% set {STATE}.gap = "" %}}{{% set {STATE}.read = 0 %}}{{% endmacro %}}{{#
-#}}{{% macro {GAP}(text=".", joins=false) %}}{{% if text | string %}}{{#
-#}}{{{{ {STATE}.last if joins else {STATE}.gap }}}}{{#
+#}}{{% macro {GAP}(text=".", joins=false, own=false) %}}{{% if text | string %}}{{#
+#}}{{% set gap = {STATE}.last if joins else {STATE}.gap %}}{{#
+#}}{{% set bare = (text | string).lstrip() %}}{{#
+#}}{{% set lead = (text | string)[: (text | string | length) - (bare | length)] %}}{{#
+#}}{{% if not own or (lead.count("\n"), lead | length) <= (gap.count("\n"), gap | length) %}}{{#
+#}}{{{{ gap }}}}{{% endif %}}{{#
 #}}{{% set {STATE}.gap = "" %}}{{% set {STATE}.last = "" %}}{{#
 #}}{{% set {STATE}.read = {STATE}.read + 1 %}}{{% endif %}}{{% endmacro %}}{{#
 #}}{{% macro {SEAM}(text, since=0) %}}{{% if {STATE}.read > since and
@@ -87,10 +92,13 @@ def to_jinja(schema: Schema, bound: Bound | None) -> tuple[str, tuple[str, ...]]
         ExchangeError: the template cannot hold the schema or the prompt.
     """
     names = VariableNames(schema, _RESERVED)
-    joins = _joins(bound)
-    template = "".join(_Writer(names, seams=has_seams(schema)).schema(schema, joins=joins))
+    pieces = _Writer(names, seams=has_seams(schema)).schema(schema, joins=_joins(bound), own=_own_seam(bound))
+    template = "".join(pieces)
     if template.endswith("\n"):
         template += "{##}"  # jinja2 drops a line break at the very end
+    first = ROLE_LINE.search(template)
+    if first and not template[: first.start()].strip():
+        template = "{##}" + template  # else text that looks like the name of a role would be read as one
     notes = _substitutes(names)
     context: dict[str, Any] = {}
     if bound is not None:
@@ -134,6 +142,12 @@ def _joins(bound: Bound | None) -> bool:
     return True
 
 
+def _own_seam(bound: Bound | None) -> bool:
+    """Whether the first new text is a seam of the prompt's own."""
+    first = next((part for part in bound.parts if isinstance(part, NewText)), None) if bound else None
+    return first is not None and first.seam
+
+
 class _Writer:
     """Writes a schema as a template.
 
@@ -148,12 +162,19 @@ class _Writer:
         self._seams = seams
         self._unread = True  # whether a seam may be waiting, or nothing of the module or turn has been read
 
-    def schema(self, schema: Schema, *, joins: bool) -> Iterator[str]:
-        """The pieces of the template; `joins` where new text may go on what the schema ends with."""
+    def schema(self, schema: Schema, *, joins: bool, own: bool) -> Iterator[str]:
+        """The pieces of the template.
+
+        Args:
+            schema: the schema.
+            joins: whether new text may go on what the schema ends with.
+            own: whether new text brings white space that takes the place of less white space before it.
+        """
         children = schema.children
         last = children[-1] if children else None
         inside = joins and isinstance(last, Role) and last.role == "user"
         behind = ", true" if schema.index.turns and not inside else ""
+        behind += ", own=true" if own else ""
         new_text = "".join(self._value(NEW_TEXT, gap=joins, behind=behind))
         if self._seams:
             yield _MACROS

@@ -14,13 +14,18 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
 from engine.exchange.errors import ExchangeError
+from engine.exchange.expectations import Expectation
+from engine.exchange.row_extras import EXPECT, CellError, extra_cells, extra_column, extra_values
 from engine.pml.text_files import MAX_BYTES, Lines, NoFileError, TextFileError
 from engine.pml.whitespace import SPACE
 
-KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text")
-"""What a row of JSON may hold; of CSV the same but `arguments`, whose columns are named after parameters."""
+KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text", "settings", "expect")
+"""What a row of JSON may hold.
 
-_COLUMNS: Final = tuple(key for key in KEYS if key != "arguments")
+A CSV has a column for each parameter, setting and expectation in place of `arguments`, `settings`, `expect`.
+"""
+
+_COLUMNS: Final = tuple(key for key in KEYS if key not in ("arguments", "settings", "expect"))
 _OWN: Final = "_"  # begins the name of what is the author's, and is not read
 _SEPARATORS: Final = (",", ";", "\t")
 _TOLD_SEPARATOR: Final = re.compile(r"sep=([,;\t|])", re.IGNORECASE)  # as Excel writes and reads it
@@ -35,11 +40,14 @@ class Row:
         id: its id; the line where it gives none.
         prompt: a whole prompt; None where it gives picks, arguments and text.
         schema: name of the schema that it is written for; "" where it names none.
-        picks: names or paths of modules.
+        picks: names or paths of modules; one behind a minus sign is left out of the prompt that is changed.
         arguments: by the name or path of a parameter, or by that of a module and the parameter's name.
         text: new text.
         fault: what is wrong with it, as a sentence; "" of a sound one.
         named: whether its id is its own, and not the number of its line.
+        settings: settings of its own by name, as they are written.
+        expect: what is expected of its answer.
+        column: the column or key in which the fault is; "" where it is in none.
     """
 
     line: int
@@ -51,12 +59,17 @@ class Row:
     text: str = ""
     fault: str = ""
     named: bool = True
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    expect: tuple[Expectation, ...] = ()
+    column: str = ""
 
     @property
     def digest(self) -> str:
         """A digest of what it asks for, its id left out, and white space at the ends of its text."""
         text = self.text.strip(SPACE)
-        content = [self.prompt, self.schema, self.picks, self.arguments, text, self.fault]
+        content: list[Any] = [self.prompt, self.schema, self.picks, self.arguments, text, self.fault]
+        if self.settings or self.expect:
+            content += [dict(self.settings), [[one.kind, one.value] for one in self.expect]]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -66,7 +79,7 @@ class Row:
 
 
 class _RowError(ExchangeError):
-    """Something is wrong with a row."""
+    """Something is wrong with a row as a whole."""
 
 
 def read_rows(file: BinaryIO, name: str) -> Iterator[Row]:
@@ -140,8 +153,8 @@ def _json_row(line: str, number: int) -> Row:
         )
     try:
         return Row(number, name, **_values(found), named=named)
-    except _RowError as error:
-        return Row(number, name, fault=str(error), named=named)
+    except (_RowError, CellError) as error:
+        return Row(number, name, fault=str(error), named=named, column=getattr(error, "column", ""))
 
 
 def _values(found: Mapping[str, Any]) -> dict[str, Any]:
@@ -157,9 +170,10 @@ def _values(found: Mapping[str, Any]) -> dict[str, Any]:
     return _checked(
         prompt=_text(found, "prompt"),
         schema=_text(found, "schema") or "",
-        picks=_split(_text({"picks": picks}, "picks") or ""),
+        picks=split_picks(_text({"picks": picks}, "picks") or ""),
         arguments=_arguments(found.get("arguments") or {}),
         text=_text(found, "text") or "",
+        **extra_values(found),
     )
 
 
@@ -195,7 +209,8 @@ def _arguments(found: Any, of: str = "") -> dict[str, Any]:
     return given
 
 
-def _split(picks: str) -> tuple[str, ...]:
+def split_picks(picks: str) -> tuple[str, ...]:
+    """Returns the modules that a cell names, parted by blanks, commas or semicolons."""
     return tuple(picks.replace(",", " ").replace(";", " ").split())
 
 
@@ -291,7 +306,7 @@ def _columns(cells: Sequence[str], name: str) -> list[str]:
             "first line, such as id,text,picks"
         )
     for column in columns:
-        if column and columns.count(column) > 1:
+        if column and columns.count(column) > 1 and not column.lower().startswith(EXPECT):
             raise ExchangeError(f"{name} has the column {column!r} twice; rename one")
     return columns
 
@@ -311,16 +326,22 @@ def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
     arguments = {
         column: cell
         for column, cell in found.items()
-        if column and column not in _COLUMNS and not column.startswith(_OWN) and cell
+        if column
+        and column not in _COLUMNS
+        and not column.startswith(_OWN)
+        and not extra_column(column)
+        and cell
     }
     try:
         values = _checked(
             prompt=found.get("prompt") or None,
             schema=found.get("schema", "").strip(),
-            picks=_split(found.get("picks", "")),
+            picks=split_picks(found.get("picks", "")),
             arguments=arguments,
             text=found.get("text", ""),
+            **extra_cells((c, cell) for c, cell in zip(columns, cells, strict=False) if extra_column(c)),
         )
-    except _RowError as error:
-        return Row(line, name, fault=str(error), named=bool(given))
+    except (_RowError, CellError) as error:
+        column = getattr(error, "column", "")
+        return Row(line, name, fault=str(error), named=bool(given), column=column)
     return Row(line, name, **values, named=bool(given))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
+from engine.exchange.folder_files import Progress
 from engine.exchange.from_folder import FolderOptions, from_folder
 from engine.exchange.from_jinja import DEFAULT_LENGTH, from_jinja
 from engine.exchange.from_libraries import from_langchain, from_langfuse, from_promptfoo, library_of
@@ -47,6 +48,7 @@ def import_from(
     length: int = DEFAULT_LENGTH,
     row: int = 1,
     folder: FolderOptions | None = None,
+    progress: Progress | None = None,
 ) -> Imported:
     """Makes a schema of a file or folder in another form. Nothing in it is run.
 
@@ -59,6 +61,7 @@ def import_from(
         row: which conversation or prompt of a file that holds several, from 1.
         folder: for a folder, which of its files are wanted, and how they become modules; for a text, how
             it is cut.
+        progress: told of each file of a folder before it is read; what it raises ends the import.
 
     Raises:
         ExchangeError: a folder cannot be read, or nothing in the source can become a schema.
@@ -69,7 +72,9 @@ def import_from(
         raise ExchangeError(f"there is no kind {kind!r}; there are {', '.join(KINDS)}")
     if kind == "folder" or (kind is None and is_folder(source)):
         require_folder(source)
-        return replace(from_folder(source, legible(name or source.resolve().name), folder), kind="folder")
+        return replace(
+            from_folder(source, legible(name or source.resolve().name), folder, progress), kind="folder"
+        )
     short = legible(name or _stem(source))
     guessed = False
     try:

@@ -52,6 +52,7 @@ class TemplateReader:
     Attributes:
         parameters: those that came up, by name.
         notes: what was left out, a sentence each.
+        always: names of the modules that stand under no condition.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class TemplateReader:
         self._defaults = dict(defaults or {})
         self.parameters: dict[str, Parameter] = {}
         self.notes: list[str] = []
+        self.always: list[str] = []
 
     def body(self, items: list[nodes.Node], place: Place) -> list[Node]:
         """The nodes of one body."""
@@ -111,7 +113,9 @@ class TemplateReader:
         return tuple(notes)
 
     def _leave_out(self, node: nodes.Node, what: str) -> None:
-        self.notes.append(f"line {node.lineno}: {what} is left out, as a schema has nothing like it")
+        inside = ", ".join(f"{{{{ {path} }}}}" for path in _written(node))
+        lost = f" with {inside} in it" if inside else ""
+        self.notes.append(f"line {node.lineno}: {what} is left out{lost}, as a schema has nothing like it")
 
     # Text
 
@@ -230,6 +234,7 @@ class TemplateReader:
                 else:
                     name = unique(legible(slot.parameter.name), place.taken, 0)
                     found.append(ModuleNode(name, _ALWAYS, tuple(self._one_each([Say(line)]))))
+                    self.always.append(name)
             parts = []
             if node is not None:
                 found.append(node)
@@ -297,6 +302,19 @@ def _path(node: nodes.Expr | nodes.Node) -> str | None:
             above = _path(inner)
             return None if above is None else f"{above}.{last}"
     return None
+
+
+def _written(node: nodes.Node) -> tuple[str, ...]:
+    """The variables whose values stand in the text that a statement makes."""
+    names = [
+        path
+        for output in node.find_all(nodes.Output)
+        for part in output.nodes
+        for one in (part, *part.find_all((nodes.Name, nodes.Getattr, nodes.Getitem)))
+        if (path := _path(one)) is not None
+    ]
+    whole = [one for one in names if not any(other.startswith(f"{one}.") for other in names)]
+    return tuple(dict.fromkeys(whole))
 
 
 def _words(test: nodes.Expr | nodes.Node) -> str:

@@ -15,7 +15,7 @@ from engine.exchange.errors import ExchangeError
 from engine.exchange.imported import Imported
 from engine.exchange.notes import Notes
 from engine.exchange.template_reader import Place, TemplateReader
-from engine.exchange.turns import ROLES
+from engine.exchange.turns import ROLE_LINE, ROLES
 from engine.pml import RoleName
 from engine.programs.build import build_schema
 from engine.programs.outline import Compiled, Node, Turn
@@ -23,10 +23,6 @@ from engine.programs.outline import Compiled, Node, Turn
 Form = Literal["jinja", "mustache", "f-string", "plain"]
 FORMS: Final = ("jinja", "mustache", "f-string", "plain")
 
-_NAMES: Final = "system|developer|user|human|assistant|ai"
-_HEADER: Final = re.compile(
-    rf"^[ \t]*#{{0,2}}[ \t]*({_NAMES})[ \t]*(?:\[[^\]\n]*\])?[ \t]*:[ \t]*$", re.IGNORECASE | re.MULTILINE
-)
 _TAG: Final = re.compile(r"\{\{\{\s*([^{}]*?)\s*\}\}\}|\{\{\s*([#^/!>&]?)\s*([^{}]*?)\s*\}\}")
 _PATH: Final = re.compile(r"[^\W\d]\w*(?:[.\[][^.\[\]]+\]?)*")
 _BLOCKS: Final = re.compile(r"\{%-?\s*(?:block|extends)\b")
@@ -56,7 +52,7 @@ def role_turns(source: str, before: RoleName | None) -> tuple[TemplateTurn, ...]
         source: the template.
         before: the role of text before the first such line; None where such a line has to be the first.
     """
-    headers = list(_HEADER.finditer(source))
+    headers = list(ROLE_LINE.finditer(source))
     if not headers or _BLOCKS.search(source):
         return ()
     found = []
@@ -118,7 +114,8 @@ def from_turns(
         schema = build_schema(Compiled(name, (), tuple(body), (), (), None, None))
     except RecursionError:
         raise ExchangeError("this template is nested too deep to be read; flatten it") from None
-    return Imported(schema, None, (*reader.told(), *(notes.told() if notes else ())))
+    told = (*reader.told(), *(notes.told() if notes else ()))
+    return Imported(schema, None, told, always=tuple(reader.always))
 
 
 def parsed(source: str, form: Form) -> list[nodes.Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -25,6 +26,11 @@ ROLES: Final[Mapping[str, str]] = {
     "bing": "assistant",
     "bard": "assistant",
 }
+ROLE_LINE: Final = re.compile(
+    r"^[ \t]*#{0,2}[ \t]*(system|developer|user|human|assistant|ai)[ \t]*(?:\[[^\]\n]*\])?[ \t]*:[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line of a template that names the role of what follows it."""
 RESULTS: Final = ("tool", "function", "ipython", "observation", "function_response")
 """Roles of messages that hold what a tool has answered."""
 

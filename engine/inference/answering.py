@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Generator
+from collections.abc import Sequence as Items
 from dataclasses import replace
 
 from engine.cache.fetched import Fetched, Request
@@ -17,7 +19,14 @@ from engine.stopwatch import Stopwatch
 
 
 def answering(
-    cache: SegmentCache, prompt: TokenizedPrompt, planned: Planned, settings: RunSettings, clock: Stopwatch
+    cache: SegmentCache,
+    prompt: TokenizedPrompt,
+    planned: Planned,
+    settings: RunSettings,
+    clock: Stopwatch,
+    *,
+    warm: bool = False,
+    notes: Items[str] = (),
 ) -> Generator[Event, None, Answer]:
     """Answers a prompt on one side: segments, repair, prefill, first token, decoding.
 
@@ -28,28 +37,40 @@ def answering(
         settings: how to run it.
         clock: the stopwatch, which has counted reading the prompt; its parts become the first token's
             timeline.
+        warm: whether the prompt is computed only, and nothing is answered.
+        notes: warnings for the answer.
 
     Yields:
         Events of the side, Finished at last.
     """
     work = Answering(cache, prompt, planned, settings, clock)
+    work.notes.extend(notes)
     try:
         sequence = Sequence(cache.model, (yield from work.prepare()), settings, clock)
-        step = sequence.step()
-        yield work.first_token(sequence)
-        while True:
-            if step.text or step.token is None:
-                yield Delta(work.side, step.text, clock.waited)
-            if step.ending is not None:
-                break
-            step = sequence.step()
-        answer = work.answer(sequence, step.ending)
+        if warm:
+            sequence.read()
+            ending: Ending = "length"
+        else:
+            ending = yield from _told(work, sequence)
+        answer = work.answer(sequence, ending)
     finally:
         # An answer that nobody reads on may be collected while any lock is held: none is taken here.
         work.close()
     work.look_ahead()
     yield Finished(work.side, answer)
     return answer
+
+
+def _told(work: Answering, sequence: Sequence) -> Generator[Event, None, Ending]:
+    """Tells an answer token by token; returns why it ends."""
+    step = sequence.step()
+    yield work.first_token(sequence)
+    while True:
+        if step.text or step.token is None:
+            yield Delta(work.side, step.text, sequence.clock.waited)
+        if step.ending is not None:
+            return step.ending
+        step = sequence.step()
 
 
 class Answering:
@@ -65,6 +86,8 @@ class Answering:
 
     Attributes:
         side: "uncached" where every token is computed afresh.
+        marked: the position up to which what is computed will be on disk.
+        notes: warnings for the answer.
     """
 
     def __init__(
@@ -80,6 +103,8 @@ class Answering:
         self._settings, self._clock, self._rows = settings, clock, rows
         self._fetched: Fetched | None = None
         self.side: Side = "uncached" if planned.scope is None else "cached"
+        self.marked = 0
+        self.notes: list[str] = []
 
     def prepare(self) -> Generator[Event, None, Prefill]:
         """Finds or encodes the segments that are read; what is missing is encoded.
@@ -97,7 +122,7 @@ class Answering:
             return whole(planned.plan)
         slices, settings = planned.slices, self._settings
         request = Request(
-            self._prompt.schema.tree.name,
+            self._prompt.schema.label,
             settings.scope,
             store_turns=settings.store_conversation,
             sync=settings.sync,
@@ -111,14 +136,28 @@ class Answering:
 
     def first_token(self, sequence: Sequence) -> FirstToken:
         """Says that it is there. What waited to be written is written from now on."""
+        self._write_now()
+        return FirstToken(self.side, self._clock.total, dict(self._clock.parts), self._counts(sequence))
+
+    def _write_now(self) -> None:
         if self._fetched is not None:
             self._cache.store.write_now()
-        return FirstToken(self.side, self._clock.total, dict(self._clock.parts), sequence.counts)
+
+    def _counts(self, sequence: Sequence) -> dict[str, int]:
+        """Tokens of the prompt by what became of them."""
+        counts = sequence.counts
+        written = 0
+        if self._fetched is not None and self._cache.writable:
+            computed = sequence.prefill.positions
+            written = bisect_left(computed, self.marked)
+            written += self._fetched.stored_of(self._planned.slices)
+        return {**counts, "read": counts["from_cache"] - counts["encoded"], "written": written}
 
     def answer(self, sequence: Sequence, ending: Ending) -> Answer:
         """Returns the answer of a sequence that has ended; what it read and is not stored is stored."""
         fetched = self._fetched
-        answer = _answer(sequence, ending, fetched)
+        self._write_now()  # what came since the first token, or where there is none
+        answer = _answer(sequence, ending, fetched, self._counts(sequence), self.notes)
         if fetched is not None:
             try:
                 self._cache.store_held(wanted(self._planned.slices), fetched)
@@ -140,9 +179,11 @@ class Answering:
             _look_ahead(self._cache, self._prompt, self._planned)
 
 
-def _answer(sequence: Sequence, ending: Ending, fetched: Fetched | None) -> Answer:
+def _answer(
+    sequence: Sequence, ending: Ending, fetched: Fetched | None, counts: dict[str, int], notes: Items[str]
+) -> Answer:
     unsaved = fetched.warnings() if fetched is not None else ()
-    told = [f"The answer is complete, but {what}" for what in unsaved]
+    told = [*notes, *(f"The answer is complete, but {what}" for what in unsaved)]
     if sequence.cut_short:
         told.append(
             f"The context window has room for {sequence.room} of the {sequence.params.max_new_tokens} tokens "
@@ -155,13 +196,15 @@ def _answer(sequence: Sequence, ending: Ending, fetched: Fetched | None) -> Answ
         ttft_ms=sequence.clock.total,
         tpot_ms=sum(times) / len(times) if times else 0.0,
         timeline_ms=dict(sequence.clock.parts),
-        tokens={**sequence.counts, "generated": len(sequence.token_ids), **sequence.guessed},
+        tokens={**counts, "generated": len(sequence.token_ids), **sequence.guessed},
         segments=tuple(fetched.uses) if fetched is not None else (),
         stopped=ending,
         warnings=tuple(told),
         passes=sequence.passes,
         waited_ms=sequence.clock.waited,
         first_logits=sequence.first_logits,
+        stop=sequence.stop,
+        cut_short=sequence.cut_short,
     )
 
 

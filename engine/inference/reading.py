@@ -99,7 +99,7 @@ def reading(
     planned = prompt.planned(scope, settings.placement, turns_held=settings.turns_held)
     if side == "uncached":
         return read(cache.model, whole(planned.plan), answer)
-    request = Request(prompt.schema.tree.name, settings.scope)
+    request = Request(prompt.schema.label, settings.scope)
     fetched = yield from cache.segments(wanted(planned.slices), request, Stopwatch())
     with fetched:
         placements = fetched.place(planned.slices)

@@ -100,6 +100,11 @@ class Sequence:
         return self._stream.text
 
     @property
+    def stop(self) -> str | None:
+        """The stop text that ended the answer; None where none did."""
+        return self._stream.stop
+
+    @property
     def answered(self) -> int:
         """Tokens of the answer, from its first on, whose keys and values are in `kv`."""
         if self.kv is None or not self._start:
@@ -162,11 +167,19 @@ class Sequence:
         assert self.ending is None, "an answer that has ended is not stepped"
         started = time.perf_counter()
         if not self.ahead:
-            rows = self.wanted()
-            assert self.kv is not None
-            forward = self.model.network.forward
-            self.take(forward(rows.token_ids, rows.positions, self.kv, rows.keep, rowwise=rows.rowwise))
+            self.read()
         return self.given(started)
+
+    def read(self) -> None:
+        """Makes the next pass, and gives nothing yet: the first one computes the prompt.
+
+        Raises:
+            ModelError: what the model computes is no number.
+        """
+        rows = self.wanted()
+        assert self.kv is not None
+        forward = self.model.network.forward
+        self.take(forward(rows.token_ids, rows.positions, self.kv, rows.keep, rowwise=rows.rowwise))
 
     @property
     def ahead(self) -> bool:

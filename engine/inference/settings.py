@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
 import re
@@ -82,6 +83,28 @@ class Setting:
         if found is None:
             raise SettingsError(f"{self.name} is {value!r}; it must be {self.range}.")
         return found
+
+    def spelled(self, text: str) -> Any:
+        """Returns the value that a text spells, as a cell of a table or a form field holds it.
+
+        Raises:
+            SettingsError: it spells none in the range.
+        """
+        word = text.strip()
+        value: object = text
+        match self.kind:
+            case "flag":
+                value = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}.get(
+                    word.lower(), word
+                )
+            case "integer" | "number":
+                with contextlib.suppress(ValueError):
+                    value = int(word) if self.kind == "integer" else float(word)
+            case "texts":
+                value = [text]
+            case "choice" | "form":
+                value = word
+        return self.checked(value)
 
     def takes(self, value: object) -> bool:
         """Returns whether a value is in the range."""

@@ -25,6 +25,7 @@ class TextStream:
     Attributes:
         text: all that was given out.
         stopped: whether a stop text came, after which nothing is given out.
+        stop: which one came.
     """
 
     def __init__(self, tokenizer: Any, stops: Sequence[str] = ()) -> None:
@@ -34,6 +35,7 @@ class TextStream:
         self._held = ""
         self.text = ""
         self.stopped = False
+        self.stop: str | None = None
 
     def add(self, token: int) -> str:
         """Returns the text that this token completes."""
@@ -47,9 +49,10 @@ class TextStream:
         if self.stopped:
             return ""
         ready = self._held + piece
-        ends = [place for stop in self._stops if (place := ready.find(stop)) >= 0]
+        ends = [(place, stop) for stop in self._stops if (place := ready.find(stop)) >= 0]
         self.stopped = bool(ends)
-        cut = min(ends) if ends else len(ready) - (0 if ended else self._begun(ready))
+        first, self.stop = min(ends, default=(0, None))
+        cut = first if ends else len(ready) - (0 if ended else self._begun(ready))
         ready, self._held = ready[:cut], ready[cut:]
         self.text += ready
         return ready

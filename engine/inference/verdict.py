@@ -44,7 +44,7 @@ def _remedy(found: Fidelity, scope: str) -> str:
     if not found.modules:
         return "The prompt reads no module; the difference is rounding."
     worst = max(found.modules, key=lambda module: (module.mends, module.harm))
-    name = f"Module {worst.path!r}" if worst.path else "The anonymous text"
+    name = f"Module {worst.path!r}" if worst.path else "The text that is always there"
     suffers = f"{name} suffers most from reuse"
     helping = [r for r in found.remedies if not r.flips and r.kl_worst <= found.kl_worst / 2]
     free, cheap = [r for r in helping if r.scaffold], [r for r in helping if r.repair]

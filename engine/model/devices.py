@@ -18,6 +18,16 @@ log = logging.getLogger(__name__)
 SMALL = 1_000_000_000  # parameters; below, fp32 is the faster format on most CPUs
 
 
+def missing() -> dict[str, str]:
+    """Returns the devices that this machine does not have, with why they cannot be chosen, in words."""
+    found = {}
+    if not torch.cuda.is_available():
+        found["cuda"] = "torch finds no GPU of NVIDIA or AMD on this machine"
+    if not torch.backends.mps.is_available():
+        found["mps"] = "this machine is no Mac whose GPU torch can use"
+    return found
+
+
 def candidates(device: str) -> tuple[torch.device, ...]:
     """Returns the devices on which to try a model, best first.
 
@@ -27,13 +37,13 @@ def candidates(device: str) -> tuple[torch.device, ...]:
     Raises:
         ModelError: there is no such device here.
     """
-    here = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    lacking = missing()
     if device == "auto":
-        names = ["cuda"] if here["cuda"] else [name for name in ("mps", "cpu") if here[name]]
+        names = ["cuda"] if "cuda" not in lacking else [one for one in ("mps", "cpu") if one not in lacking]
         return tuple(torch.device(name) for name in names)
     if device not in DEVICES:
         raise ModelError(f"device {device!r} is unknown; use one of {', '.join(DEVICES)}.")
-    if not here[device]:
+    if device in lacking:
         raise ModelError(f"device {device!r} was asked for, but torch finds no GPU here; use --device cpu.")
     return (torch.device(device),)
 
@@ -77,15 +87,39 @@ def first_that_holds(
         raise ModelError(words) from error
 
 
+def number_format(
+    wanted: torch.dtype | None, device: torch.device, own: torch.dtype, parameters: int
+) -> torch.dtype:
+    """Returns what a model is computed in.
+
+    Args:
+        wanted: the format that was asked for; None for what suits the device.
+        device: where it runs.
+        own: the format of its files.
+        parameters: how many it has.
+    """
+    if wanted is not None:
+        return wanted
+    if device.type != "cpu":
+        return own
+    if parameters < SMALL:
+        return torch.float32
+    return torch.bfloat16 if own == torch.float16 else own
+
+
 def _on(device: torch.device, module: Any, dtype: torch.dtype | None) -> Any:
     """The network there, in the number format that suits it.
 
     Raises:
         ModelError: it has no room there.
     """
-    small = sum(parameter.numel() for parameter in module.parameters()) < SMALL
-    if dtype is None and device.type == "cpu" and (small or module.dtype == torch.float16):
-        module = module.float() if small else module.bfloat16()
+    count = sum(parameter.numel() for parameter in module.parameters())
+    wanted = number_format(dtype, device, module.dtype, count)
+    if dtype is None and device.type == "cpu":
+        if wanted == torch.float32:
+            module = module.float()
+        elif wanted != module.dtype:
+            module = module.bfloat16()
     try:
         return module.to(device)
     except RuntimeError as error:

@@ -7,7 +7,7 @@ refused in words, where the configuration tells already before any weights are r
 from __future__ import annotations
 
 import logging
-import os
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -24,8 +24,9 @@ from transformers.utils import logging as transformers_logging
 
 from engine.choices import QUANTIZATIONS, RANDOM, Quantize, Weights
 from engine.errors import ModelError
+from engine.model import hub
 from engine.model import synthetic as random_models
-from engine.model.checkpoint import DEMO_FOLDER, PATTERNS, Checkpoint, Signature
+from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, Signature
 from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration
 from engine.model.devices import candidates, first_that_holds
 from engine.model.fingerprint import Progress, fingerprint, quantized_fingerprint
@@ -63,7 +64,8 @@ def load(
             more, else fp32, the faster one on most CPUs.
         weights: "plain", "packed" for the processor, or "auto": packed where they win when they are measured.
         quantize: "int8" or "int4" to round weights, which are then computed with in bf16 on the processor.
-        progress: called with (bytes done, bytes in all, what) while large files are read for the first time.
+        progress: called with (bytes done, bytes in all, what) while files are fetched, large ones are read
+            for the first time, and weights are loaded.
 
     Raises:
         ModelError: there is no such model, it cannot be read, or segments do not reproduce it; it
@@ -82,7 +84,7 @@ def load(
         network, tokenizer, identity = random_models.build(name, wanted)
         model = _probed(name, network, tokenizer, identity, devices, network.dtype, quantize)
     else:
-        folder = DEMO_FOLDER if name == "demo" else _folder(name)
+        folder = DEMO_FOLDER if name == "demo" else _folder(name, progress)
         quiet: Any = transformers_logging
         quiet.set_verbosity_error()
         quiet.disable_progress_bar()
@@ -105,7 +107,7 @@ def load_tokenizer(name: str = "demo") -> Tokenizer:
     if name.startswith(RANDOM):
         return Tokenizer(random_models.byte_tokenizer())
     folder = DEMO_FOLDER if name == "demo" else _folder(name)
-    return Tokenizer(_guarded(name, lambda: _tokenizer(folder)))
+    return Tokenizer(guarded(name, lambda: _tokenizer(folder)))
 
 
 def _tokenizer(folder: Path) -> Any:
@@ -129,50 +131,9 @@ def _probed(
     return first_that_holds(name, network, tokenizer, own, devices, dtype, memory)
 
 
-def _folder(name: str) -> Path:
+def _folder(name: str, progress: Progress | None = None) -> Path:
     """A local folder as it is; a Hugging Face id is downloaded into the hub's own cache."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise ModelError(
-                f"folder {name!r} holds no model: config.json is missing. Give the folder that "
-                "save_pretrained wrote, with config.json, *.safetensors and the tokenizer's files."
-            )
-        return path
-    if path.exists():
-        raise ModelError(
-            f"model {name!r} is a file; give the folder that holds config.json and *.safetensors."
-        )
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or (os.sep != "/" and os.sep in name):
-        raise ModelError(
-            f"there is no folder {name!r}. Check the path, or give a Hugging Face id (owner/name)."
-        )
-    return _download(name)
-
-
-def _download(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import (
-        HfHubHTTPError,
-        HFValidationError,
-        LocalEntryNotFoundError,
-        RepositoryNotFoundError,
-    )
-
-    try:
-        return Path(snapshot_download(name, allow_patterns=list(PATTERNS)))
-    except RepositoryNotFoundError as error:
-        raise ModelError(
-            f"the Hugging Face hub has no model {name!r} that you may read. Check the id, or log in with "
-            "`hf auth login` if it is private or gated."
-        ) from error
-    except HFValidationError as error:
-        raise ModelError(f"{name!r} is neither a folder nor a Hugging Face id (owner/name).") from error
-    except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
-        raise ModelError(
-            f"model {name!r} is not a folder here, and it could not be fetched from the Hugging Face hub "
-            f"({type(error).__name__}). Check the network, or give a local folder."
-        ) from error
+    return hub.local_files(name) or hub.fetch(name, progress)
 
 
 def _load_folder(
@@ -194,10 +155,10 @@ def _load_folder(
         checkpoint = Checkpoint.of(name, folder)
         before = checkpoint.signature(name)
         try:
-            config = _guarded(name, lambda: read_configuration(name, folder))
+            config = guarded(name, lambda: read_configuration(name, folder))
             found = fingerprint(checkpoint, digests, progress)
-            reading = partial(read_checkpoint, name, checkpoint, config, dtype)
-            network, tokenizer = _guarded(name, reading)
+            reading = partial(read_checkpoint, name, checkpoint, config, dtype, progress)
+            network, tokenizer = guarded(name, reading)
         except ModelError:
             if attempt + 1 == _ATTEMPTS or _unchanged(name, checkpoint, before):
                 raise
@@ -233,7 +194,12 @@ def _unchanged(name: str, checkpoint: Checkpoint, before: Signature, found: str 
         return False
 
 
-def _guarded(name: str, read: Callable[[], T]) -> T:
+def guarded(name: str, read: Callable[[], T]) -> T:
+    """Returns what is read of a model's files.
+
+    Raises:
+        ModelError: in the place of whatever transformers raises.
+    """
     try:
         return read()
     except ModelError:
@@ -247,7 +213,11 @@ def _guarded(name: str, read: Callable[[], T]) -> T:
 
 
 def read_checkpoint(
-    name: str, checkpoint: Checkpoint, config: Any, dtype: torch.dtype | None
+    name: str,
+    checkpoint: Checkpoint,
+    config: Any,
+    dtype: torch.dtype | None,
+    progress: Progress | None = None,
 ) -> tuple[Any, Any]:
     """The network and the tokenizer.
 
@@ -256,17 +226,19 @@ def read_checkpoint(
     folder = checkpoint.folder
     tokenizer = _tokenizer(folder)
     made, config = network_class(config)
-    with ExitStack() as files, _Unfilled():
-        network, told = made.from_pretrained(
+    what = f"loading {name}"
+    told = None if progress is None else lambda done, total: progress(done, total, what)
+    with ExitStack() as files, Unfilled():
+        network, found = made.from_pretrained(
             None,
             config=config,
-            state_dict=_tensors(checkpoint, files),
+            state_dict=_tensors(checkpoint, files, told),
             dtype=dtype or getattr(config, "dtype", None) or torch.float32,
             attn_implementation=OWN_ATTENTION,
             local_files_only=True,
             output_loading_info=True,
         )
-    missing = sorted(told["missing_keys"])
+    missing = sorted(found["missing_keys"])
     if missing:
         raise ModelError(
             f"the files of model {name!r} lack {len(missing)} weights, {missing[0]!r} first; random numbers "
@@ -277,7 +249,7 @@ def read_checkpoint(
     return network.eval(), tokenizer
 
 
-class _Unfilled(TorchFunctionMode):
+class Unfilled(TorchFunctionMode):
     """Spares the building of a network what torch computes of tensors without memory, in Python.
 
     For that it loads an algebra system, which takes longer than to read a small model. Random numbers that
@@ -297,7 +269,9 @@ class _Unfilled(TorchFunctionMode):
         return func(*args, **given)
 
 
-def _tensors(checkpoint: Checkpoint, files: ExitStack) -> dict[str, Any]:
+def _tensors(
+    checkpoint: Checkpoint, files: ExitStack, told: Callable[[int, int], None] | None
+) -> dict[str, Any]:
     """Slices of all weights by name, each read from its file when it is asked for."""
     found: dict[str, Any] = {}
     for name in checkpoint.weights:
@@ -306,4 +280,36 @@ def _tensors(checkpoint: Checkpoint, files: ExitStack) -> dict[str, Any]:
             open_file(checkpoint.folder / name, framework="pt", device="cpu", backend="pread")
         )
         found.update((key, file.get_slice(key)) for key in file.keys())  # noqa: SIM118 - it is no dict
-    return found
+    if told is None:
+        return found
+    total = sum((checkpoint.folder / name).stat().st_size for name in checkpoint.weights)
+    count = _Count(total, told)
+    return {key: _CountedSlice(one, count) for key, one in found.items()}
+
+
+class _Count:
+    """How many bytes of weights are read."""
+
+    def __init__(self, total: int, told: Callable[[int, int], None]) -> None:
+        self._done, self._total, self._told = 0, total, told
+        self._lock = threading.Lock()  # several threads read
+
+    def add(self, size: int) -> None:
+        with self._lock:
+            self._done = min(self._done + size, self._total)
+            self._told(self._done, self._total)
+
+
+class _CountedSlice:
+    """A slice of a file whose reading is counted."""
+
+    def __init__(self, plain: Any, count: _Count) -> None:
+        self._plain, self._count = plain, count
+
+    def __getitem__(self, index: Any) -> Tensor:
+        read: Tensor = self._plain[index]
+        self._count.add(read.nbytes)
+        return read
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._plain, name)

@@ -153,6 +153,14 @@ class Model:
         tokens = configured if isinstance(configured, list) else [configured]
         return frozenset(t for t in (*tokens, self.tokenizer.eos_token_id) if t is not None)
 
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """How answers are to be sampled as its makers say, by name of a setting; empty where they do not."""
+        said = self.network.module.generation_config
+        names = ("temperature", "top_p", "top_k", "repetition_penalty")
+        found = {name: value for name in names if (value := getattr(said, name, None)) is not None}
+        return {**found, "temperature": 0.0} if said.do_sample is False else found
+
     def tokenize(self, text: str) -> list[int]:
         """Tokenizes text of an author, in which the spelling of a special token is plain text."""
         return self.chat.tokens.plain(text)

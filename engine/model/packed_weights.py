@@ -52,6 +52,11 @@ class PackedLinear(nn.Module):
         self._blocks: Tensor = torch.ops.mkldnn._reorder_linear_weight(plain.weight.detach(), ROWS)
 
     @property
+    def dtype(self) -> torch.dtype:
+        """The number format of the weight."""
+        return self._blocks.dtype
+
+    @property
     def weight(self) -> Tensor:
         """The weight in rows, [out_features, in_features]; a copy, for who looks at it."""
         rows: Tensor = self._blocks.to_dense()

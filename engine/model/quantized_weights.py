@@ -152,12 +152,7 @@ def quantize_weights(name: str, module: Any, quantize: Quantize) -> None:
     """
     head = module.get_output_embeddings()
     names = {part: place for place, part in module.named_modules()}
-    layers = _linear_layers(module)
-    if not layers:
-        raise ModelError(
-            f"model {name!r} has no layers that --quantize can round; leave it away. Rounded are linear "
-            "layers of torch's own kind."
-        )
+    layers = _roundable(name, module, "cpu")
     with torch.inference_mode():
         while layers:
             layer = layers.pop()
@@ -175,13 +170,47 @@ def quantized_scheme(module: nn.Module) -> Quantize:
     return "int4" if "int4" in found else "int8" if found else "none"
 
 
-def _linear_layers(module: nn.Module) -> list[nn.Linear]:
+def _roundable(name: str, module: Any, device: str) -> list[nn.Linear]:
+    """The layers on a device that can be rounded, of which there must be one."""
+    layers = _linear_layers(module, device)
+    if not layers:
+        raise ModelError(
+            f"model {name!r} has no layers that --quantize can round; leave it away. Rounded are linear "
+            "layers of torch's own kind."
+        )
+    return layers
+
+
+def rounded_bytes(name: str, module: Any, quantize: Quantize) -> int:
+    """Returns what the weights of a network would take, rounded and in bf16; they are without memory.
+
+    Args:
+        name: the model's name, for messages.
+        module: of transformers, on torch's device `meta`.
+        quantize: "int8" or "int4".
+
+    Raises:
+        ModelError: it has no layer that can be rounded.
+    """
+    layers = _roundable(name, module, "meta")
+    head = module.get_output_embeddings()
+    plain: int = sum(one.numel() for one in module.parameters()) - sum(one.weight.numel() for one in layers)
+    rounded = 0
+    for layer in layers:
+        if quantize == "int8" or layer is head:
+            rounded += layer.weight.numel() + 2 * layer.out_features
+        else:
+            rounded += layer.weight.numel() // 2 + 4 * layer.weight.numel() // GROUP
+    return 2 * plain + rounded
+
+
+def _linear_layers(module: nn.Module, device: str) -> list[nn.Linear]:
     held = Counter(id(parameter) for _, parameter in module.named_parameters(remove_duplicate=False))
     return [
         part
         for name, part in module.named_modules()
         if type(part) is nn.Linear
-        and part.weight.device.type == "cpu"
+        and part.weight.device.type == device
         and part.in_features % COLUMNS == 0
         and part.out_features % ROWS == 0
         and held[id(part.weight)] == 1

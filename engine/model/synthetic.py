@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -55,8 +56,44 @@ _SHAPES: dict[str, tuple[torch.dtype, dict[str, int]]] = {
 }
 
 
-def build(name: str, dtype: torch.dtype | None) -> tuple[Any, Any, str]:
-    """Builds `random:SHAPE`: the network, a byte-level tokenizer, and the fingerprint.
+@dataclass(frozen=True)
+class Shape:
+    """A shape that a model of random weights can have.
+
+    Attributes:
+        parameters: how many weights it has.
+        hidden: its width.
+        dtype: its number format, unless another is asked for.
+    """
+
+    parameters: int
+    hidden: int
+    dtype: torch.dtype
+
+    @property
+    def bytes(self) -> int:
+        """What the weights take in memory."""
+        return self.parameters * self.dtype.itemsize
+
+
+def shapes() -> dict[str, Shape]:
+    """Returns the shapes by name, the smallest first."""
+    return {
+        name: Shape(_parameters(sizes), sizes["hidden_size"], dtype)
+        for name, (dtype, sizes) in _SHAPES.items()
+    }
+
+
+def _parameters(sizes: dict[str, int]) -> int:
+    """Weights of a Llama whose output does not share those of its input."""
+    hidden, inner = sizes["hidden_size"], sizes["intermediate_size"]
+    kv = hidden // sizes["num_attention_heads"] * sizes["num_key_value_heads"]
+    layer = 2 * hidden * hidden + 2 * hidden * kv + 3 * hidden * inner + 2 * hidden
+    return 2 * sizes["vocab_size"] * hidden + sizes["num_hidden_layers"] * layer + hidden
+
+
+def configuration(name: str) -> tuple[Any, torch.dtype]:
+    """Returns the configuration of `random:SHAPE`, of transformers, and the number format that it is made in.
 
     Raises:
         ModelError: the shape is unknown.
@@ -64,9 +101,19 @@ def build(name: str, dtype: torch.dtype | None) -> tuple[Any, Any, str]:
     shape = name.removeprefix(RANDOM)
     if shape not in _SHAPES:
         raise ModelError(f"random shape {shape!r} is unknown; use one of {', '.join(sorted(_SHAPES))}.")
-    own_dtype, sizes = _SHAPES[shape]
+    dtype, sizes = _SHAPES[shape]
     settings: dict[str, Any] = {**sizes, "max_position_embeddings": _CONTEXT, "tie_word_embeddings": False}
-    config: Any = LlamaConfig(**settings)
+    return LlamaConfig(**settings), dtype
+
+
+def build(name: str, dtype: torch.dtype | None) -> tuple[Any, Any, str]:
+    """Builds `random:SHAPE`: the network, a byte-level tokenizer, and the fingerprint.
+
+    Raises:
+        ModelError: the shape is unknown.
+    """
+    config, own_dtype = configuration(name)
+    sizes = _SHAPES[name.removeprefix(RANDOM)][1]
     config._attn_implementation = "eager"
     before = torch.get_default_dtype()
     torch.set_default_dtype(dtype or own_dtype)

@@ -174,7 +174,7 @@ def _members(node: Module | Union) -> tuple[Module, ...]:
 
 def _new(texts: list[Text] | tuple[Text, ...]) -> Iterator[NewText]:
     for text in texts:
-        yield NewText(text.text, text.span, text.seam)
+        yield NewText(text.text, text.span, text.seam, text.implied)
 
 
 def _add_tail(parts: list[Unsettled], tail: list[Text | Role], *, turns: bool) -> list[Unsettled]:
@@ -186,7 +186,7 @@ def _add_tail(parts: list[Unsettled], tail: list[Text | Role], *, turns: bool) -
             parts.extend(_new([child for child in item.children if isinstance(child, Text)]))
             parts.append(RoleClose(item.role, item, True))
             continue
-        text = NewText(item.text, item.span, item.seam)
+        text = NewText(item.text, item.span, item.seam, item.implied)
         last = _last_turn(parts)
         if isinstance(last, RoleClose) and last.role == "user":
             parts.insert(len(parts) - 1, text)
@@ -202,10 +202,15 @@ def _last_turn(parts: list[Unsettled]) -> Unsettled | None:
     """The last part, once turns of others than the user at the end are gone that have no text."""
     while parts and isinstance(last := parts[-1], RoleClose) and last.role != "user":
         start = max(place for place, part in enumerate(parts) if isinstance(part, RoleOpen))
-        if any(map(_says_something, parts[start:])):
+        if any(map(_says_something, parts[start:])) or _is_told_of(last):
             break
         del parts[start:]
     return parts[-1] if parts else None
+
+
+def _is_told_of(part: RoleClose) -> bool:
+    """Whether a turn is one even without text: of a tool, or with calls of tools."""
+    return part.role == "tool" or bool(part.node.fields)
 
 
 def _says_something(part: Unsettled) -> bool:
@@ -224,7 +229,7 @@ def _with_words(parts: list[Part]) -> Iterator[Part]:
             turn.append(part)
             if not isinstance(part, RoleClose):
                 continue
-            if any(map(part_text, turn)):
+            if any(map(part_text, turn)) or _is_told_of(part):
                 yield from turn
                 last = gone = None
             elif last is not None:

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 
 from engine.pml.blocks import remedy
 from engine.pml.diagnostics import Edit, Reporter, Span, quote
-from engine.pml.glued import begins_block, begins_number
-from engine.pml.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, is_seam, part_text
-from engine.pml.prompt_places import PromptPlaces, node_of
-from engine.pml.schema_places import breaks, first_words, last_words
-from engine.pml.touching import meet
+from engine.pml.meetings import off_their_line
+from engine.pml.parts import NewText, Part, node_of, part_text
+from engine.pml.prompt_places import PromptPlaces
+from engine.pml.schema_places import first_words, last_words
 
 
 def check_blocks_of(parts: Sequence[Part], report: Reporter, places: PromptPlaces) -> None:
@@ -21,43 +20,27 @@ def check_blocks_of(parts: Sequence[Part], report: Reporter, places: PromptPlace
         report: takes the faults.
         places: where they come from.
     """
-    line: Part | None = None  # what stands on the same line
-    last: Part | None = None  # what stands right before
-    for part in parts:
-        text = part_text(part)
-        if isinstance(part, RoleOpen | RoleClose):
-            line = last = None
-        elif text:
-            if line is not None and begins_block(text) and not _touch(last, part):
-                _report(line, part, report, places)
-            broken = breaks(text)
-            line = line if broken is None else None if broken else part
-            last = None if is_seam(part) else part
-
-
-def _touch(left: Part | None, right: Part) -> bool:
-    argument = isinstance(left, ArgumentText) or isinstance(right, ArgumentText)
-    return left is not None and meet(part_text(left), part_text(right), argument=argument)
+    for left, right in off_their_line(parts, places.schema):
+        _report(parts[left], parts[right], report, places)
 
 
 def _report(left: Part, right: Part, report: Reporter, places: PromptPlaces) -> None:
-    """Reports a block behind what stands in front of it, if it begins a line in the schema."""
+    """Reports a block behind what stands in front of it."""
     node = node_of(right)
-    if node is None or not places.schema.begins_line(node)[0]:
-        return
-    if isinstance(left, NewText) and begins_number(part_text(right)):
-        return
+    assert node is not None
     block, front = quote(first_words(part_text(right))), quote(last_words(part_text(left)))
     fault = (
         f"{block}{places.line(right)} begins a line in the schema and is read behind "
         f"{front}{places.line(left)} here"
     )
-    if not isinstance(left, NewText):
-        gone, mended = remedy(node_of(left), node, places.schema, " in the schema")
+    before = node_of(left)
+    if before is not None:
+        gone, mended = remedy(before, node, places.schema, " in the schema")
         without = f", without {gone} between them" if gone else ""
         report.add("W616", f"{fault}{without}; {mended}", places.import_of(left, right))
-    elif places.ends_import(left):
+    elif isinstance(left, NewText) and places.ends_import(left):
         report.add("W616", f"{fault}; {places.behind_import(left, right, 'a line break')}", left.span)
     else:
+        assert isinstance(left, NewText)
         hint, end = "a line break between them", left.span.end
         report.add("W616", f"{fault}; put {hint}", left.span, hint, (Edit(Span(end, end), "\n"),))

@@ -30,11 +30,12 @@ class ArgumentText:
 
 @dataclass(frozen=True)
 class NewText:
-    """Text of the prompt; `seam` where it sets a text apart from what is beside it."""
+    """Text of the prompt; `seam` where it sets a text apart from what is beside it, `implied` if by rule."""
 
     text: str
     span: Span
     seam: bool = False
+    implied: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,3 +96,10 @@ def part_text(part: Part) -> str:
 def is_seam(part: Part) -> bool:
     """Whether a part is white space that sets others apart."""
     return part.node.seam if isinstance(part, SchemaText) else isinstance(part, NewText) and part.seam
+
+
+def node_of(part: Part) -> Text | Param | None:
+    """The text or parameter of the schema that a part comes from; None of a part of the prompt."""
+    if isinstance(part, ArgumentText):
+        return part.param
+    return part.node if isinstance(part, SchemaText) else None

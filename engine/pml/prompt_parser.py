@@ -77,11 +77,12 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         if not run.text:
             return
         if frame.kind == "role" or frame.preserve:
-            before = after = ""
+            before, after, begins = "", "", False
         else:  # what begins an import or a prompt, or follows a turn, begins a line
-            behind = frame.children[-1] if frame.children else None
-            before, after = "\n" if behind is None or isinstance(behind, Role) else run.before, run.after
-        texts = (Text(before, run.span, True), Text(run.text, run.span), Text(after, run.span, True))
+            begins = not frame.children or isinstance(frame.children[-1], Role)
+            before, after = "\n" if begins else run.before, run.after
+        seam = Text(before, run.span, True, implied=begins)
+        texts = (seam, Text(run.text, run.span), Text(after, run.span, True))
         frame.children.extend(text for text in texts if text.text)
 
     def _finish(self, frame: _Frame) -> Import | Role:

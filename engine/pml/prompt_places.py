@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from engine.pml.diagnostics import NOWHERE, Span, quote
-from engine.pml.parts import ArgumentText, NewText, Part, SchemaText, part_text
+from engine.pml.parts import ArgumentText, NewText, Part, SchemaText, node_of, part_text
 from engine.pml.resolution import Resolution
 from engine.pml.schema_places import SchemaPlaces, first_words, last_words, module_ended
 from engine.pml.tree import Prompt, Schema
@@ -86,13 +86,6 @@ class PromptPlaces:
 def given(part: Part) -> Span | None:
     """The place of an argument that the prompt gives."""
     return part.span if isinstance(part, ArgumentText) and part.given else None
-
-
-def node_of(part: Part) -> Any:
-    """The node of the schema that a part comes from; None of a part of the prompt."""
-    if isinstance(part, ArgumentText):
-        return part.param
-    return part.node if isinstance(part, SchemaText) else None
 
 
 def path_of(part: Part) -> str:

@@ -17,6 +17,7 @@ from engine.pml.parts import (
     ModuleEnd,
     ModuleSeam,
     ModuleStart,
+    NewText,
     Part,
     RoleClose,
     RoleOpen,
@@ -171,7 +172,8 @@ def settled(items: Iterable[Unsettled]) -> list[Part]:
             without = starts[item.path] if isinstance(item, ModuleSeam) else began
             if read in (without, began):
                 continue
-            if pending is None or (larger(part_text(part), part_text(pending))):
+            by_rule = isinstance(part, NewText) and part.implied
+            if pending is None or (not by_rule and larger(part_text(part), part_text(pending))):
                 implied = isinstance(part, SchemaText) and part.node.implied
                 if implied:
                     beneath = pending, place

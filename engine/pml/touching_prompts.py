@@ -7,10 +7,11 @@ from typing import Final
 
 from engine.pml.blocks_prompts import check_blocks_of
 from engine.pml.diagnostics import Edit, Reporter, Span
-from engine.pml.parts import ArgumentText, NewText, Part, RoleClose, RoleOpen, is_seam, part_text
-from engine.pml.prompt_places import PromptPlaces, given, node_of, path_of
+from engine.pml.meetings import touching
+from engine.pml.parts import NewText, Part, node_of, part_text
+from engine.pml.prompt_places import PromptPlaces, given, path_of
 from engine.pml.resolution import Resolution
-from engine.pml.touching import beside, meet, words_of
+from engine.pml.touching import beside, words_of
 from engine.pml.tree import Prompt, Schema
 
 _SPACE: Final = "a space or a line break"
@@ -31,15 +32,8 @@ def check_prompt(
         found: what the prompt imports from it.
     """
     places = PromptPlaces(prompt, schema, found)
-    last: Part | None = None
-    for part in parts:
-        if isinstance(part, RoleOpen | RoleClose) or is_seam(part):
-            last = None
-        elif text := part_text(part):
-            argument = isinstance(last, ArgumentText) or isinstance(part, ArgumentText)
-            if last is not None and meet(part_text(last), text, argument=argument):
-                _report(last, part, places, report)
-            last = part
+    for left, right in touching(parts):
+        _report(parts[left], parts[right], places, report)
     check_blocks_of(parts, report, places)
 
 
@@ -57,9 +51,9 @@ def _report(left: Part, right: Part, places: PromptPlaces, report: Reporter) -> 
         report.add("W613", f"{words}; {places.behind_import(left, right, _SPACE)}", left.span)
     elif place := given(right) or given(left):
         report.add("W613", f"{words}; write a space in the schema or the argument", place)
-    elif not places.schema.neighbours(node_of(left), node_of(right)):
+    elif (node := node_of(left)) is not None and not places.schema.neighbours(node, node_of(right)):
         meeting = places.meeting(left, right)
-        remedy = f"write {_SPACE} {places.schema.behind(node_of(left), path_of(right))} in the schema"
+        remedy = f"write {_SPACE} {places.schema.behind(node, path_of(right))} in the schema"
         report.add("W613", f"{words}: {meeting}; {remedy}", places.import_of(left, right))
 
 

@@ -14,6 +14,8 @@ from typing import Any, Generic, Literal, TypeVar
 from engine.pml.diagnostics import Diagnostic, LineIndex, Span, has_errors
 
 RoleName = Literal["system", "user", "assistant"]
+TurnName = Literal["system", "user", "assistant", "tool"]
+"""Who speaks in a conversation; no document has a turn of a tool."""
 
 
 class _Branch:
@@ -61,7 +63,8 @@ class Text:
 
     A *seam* is the white space that sets something apart from what follows it. The last child of a module is
     its own seam, which is gone with it; that of a text stands behind the text. A seam is `implied` where its
-    module is the last of its container, so that only a prompt can put something behind it.
+    module is the last of its container, so that only a prompt can put something behind it, and where a text
+    begins a line because it is the first in a prompt or import.
     """
 
     text: str
@@ -151,15 +154,17 @@ class Union(_Branch):
 class Role(_Branch):
     """A turn of the conversation: of a schema or prompt, or of a module at the top level of a schema.
 
-    Only a turn of a module holds parameters, which are that module's.
+    Only a turn of a module holds parameters, which are that module's. The turns of a conversation may have
+    fields, which no document has: JSON of what a message has beside its text, as calls of tools.
     """
 
-    role: RoleName
+    role: TurnName
     children: tuple[Text | Param | Module | Union, ...]
     span: Span
+    fields: str = ""
 
     def _own(self) -> tuple[Any, ...]:
-        return (self.role,)
+        return (self.role, self.fields) if self.fields else (self.role,)
 
     def _below(self) -> tuple[Any, ...]:
         return self.children

@@ -258,7 +258,7 @@ def _survives(node: Any, children: tuple[Any, ...]) -> bool:
     if isinstance(node, (Prompt, Import)):  # what begins a line by itself
         places = [place for place in range(len(wanted)) if not place or wanted[place - 1] in ROLES]
         begins = [place for place in places if isinstance(wanted[place], Text)]
-        if any(wanted[place] != Text("\n", NOWHERE, seam=True) for place in begins):
+        if any(wanted[place] != Text("\n", NOWHERE, seam=True, implied=True) for place in begins):
             return False
         wanted = [one for place, one in enumerate(wanted) if place not in begins]
     return _as_read(element) == wanted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,12 @@ beta  </module></system><user><module name="c">  gamma </module><module name="d"
 </module></user></schema>"""
 
 
+@cache
+def reference_of(family: str) -> Reference:
+    """The dense reference, which remembers the states of what it has computed, built once for all tests."""
+    return Reference(tiny_network(family), relocatable=family not in FIXED)
+
+
 def random_prompt(draw: random.Random, *, ordered: bool = False) -> str:
     """A prompt over SCHEMA; `ordered` keeps what schema placement asks for."""
     parts = []
@@ -85,7 +92,7 @@ def random_prompt(draw: random.Random, *, ordered: bool = False) -> str:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cached_logits_equal_the_dense_reference(family: str, scope, tmp_path: Path) -> None:
     engine = Engine(model_of(family), Store.open(tmp_path))
-    reference = Reference(tiny_network(family), relocatable=family not in FIXED)
+    reference = reference_of(family)
     schema = schema_of(SCHEMA)
     draw = random.Random(f"{family} {scope}")
     placements = ("schema",) if family in FIXED else ("compact", "compact", "compact", "schema")
@@ -102,7 +109,7 @@ def test_cached_logits_equal_the_dense_reference(family: str, scope, tmp_path: P
 @pytest.mark.parametrize("family", FAMILIES)
 def test_cached_logits_equal_one_masked_pass(family: str, scope, tmp_path: Path) -> None:
     engine = Engine(model_of(family, chat=False), Store.open(tmp_path))
-    reference = Reference(tiny_network(family), relocatable=family not in FIXED)
+    reference = reference_of(family)
     schema = schema_of(PLAIN)
     # Anchored runs see the anonymous text, so only a first module stands right behind its anchor.
     imports = (
@@ -135,7 +142,7 @@ EDGES = [  # all cache and one token computed again; one-token modules; nothing 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_prompts_at_the_edges(family: str, tmp_path: Path) -> None:
     engine = Engine(model_of(family, chat=False), Store.open(tmp_path))
-    reference = Reference(tiny_network(family), relocatable=family not in FIXED)
+    reference = reference_of(family)
     for schema, prompt in EDGES:
         case = Case(engine, schema_of(schema), prompt_of(prompt))
         assert apart(case.logits(), reference.logits(case.plan, case.uses)) <= 1e-4, prompt
@@ -158,7 +165,7 @@ FULL = """<schema name="full">
 def test_modules_in_one_scaffold_give_the_plain_models_logits(family: str, tmp_path: Path) -> None:
     """Declared, or over the whole prompt; there also with arguments and new text between modules."""
     engine = Engine(model_of(family), Store.open(tmp_path))
-    reference = Reference(tiny_network(family), relocatable=family not in FIXED)
+    reference = reference_of(family)
     declared, schema = schema_of(FULL), schema_of(SCHEMA)
     prompts = [
         (declared, "anchored", "<prompt><a><x/></a><b/><user>Well?</user></prompt>"),
@@ -204,7 +211,7 @@ def test_repair_is_row_exact(family: str, repair: str, tmp_path: Path) -> None:
     if family in DENSE and repair.startswith("query"):
         pytest.skip("models with attention code of their own do not show what they attend to")
     engine = Engine(model_of(family), Store.open(tmp_path))
-    reference = Reference(tiny_network(family), relocatable=family not in FIXED)
+    reference = reference_of(family)
     schema = schema_of(SCHEMA)
     case = Case(engine, schema, prompt_of('<prompt><a n="1"><x/></a><b/><z/><user>Well?</user></prompt>'))
     again = case.again(repair)
@@ -251,12 +258,12 @@ def test_turns_that_the_template_strips_are_exact_too(scope, tmp_path: Path) -> 
 def test_a_random_sequence_on_a_warm_store_never_serves_another_modules_keys(tmp_path: Path) -> None:
     """Two engines, one of them new for every prompt, agree but for how passes over other texts round."""
     warm = Engine(tiny_model(), Store.open(tmp_path / "warm"))
-    schema = schema_of(SCHEMA)
+    model, schema = tiny_model(), schema_of(SCHEMA)
     draw = random.Random(3)
     for number in range(60):
         prompt = prompt_of(random_prompt(draw))
         scope, repair = draw.choice([*SCOPES]), draw.choice(["none", "link:2", "blend:0.2", "query:0.2"])
-        fresh = Engine(tiny_model(), Store.open(tmp_path / str(number)))
+        fresh = Engine(model, Store.open(tmp_path / str(number)))
         got, wanted = (Case(engine, schema, prompt, scope).logits(repair) for engine in (warm, fresh))
         assert (got - wanted).abs().max() <= 1e-5 * wanted.std()
         fresh.close()

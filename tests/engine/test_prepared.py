@@ -25,7 +25,8 @@ from engine import (
     SettingsError,
 )
 from engine.cache.store import Store
-from engine.errors import ClosedError
+from engine.errors import CancelledError, ClosedError
+from engine.events import Listener
 from engine.model.network import Network
 from engine.prompt import recipe, tokenized
 from engine.prompt.chat_template import ChatFormat
@@ -245,6 +246,57 @@ def test_what_a_reader_takes_its_time_for_is_in_no_clock(engine: Engine) -> None
             if isinstance(event, Finished):
                 assert event.answer.ttft_ms == sum(event.answer.timeline_ms.values()) == 0
                 assert event.answer.tpot_ms == 0
+
+
+def test_what_a_prompt_lacks_is_encoded_ahead_of_its_answer(tmp_path: Path) -> None:
+    def opened() -> Engine:
+        return Engine(tiny_model(), Store.open(tmp_path / "store"))
+
+    with opened() as engine:
+        told: list[str] = []
+        prompt = engine.schema(SCHEMA).prompt(PROMPT)
+        made = prompt.encode(RunSettings(), lambda _done, _total, what: told.append(what))
+        assert told[0].startswith("encoding ")
+        assert made.modules == ("", "a", "b")
+        assert (made.segments, made.others, made.others_ms) == (3, 0, 0.0)
+        assert made.ms > 0
+        assert made.tokens >= prompt.plan().cached_tokens
+        answer = prompt.answer(max_new_tokens=2)
+        assert {use.outcome for use in answer.segments} == {"hit"}
+        assert "encode" not in answer.timeline_ms
+        again = prompt.encode()
+        assert (again.segments, again.tokens, again.ms, again.others) == (0, 0, 0.0, 3)
+        assert again.others_ms is not None
+        assert 0 < again.others_ms <= made.ms
+        other = engine.schema(SCHEMA).prompt(PROMPT).encode(scope="isolated")
+        assert other.modules == ("a", "b"), "what stands first sees nothing either way"
+        stats = engine.store.stats()
+        assert (stats.segments, stats.misses, stats.hits) == (5, 5, 3)
+    with opened() as engine:
+        late = engine.schema(SCHEMA).prompt(PROMPT).encode()
+        assert late.segments == 0
+        assert late.others_ms == pytest.approx(again.others_ms), "as it was written down"
+
+
+def test_nobody_knows_what_was_encoded_and_not_stored_took(tmp_path: Path) -> None:
+    with Engine(tiny_model(), Store.open(tmp_path / "store")) as engine:
+        engine.store.set_budget(0)
+        prompt = engine.schema(SCHEMA).prompt(PROMPT)
+        assert prompt.encode().segments == 3
+        again = prompt.encode()
+        assert (again.segments, again.others, again.others_ms) == (0, 3, None)
+
+
+def test_encoding_that_nobody_wants_any_more_is_left(engine: Engine) -> None:
+    schema = engine.schema(SCHEMA)
+    asked = iter([False, True])
+    with pytest.raises(CancelledError):
+        schema.encode(listener=Listener(stopped=lambda: next(asked)))
+    listener = Listener(stopped=lambda: True)
+    with pytest.raises(CancelledError):
+        list(schema.prompt(PROMPT).encoding(listener=listener))
+    assert engine.store.stats().segments == 0
+    assert schema.encode().encoded == 3
 
 
 def test_every_part_of_a_time_has_what_it_took(engine: Engine) -> None:

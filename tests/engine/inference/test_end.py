@@ -20,7 +20,7 @@ from engine.inference.params import RunSettings
 from engine.model.loading import load
 
 engine = Engine(load("demo"), Store.open(Path(sys.argv[1])))
-schema = engine.schema('<schema name="s"><module name="m">' + "Some text. " * 200 + "</module></schema>")
+schema = engine.schema('<schema name="s"><module name="m">' + "Some text. " * 50 + "</module></schema>")
 prompt = schema.prompt('<prompt schema="s"><m/>And more?</prompt>')
 draw, ended = random.Random(0), []
 for number in range(12):

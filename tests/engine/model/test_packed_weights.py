@@ -23,6 +23,7 @@ from tests.engine.reference import Reference
 from tests.engine.tiny import FAMILIES, tiny_model, tiny_network
 
 TOKENS = range(3, 40)
+HAS_BF16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 
 
 def logits(network: Network) -> torch.Tensor:
@@ -33,7 +34,13 @@ def logits(network: Network) -> torch.Tensor:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("rows", [0, 1, 3, 32, 400])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        torch.float32,
+        pytest.param(torch.bfloat16, marks=pytest.mark.skipif(not HAS_BF16, reason="no such instructions")),
+    ],
+)
 def test_a_packed_layer_is_the_plain_one(dtype: torch.dtype, rows: int, bias: bool) -> None:
     torch.manual_seed(rows)
     plain = nn.Linear(96, 160, bias=bias).to(dtype)
@@ -48,6 +55,12 @@ def test_a_packed_layer_is_the_plain_one(dtype: torch.dtype, rows: int, bias: bo
     elif rows:
         assert apart(one, other) <= 2e-6
     assert torch.equal(packed.weight, plain.weight)
+
+
+def test_formats_that_the_processor_does_not_multiply_stay_in_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    assert pack_weights(tiny_network("llama").bfloat16(), "packed") == 0
+    assert pack_weights(tiny_network("llama"), "packed") > 0
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -261,7 +261,7 @@ def test_an_error_of_our_own_is_not_an_unsupported_model() -> None:
         raise AttributeError("a mistake in the engine")
 
     with mock.patch.object(Rotary, "angles", broken), pytest.raises(AttributeError, match="a mistake in"):
-        tiny_model()
+        tiny_model(measure=True)
 
 
 def test_an_error_of_the_models_code_is_a_refusal() -> None:
@@ -295,6 +295,6 @@ def test_a_model_whose_rows_are_not_theirs_in_a_pass_of_several_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(batched_kv_cache, "merged", lambda found, _, query: found[0].out.to(query.dtype))
-    model = tiny_model("llama-gqa")
+    model = tiny_model("llama-gqa", measure=True)
     assert "rows of several in one pass differ from each one's by" in model.alone
     assert f"Prompts are answered one by one: {model.alone}." in model.probe.summary
