@@ -12,22 +12,38 @@ DESCRIPTIONS: tuple[tuple[str, str, str], ...] = (
     (
         "travel",
         "Travel",
-        "A trip plan with a duration, and ten places to go. Pick one and ask for a plan.",
+        "A trip plan with a duration, and ten places to go: pick one and ask for a plan. "
+        "Another place is another module, and all that stands round it comes from the cache.",
     ),
     (
         "personalization",
         "Personalization",
-        "A learner described by six traits, each chosen from a few. The plan follows what was picked.",
+        "A learner described by six traits, each chosen from a few: the plan follows what was picked. "
+        "Every profile is another mix of the same modules, so soon nothing is computed but the question.",
     ),
     (
         "code-generation",
         "Code generation",
-        "Five source files of a small game. Pick those that a program needs and ask for a main.",
+        "Five source files of a small game: pick those that a program needs and ask for a main. "
+        "Each file is computed once, whichever others stand beside it and in whatever order.",
     ),
     (
         "documents",
         "Documents",
-        "Eight notes about the people, towns and things of a valley. Pick some and ask a question.",
+        "Eight notes about the people, towns and things of a valley: pick some and ask a question. "
+        "The more is read for one question, the more the cache saves, and you see whether the answers agree.",
+    ),
+    (
+        "few-shot",
+        "Few-shot examples",
+        "Documents, and fifteen answered questions, each a module of two turns that a prompt may show. "
+        "Examples that were tried once are free to try again, in another choice and another order.",
+    ),
+    (
+        "citybreak",
+        "From a Python program",
+        "A function whose branches became modules and whose arguments became parameters; see it below. "
+        "Both ways of an if are computed ahead, so a prompt that takes the other one is as fast.",
     ),
 )
 
@@ -49,6 +65,12 @@ class Sample:
     description: str
     schema_path: Path
     prompts: tuple[Path, ...]
+
+    @property
+    def program_path(self) -> Path | None:
+        """The Python program that the schema was made from, if there is one."""
+        path = self.schema_path.with_suffix(".py")
+        return path if path.is_file() else None
 
 
 def samples() -> tuple[Sample, ...]:

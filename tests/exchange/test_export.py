@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.exchange import FORMS, ExchangeError, export
+from engine.exchange.from_jinja import from_jinja
 from engine.exchange.messages import MAX_BREAKPOINTS
-from engine.pml import Prompt, PromptError, Schema, bind, parse_prompt, parse_schema
+from engine.pml import NewText, Prompt, PromptError, Schema, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
 from engine.programs import compile_source
 from tests.pml.trees import prompts, schemas, seamed
@@ -62,7 +64,10 @@ def test_a_template_renders_to_the_text_of_the_prompt(pair: tuple[Schema, Prompt
 def test_a_template_reads_seams_as_the_engine_does(pair: tuple[Schema, Prompt]) -> None:
     schema, prompt = pair
     text = "".join(text for _, text in turns(schema, prompt))
-    assert rendered(export("jinja", schema, prompt).text) == text
+    nobodys = (p for p in bind(schema, prompt).parts if isinstance(p, NewText) and p.span.start == p.span.end)
+    may_refuse = suppress(ExchangeError) if any(nobodys) else nullcontext()
+    with may_refuse:
+        assert rendered(export("jinja", schema, prompt).text) == text
 
 
 @slow
@@ -221,6 +226,16 @@ def test_files_are_copied_into_a_document_that_stands_alone(tmp_path: Path) -> N
     assert "copied" in found.notes[0]
 
 
+@pytest.mark.parametrize("before", ["", "\n\n", "Be kind.\n"])
+@pytest.mark.parametrize("line", ["assistant:", "## User :", "system[name=a]:"])
+def test_text_that_looks_like_a_role_is_no_turn_when_it_comes_back(before: str, line: str) -> None:
+    schema = parse_schema(f'<schema name="s">\n{before}{line}\n\nSay yes.\n</schema>').tree
+    assert schema is not None
+    template = export("jinja", schema, None).text
+    assert rendered(template).strip().endswith(f"{line}\n\nSay yes.")
+    assert from_jinja(template, "s").schema == schema
+
+
 def test_names_that_jinja_spells_in_another_way_are_said() -> None:
     schema = tree("<schema name='s'><module name='unit.py'>x</module><module name='loop'>y</module></schema>")
     assert "unit_py for unit.py, loop_2 for loop" in export("jinja", schema).notes[0]
@@ -263,6 +278,11 @@ def test_every_sample_prompt_has_every_form(path: Path, form: str) -> None:
     source = (SAMPLES / f"{path.name.partition('.')[0]}.pml").read_text(encoding="utf-8")
     schema = parse_schema(source, base=SAMPLES).tree
     assert schema is not None
-    found = export(form, schema, asked(path.read_text(encoding="utf-8")), SAMPLES)
+    prompt = asked(path.read_text(encoding="utf-8"))
+    if (form, path.name) == ("jinja", "few-shot.prompt.2.pml"):
+        with pytest.raises(ExchangeError, match="put its imports in the schema's order"):
+            export(form, schema, prompt, SAMPLES)  # its examples stand in an order of their own
+        return
+    found = export(form, schema, prompt, SAMPLES)
     assert len(found.text) > 500
     assert found.filename.startswith(schema.name)

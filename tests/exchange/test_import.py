@@ -211,7 +211,7 @@ def test_a_template_becomes_a_schema(template: str, expected: list[Any]) -> None
 @pytest.mark.parametrize(
     ("template", "says"),
     [
-        ("A\n{% for d in docs %}{{ d }}{% endfor %}", "line 2: {% for %} is left out"),
+        ("A\n{% for d in docs %}{{ d }}{% endfor %}", "line 2: {% for %} is left out with {{ d }} in it"),
         ("A{% include 'x' %}", "{% include %} is left out"),
         ("A{% macro m() %}x{% endmacro %}", "{% macro %} is left out"),
         ("A{{ f(x) }}", "computes is left out"),

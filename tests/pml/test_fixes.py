@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -33,10 +34,12 @@ PROMPT = """<prompt schema="s">
 TREE = parse_schema(SCHEMA).tree
 
 
+@lru_cache(maxsize=16)  # a fix is asked about its document and what it makes of it, over and over
 def of_schema(source: str) -> Sequence[Diagnostic]:
     return parse_schema(source).diagnostics
 
 
+@lru_cache(maxsize=16)
 def of_prompt(source: str) -> Sequence[Diagnostic]:
     parsed = parse_prompt(source)
     assert TREE is not None
@@ -102,6 +105,7 @@ def of_sample(path: Path) -> Callable[[str], Sequence[Diagnostic]]:
     tree = parse_schema((SAMPLES / f"{path.name.partition('.')[0]}.pml").read_text("utf-8")).tree
     assert tree is not None
 
+    @lru_cache(maxsize=16)
     def diagnose(source: str) -> Sequence[Diagnostic]:
         parsed = parse_prompt(source)
         return (*parsed.diagnostics, *(bind(tree, parsed.tree).diagnostics if parsed.tree else ()))

@@ -310,3 +310,18 @@ def test_white_space_that_is_kept_beside_turns_is_nothing() -> None:
         ("assistant", "b "),
         ("user", "q"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "text"),
+    [
+        ("<a>not here <x/></a>", "I go to Rome not here X now."),
+        ("<a>\n  not here\n  <x/></a>", "I go to Rome not here\nX now."),
+        ("lead<a/>", "I go to leadRome now."),
+        ("\n  lead\n  <a/>\n", "I go to lead\nRome now."),
+        ("<a/>thanks", "I go to Rome now. thanks"),
+    ],
+)
+def test_a_line_break_that_nobody_wrote_takes_the_place_of_no_seam(prompt: str, text: str) -> None:
+    inner = 'I go to <module name="a">Rome <module name="x">X</module> now.</module>'
+    assert turns(f'<schema name="s">{inner}</schema>', f"<prompt>{prompt}</prompt>") == [(None, text)]

@@ -261,7 +261,7 @@ def test_a_prompt_gives_imports_arguments_and_roles() -> None:
     assert tree.schema == "a"
     assert source[tree.schema_span.start : tree.schema_span.end] == "a"
     begin, hi, seam, node, role = tree.children
-    assert begin == Text("\n", Span(0, 0), seam=True)
+    assert begin == Text("\n", Span(0, 0), seam=True, implied=True)
     assert seam == Text(" ", Span(0, 0), seam=True)
     assert isinstance(node, Import)
     assert isinstance(role, Role)

@@ -130,10 +130,10 @@ def test_in_a_prompt_white_space_between_imports_is_nothing() -> None:
     *above, role = tree.children
     assert isinstance(role, Role)
     found = [shown(child) if isinstance(child, Text) else child.name for child in above]  # type: ignore[union-attr]
-    assert found == ["\\n", "a", "\\s", "m", "n", "\\s", "c"]
+    assert found == ["~\\n", "a", "\\s", "m", "n", "\\s", "c"]
     inner = above[3]
     assert isinstance(inner, Import)
-    assert [shown(child) for child in inner.children] == ["\\n", "b"]
+    assert [shown(child) for child in inner.children] == ["~\\n", "b"]
     assert [shown(child) for child in role.children] == ["d"]
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import operator
 import string
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,28 +30,41 @@ AWKWARD = (
     *("<", "&amp;", "]]>", '"', "'", "{", "}}", "{%", "\\", "<!-- c -->", "#", "${x}"),
     *("🗼", "é", "e\u0301", "\u202e", "\u00a0"),
 )
-TEXTS = st.lists(st.sampled_from(AWKWARD), min_size=1, max_size=6).map("".join)
+
+
+def joined(pieces: Sequence[str], min_size: int = 0, max_size: int = 5) -> st.SearchStrategy[str]:
+    """So many of some pieces, drawn in one draw: each by itself is most of what drawing a tree takes."""
+    drawn = st.binary(min_size=min_size, max_size=max_size)
+    return drawn.map(lambda chosen: "".join(pieces[number % len(pieces)] for number in chosen))
+
+
+TEXTS = joined(AWKWARD, 1, 6)
 PLAIN = st.text(string.ascii_letters + " .,\n", min_size=1, max_size=20)
 VALUES = st.none() | TEXTS | st.just("")
 _FIRST = string.ascii_letters + "_東éЖ🗼ﬁ"
-_LATER = st.lists(st.sampled_from(_FIRST + string.digits + ".-京ไ"), max_size=5).map("".join)
-NAMES = st.builds(operator.add, st.sampled_from(_FIRST), _LATER).filter(lambda name: name not in RESERVED)
-"""Drawn letter by letter: a strategy of a regular expression is built anew wherever it is filtered."""
+_LATER = _FIRST + string.digits + ".-京ไ"
+NAMES = (
+    st.binary(min_size=1, max_size=6)
+    .map(lambda drawn: _FIRST[drawn[0] % len(_FIRST)] + "".join(_LATER[n % len(_LATER)] for n in drawn[1:]))
+    .filter(lambda name: name not in RESERVED)
+)
+_FOUR, _THREE = st.lists(NAMES, unique=True, max_size=4), st.lists(NAMES, unique=True, max_size=3)
+_TWO = st.lists(NAMES, unique=True, min_size=2, max_size=2)
+_KINDS = joined("tmup")
+_PLACES = st.integers(1, 40)
 
 
 def text(value: str) -> Text:
     return Text(value, NOWHERE)
 
 
-@st.composite
-def params(draw: st.DrawFn, name: str) -> Param:
-    return Param(name, draw(st.integers(1, 40)), draw(VALUES), draw(VALUES), NOWHERE)
+def _param(draw: st.DrawFn, name: str) -> Param:
+    return Param(name, draw(_PLACES), draw(VALUES), draw(VALUES), NOWHERE)
 
 
-@st.composite
-def modules(draw: st.DrawFn, name: str, above: str, depth: int, texts: st.SearchStrategy[str]) -> Module:
+def _module(draw: st.DrawFn, name: str, above: str, depth: int, texts: st.SearchStrategy[str]) -> Module:
     path = f"{above}/{name}" if above else name
-    children = draw(containers(path, depth, texts, True))
+    children = _contents(draw, path, depth, texts, True)
     return Module(name, path, children, draw(st.booleans()), None, NOWHERE, NOWHERE)
 
 
@@ -60,39 +73,37 @@ def _earlier(children: list[Any]) -> Param | None:
     return next((child for child in reversed(children) if isinstance(child, Param)), None)
 
 
-@st.composite
-def containers(
+def _contents(
     draw: st.DrawFn, path: str, depth: int, texts: st.SearchStrategy[str], inside: bool, used: Any = ()
 ) -> tuple[Any, ...]:
     """What stands in a schema, a role or a module: no two texts beside each other."""
-    names = iter(draw(st.lists(NAMES.filter(lambda n: n not in used), unique=True, max_size=4)))
-    slots = iter(draw(st.lists(NAMES, unique=True, max_size=3)) if inside else [])
+    names = iter([name for name in draw(_FOUR) if name not in used])
+    slots = iter(draw(_THREE) if inside else [])
     children: list[Any] = []
-    for kind in draw(st.lists(st.sampled_from("tmup"), max_size=5)):
+    for kind in draw(_KINDS):
         if kind == "t" and not (children and isinstance(children[-1], Text)):
             children.append(text(draw(texts)))
         elif kind == "p" and (first := _earlier(children)) and draw(st.booleans()):
             children.append(replace(first, repeats=True))
         elif kind == "p" and (slot := next(slots, None)):
-            children.append(draw(params(slot)))
+            children.append(_param(draw, slot))
         elif kind == "m" and depth and (name := next(names, None)):
-            children.append(draw(modules(name, path, depth - 1, texts)))
+            children.append(_module(draw, name, path, depth - 1, texts))
         elif kind == "u" and depth and (found := [n for n in (next(names, None), next(names, None)) if n]):
-            members = tuple(draw(modules(name, path, depth - 1, texts)) for name in found)
+            members = tuple(_module(draw, name, path, depth - 1, texts) for name in found)
             children.append(Union(members, draw(st.sampled_from([None, *found])), NOWHERE))
     return tuple(children)
 
 
-@st.composite
-def whole_turns(
+def _whole_turns(
     draw: st.DrawFn, texts: st.SearchStrategy[str], depth: int, used: frozenset[str]
 ) -> Module | Union | None:
     """A module of whole turns, or a union of one and a module of text."""
-    name, other = draw(st.lists(NAMES.filter(lambda n: n not in used), unique=True, min_size=2, max_size=2))
+    name, other = draw(_TWO.filter(lambda names: used.isdisjoint(names)))
     turns: list[Role] = []
     names: set[str] = set()
     for role in draw(st.lists(st.sampled_from(["system", "user", "assistant"]), min_size=1, max_size=2)):
-        found = draw(containers(name, depth, texts, True, frozenset(names)))
+        found = _contents(draw, name, depth, texts, True, frozenset(names))
         below = Module(name, name, found, True, None, NOWHERE, NOWHERE)
         if len({one.name for one in below.params()} & names) == 0:
             turns.append(Role(role, found, NOWHERE))
@@ -115,12 +126,12 @@ def schemas(
     used: set[str] = set()
     for role in draw(st.lists(st.sampled_from(kinds), max_size=4)):
         if role == "turns":
-            found = draw(whole_turns(texts, depth and 1, frozenset(used)))
+            found = _whole_turns(draw, texts, depth and 1, frozenset(used))
             members = found.members if isinstance(found, Union) else (found,) if found else ()
             used |= {module.name for module in members}
             children.extend((found,) if found else ())
             continue
-        inner = draw(containers("", depth, texts, False, frozenset(used)))
+        inner = _contents(draw, "", depth, texts, False, frozenset(used))
         used |= {module.name for module in Schema("s", inner, (), NOWHERE).index.members[""].values()}
         if role is not None:
             children.append(Role(role, inner, NOWHERE))

@@ -1,0 +1,122 @@
+"""What an author expects of an answer: judged within a time, and told in words."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from engine.exchange import expectations
+from engine.exchange.errors import ExchangeError
+from engine.exchange.expectations import KINDS, expected, judge
+
+PLACE = json.dumps({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]})
+TOLD_APART = [
+    ("contains", "Rome", "In Rome.", "In rome."),
+    ("not contains", "sorry", "Yes.", "I am sorry."),
+    ("contains in any case", "ROME", "In Rome.", "In Oslo."),
+    ("starts with", "Day 1", "\n Day 1: rest", "On day 1"),
+    ("equals", "Rome", " Rome\n", "Rome."),
+    ("regex", r"\b\d+ days\b", "It takes 3 days.", "It takes days."),
+    ("not regex", r"(?i)as an ai", "Go.", "As an AI I go."),
+    ("json", "{}", "[1]", "none"),
+    ("json", PLACE, '```json\n{"name": "Rome"}\n```', '{"name": 3}'),
+    ("min words", "2", "a b", "a"),
+    ("max words", "2", "a b", "a b c"),
+    ("min characters", "3", "abc", " ab "),
+    ("max characters", "3", "abc ", "abcd"),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "good", "bad"), TOLD_APART)
+def test_each_kind_tells_good_answers_from_bad_ones(kind: str, value: str, good: str, bad: str) -> None:
+    one = expected(kind, value)
+    assert one.fault(good) == ""
+    assert one.fault(bad).endswith(".")
+
+
+def test_every_kind_is_tried_above() -> None:
+    assert {one[0] for one in TOLD_APART} == set(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        ("has", "x", "cannot be expected of an answer. Write one of contains"),
+        ("contains", " ", "is empty"),
+        ("regex", "(a", "is no regular expression at character"),
+        ("max words", "-1", "whole number of 0 or more"),
+        ("max words", "²", "whole number of 0 or more"),
+        ("json", "{", "is no JSON"),
+        ("json", "[1]", "is no object"),
+        ("json", '{"type": "text"}', "is not sound"),
+        ("json", '{"pattern": "("}', "is not sound"),
+        ("json", '{"patternProperties": {}, "unevaluatedProperties": false}', "not judged together"),
+    ],
+)
+def test_what_cannot_be_expected_is_refused_in_words(kind: str, value: str, words: str) -> None:
+    with pytest.raises(ExchangeError, match=re.escape(words)):
+        expected(kind, value)
+
+
+def test_a_kind_may_be_written_with_capitals_and_blanks() -> None:
+    assert expected(" Not  Contains ", "x").kind == "not contains"
+
+
+def test_all_are_to_hold_or_any_is_enough() -> None:
+    both = (expected("contains", "a"), expected("contains", "b"))
+    assert judge("a", ()) is None
+    judged = judge("a", both)
+    assert judged is not None
+    assert (judged.passed, judged.faults) == (False, ("", "It does not have 'b' in it."))
+    either = judge("a", both, "any")
+    assert either is not None
+    assert either.passed
+
+
+SLOW = "^(x|xx)+$"
+LONG = json.dumps({("x" * 40 + "!"): 1})
+FORKING = {
+    "$schema": "http://json-schema.org/draft-07/schema#",
+    "definitions": {
+        **{f"d{i}": {"anyOf": [{"$ref": f"#/definitions/d{i + 1}"}] * 9} for i in range(30)},
+        "d30": False,
+    },
+    "anyOf": [{"$schema": "http://json-schema.org/draft-07/schema#", "$ref": "#/definitions/d0"}],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "answer"),
+    [
+        ("regex", SLOW, ("x" * 40 + "!")),
+        ("not regex", SLOW, ("x" * 40 + "!")),
+        ("json", json.dumps({"pattern": SLOW}), json.dumps("x" * 40 + "!")),
+        ("json", json.dumps({"patternProperties": {SLOW: {}}}), LONG),
+        ("json", json.dumps({"patternProperties": {SLOW: {}}, "additionalProperties": False}), LONG),
+        ("json", json.dumps(FORKING), "1"),
+    ],
+)
+def test_what_would_take_for_ever_is_given_up(
+    kind: str, value: str, answer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(expectations, "JUDGED_SECONDS", 0.1)
+    assert "was given up" in expected(kind, value).fault(answer)
+
+
+def test_a_json_schema_without_end_or_from_elsewhere_is_no_crash() -> None:
+    assert "without an end" in expected("json", '{"$ref": "#"}').fault("1")
+    assert "nothing is fetched" in expected("json", '{"$ref": "http://127.0.0.1:9/x"}').fault("1")
+    for deep in ("[" * 600 + "]" * 600, '{"a":' * 300 + "1" + "}" * 300):
+        tree = {"items": {"$ref": "#"}, "additionalProperties": {"$ref": "#"}}
+        assert "nests more than" in expected("json", json.dumps(tree)).fault(deep)
+    old = {"$schema": "http://json-schema.org/draft-03/schema#", "extends": {"$ref": "#"}}
+    assert "without an end" in expected("json", json.dumps(old)).fault("1")
+    assert "cannot be judged" in expected("json", '{"multipleOf": 0.1}').fault("9" * 4000)
+    with pytest.raises(ExchangeError, match="Make it flatter"):
+        expected("json", '{"const":' + "[" * 800 + "]" * 800 + "}")
+    named = {"additionalProperties": {"type": "string"}, "properties": {"a": {}}}
+    one = expected("json", json.dumps(named))
+    assert one.fault('{"a": 1, "b": "x"}') == ""
+    assert "b is wrong" in one.fault('{"b": 1}')
