@@ -58,6 +58,29 @@ def write_bytes(path: Path, data: bytes, *, overwrite: bool = True) -> None:
         _write_in_place(target, data, target.with_name(name))
 
 
+def move_new(old: Path, new: Path) -> None:
+    """Gives a file a name that is free, on the same disk; a link itself gets it, not what it leads to.
+
+    Raises:
+        FileExistsError: the name is taken.
+        FileNotFoundError: the file, or the folder of the new name, is not there.
+        OSError: as the system reports it; the file has its old name.
+    """
+    try:
+        os.link(old, new, follow_symlinks=False)
+    except (FileExistsError, FileNotFoundError):
+        raise
+    except (OSError, NotImplementedError):  # a file system without links: the name is taken first
+        new.touch(exist_ok=False)
+        try:
+            old.replace(new)
+        except BaseException:
+            new.unlink()
+            raise
+    else:
+        old.unlink()
+
+
 def require_replaceable(path: Path, *, overwrite: bool) -> None:
     """Refuses a place that `write_bytes` would refuse, before anything is written.
 

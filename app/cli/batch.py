@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import json
 import os
-import re
 import shlex
 import sys
 import time
@@ -15,17 +14,21 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
+from app.batch_table import verdicts
+from app.batching import row_fault, row_settings
 from app.cli.documents import STDIN, Document
 from app.cli.files import FileWriteError, require_place, same_file
 from app.cli.options import ModelOptions
 from app.cli.output import Progress, a_line_a_minute, counted, emit, inline, progress_bar, say
 from app.cli.results import Results, line_of
+from app.cli.row_table import RowTable
 from engine.errors import PromptCacheError
 from engine.exchange.errors import ExchangeError
+from engine.exchange.expectations import Combine, Expectation, judge
 from engine.exchange.row_prompts import prompt_text
 from engine.exchange.rows import Row, read_rows
 from engine.inference.params import RunSettings
-from engine.pml import PromptError, Schema
+from engine.pml import Schema
 from engine.pml.text_files import open_file
 from engine.pml.writer import self_contained, write_schema
 
@@ -33,10 +36,11 @@ if TYPE_CHECKING:
     from engine import Answer, BothAnswers, Engine, PreparedPrompt
     from engine.prepared import PreparedSchema
 
-_LINES = re.compile(r" \(line \d+\)")
 _NAMED = 3  # rows that failed, on the terminal
 SOME_FAILED = 3
 """The status of a batch of which some rows failed and the others were answered."""
+NOT_AS_EXPECTED = 4
+"""The status of a batch whose rows were all answered, some of them not as its file expects."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,10 @@ class Batch:
         output: where lines go; None for standard output.
         as_they_end: lines in the order in which rows end; else in that of the rows.
         force: replace an output that is there.
+        over: a prompt that rows change; None where each stands alone.
+        expect: what is expected of every answer, besides what its row expects.
+        combine: whether all of that is to hold, or any of it is enough.
+        table: where a table of all rows goes, as CSV; None for nowhere.
     """
 
     path: str
@@ -60,6 +68,10 @@ class Batch:
     output: Path | None
     as_they_end: bool
     force: bool
+    over: str | None = None
+    expect: tuple[Expectation, ...] = ()
+    combine: Combine = "all"
+    table: Path | None = None
 
     @property
     def can_be_read_twice(self) -> bool:
@@ -88,6 +100,8 @@ class Tally:
         kept: rows that an earlier run has answered.
         answered: rows that this run has answered.
         failed: rows that failed.
+        judged: rows of which this run has answered and something was expected.
+        passed: those of them whose every answer is as expected.
         faults: of the first of these, each with its line in the file.
     """
 
@@ -95,6 +109,8 @@ class Tally:
     kept: int = 0
     answered: int = 0
     failed: int = 0
+    judged: int = 0
+    passed: int = 0
     faults: list[str] = field(default_factory=list)
     started: float = field(default_factory=lambda: time.monotonic())
 
@@ -102,6 +118,17 @@ class Tally:
     def done(self) -> int:
         """Rows that are dealt with."""
         return self.kept + self.answered + self.failed
+
+    def answer(self, told: Mapping[str, Any]) -> None:
+        """Counts a row that was answered.
+
+        Args:
+            told: as its line in the output has it.
+        """
+        self.answered += 1
+        if "passed" in told:
+            self.judged += 1
+            self.passed += all(told["passed"].values())
 
     def fail(self, error: Mapping[str, Any]) -> None:
         """Counts a row that failed.
@@ -128,6 +155,7 @@ class Tally:
         words = [f"{counted(self.answered, 'row')} answered"]
         words += [f"{self.failed} failed"] if self.failed else []
         words += [f"{self.kept} answered before"] if self.kept else []
+        words += [f"{self.passed} of {self.judged} as expected"] if self.judged else []
         own, took = self.answered, time.monotonic() - self.started
         pace = f", {_rate(own / max(took, 1e-3))}" if own else ""
         return f"{', '.join(words)}{where}; {_time(took)}{pace}."
@@ -151,6 +179,7 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
         TextFileError: the file cannot be read.
     """
     _require_output(batch)
+    rows_told = RowTable(batch.table, force=batch.force) if batch.table is not None else None
     digests, total = _looked_over(batch)
     if advice:
         say(f"pml: {advice}", err=True)
@@ -165,7 +194,7 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
                 results.open(force=batch.force)
                 if digests is not None:
                     results.require_same(digests)
-            _answer(batch, engine, run, results, tally)
+            _answer(batch, engine, run, results, tally, rows_told)
             if results is not None:
                 results.finish(in_order=not batch.as_they_end)
         except KeyboardInterrupt:
@@ -177,6 +206,8 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
         placement = engine.placement(batch.settings.placement)
     if not tally.done:
         raise ExchangeError(f"{batch.path} holds no rows. Write one a line.")
+    if rows_told is not None:
+        rows_told.write(batch.output)
     where = f", in {batch.output}" if batch.output else ""
     say(f"pml: {tally.summary(where)}", err=True)
     for fault in tally.faults:
@@ -185,10 +216,18 @@ def answer_batch(batch: Batch, options: ModelOptions, *, advice: str = "") -> tu
         lines = f"the lines of {batch.output}" if batch.output else "the lines"
         find = f": grep '\"error\": {{' {shlex.quote(str(batch.output))}" if batch.output else "."
         say(f'pml: and {more} more; all are {lines} with an "error"{find}', err=True)
-    return (SOME_FAILED if tally.failed else 0), placement
+    unexpected = NOT_AS_EXPECTED if tally.passed < tally.judged else 0
+    return (SOME_FAILED if tally.failed else unexpected), placement
 
 
-def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tally: Tally) -> None:
+def _answer(
+    batch: Batch,
+    engine: Engine,
+    run: str,
+    results: Results | None,
+    tally: Tally,
+    rows_told: RowTable | None,
+) -> None:
     prepared = engine.schema(batch.schema.tree)
     bar: contextlib.AbstractContextManager[Progress]
     if not sys.stderr.isatty():
@@ -200,7 +239,7 @@ def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tal
     with batch.rows() as rows, bar as progress:
         tally.told(progress)
         waiting: dict[int, Row] = {}
-        given = _given(rows, prepared, results, waiting, tally)
+        given = _given(batch, rows, prepared, results, waiting, tally, rows_told)
         # Into a file as they end, so that an interruption loses none; it is put into order at the end.
         at_once = batch.as_they_end or results is not None
         answers = engine.answer_all(given, batch.settings, mode=batch.mode, as_they_end=at_once)
@@ -211,7 +250,9 @@ def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tal
                 if isinstance(outcome, Exception):
                     tally.fail(told["error"])
                 else:
-                    tally.answered += 1
+                    tally.answer(told)
+                if rows_told is not None:
+                    rows_told.add(row, told)
                 if results is not None:
                     results.write(row, told)
                 else:
@@ -220,12 +261,14 @@ def _answer(batch: Batch, engine: Engine, run: str, results: Results | None, tal
 
 
 def _given(
+    batch: Batch,
     rows: Iterator[Row],
     schema: PreparedSchema,
     results: Results | None,
     waiting: dict[int, Row],
     tally: Tally,
-) -> Iterator[PreparedPrompt | Exception]:
+    rows_told: RowTable | None,
+) -> Iterator[tuple[PreparedPrompt, RunSettings] | Exception]:
     """The rows that are still to be answered, as prompts, each with its number noted."""
     first: dict[str, tuple[int, bool]] = {}  # by id the line of who has it, and whether it was given one
     number = 0
@@ -234,6 +277,8 @@ def _given(
         before = first.setdefault(str(row.id), own) if row.takes_id else own
         if before == own and results is not None and not row.fault and results.keeps(row):
             tally.kept += 1
+            if rows_told is not None:
+                rows_told.keep(row)
             continue
         waiting[number] = row
         number += 1
@@ -241,7 +286,8 @@ def _given(
             yield ExchangeError(_taken(row, *before))
             continue
         try:
-            yield schema.prompt(prompt_text(row, schema.tree))
+            settings = row_settings(row, batch.settings)
+            yield schema.prompt(prompt_text(row, schema.tree, batch.over)), settings
         except PromptCacheError as error:
             yield error
 
@@ -259,24 +305,15 @@ def _taken(row: Row, before: int, named: bool) -> str:
 
 def _told(outcome: Answer | BothAnswers | Exception, row: Row, batch: Batch) -> dict[str, Any]:
     """What the line of a row says beside its id."""
-    if not isinstance(outcome, Exception):
-        told = outcome.to_json()
-        return told if batch.mode == "both" else {batch.mode: told}
-    error: dict[str, Any] = {"line": row.line}
-    if isinstance(outcome, PromptError):
-        found = outcome.diagnostics[0]
-        error["code"] = found.code
-        message = found.message
-        if row.prompt is None:  # nobody sees the document that was made of its picks
-            message = _LINES.sub("", message)
-        else:
-            message = f"line {found.line}, column {found.column} of the prompt: {message}"
-        message = f"{message[:1].upper()}{message[1:]}{'' if message.endswith(('.', '?', '!')) else '.'}"
-    elif isinstance(outcome, PromptCacheError):
-        message = str(outcome)
-    else:
-        message = f"unexpected {type(outcome).__name__}: {outcome}".rstrip(": ")
-    return {"error": {"message": message, **error}}
+    if isinstance(outcome, Exception):
+        return {"error": row_fault(outcome, row)}
+    told = outcome.to_json()
+    if batch.mode != "both":
+        told = {batch.mode: told}
+    expect = (*batch.expect, *row.expect)
+    sides = ("cached", "uncached") if batch.mode == "both" else (batch.mode,)
+    judged = {side: judge(told[side]["text"], expect, batch.combine) for side in sides}
+    return {**told, **verdicts(expect, judged)}
 
 
 def _looked_over(batch: Batch) -> tuple[dict[str, str] | None, int | None]:
@@ -307,12 +344,15 @@ def _looked_over(batch: Batch) -> tuple[dict[str, str] | None, int | None]:
 
 def _require_output(batch: Batch) -> None:
     """Refuses an output that could not be written, or that would replace what is read."""
+    for target in (batch.output, batch.table):
+        for path, what in ((batch.path, "the batch"), (batch.schema.name, "the schema")):
+            if target is not None and path != STDIN and same_file(target, Path(path)):
+                raise FileWriteError(f"{target} is {what} itself. Name another file for the output.")
     if batch.output is None:
         return
     require_place(batch.output, force=True)
-    for path, what in ((batch.path, "the batch"), (batch.schema.name, "the schema")):
-        if path != STDIN and same_file(batch.output, Path(path)):
-            raise FileWriteError(f"{batch.output} is {what} itself. Name another file for the output.")
+    if batch.table is not None and same_file(batch.output, batch.table):
+        raise FileWriteError(f"{batch.table} is the file of --output too. Name another for --csv.")
     if batch.path == STDIN and is_standard_input(batch.output):
         raise FileWriteError(f"{batch.output} is the batch itself. Name another file for the output.")
 
@@ -340,6 +380,8 @@ def _run_digest(batch: Batch, engine: Engine, options: ModelOptions) -> str:
         str(options.date),
         settings,
         batch.mode,
+        *([batch.over] if batch.over is not None else []),
+        *([[str(one.kind), one.value] for one in batch.expect] + [batch.combine] if batch.expect else []),
     ]
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()[:16]
 

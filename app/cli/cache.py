@@ -19,10 +19,16 @@ from app.cli.param_types import Age, Name, Size, days
 from engine.errors import StoreError
 from engine.prompt.search import forget
 from engine.stopwatch import milliseconds
-from engine.tiers import Outcome
+from engine.tiers import Outcome, Reason
 
 if TYPE_CHECKING:
     from engine.cache.store import Store
+
+_GOING = {
+    "cost": "First goes what takes the least time to compute again for its size; use since the last eviction"
+    " counts for more time.",
+    "lru": "First goes what was not used for the longest time.",
+}
 
 
 @click.group()
@@ -38,11 +44,12 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
     """Show how much is stored, how often it was used, and why something was not there."""
     with _open(cache_dir) as store:
         found, pins, gone = store.stats(), store.settings.pins(), store.evictions(20)
-        warnings = store.settings.warnings
+        ends, warnings = store.settings.pinned_until(), store.settings.warnings
     for warning in warnings:
         say(f"pml: {warning}", err=True)
     if as_json:
-        print_json({**found.to_json(), "pins": pins, "evictions": gone, "warnings": list(warnings)})
+        said = {"pins": pins, "pinned_until": ends, "evictions": gone, "warnings": list(warnings)}
+        print_json({**found.to_json(), **said})
         return
     asked = found.hits + found.misses
     rate = f" ({found.hits / asked:.0%})" if asked else ""
@@ -53,7 +60,10 @@ def stats(cache_dir: Path | None, as_json: bool) -> None:
     say(f"{found.hits} of {counted(asked, 'look-up')} found what they asked for{rate}")
     say(f"{counted(found.corrupt, 'damaged file')} met and computed again, {found.evicted} evicted")
     if pins:
-        say(f"pinned: {inline(', '.join(pins))}, {size(found.pinned)}")
+        say(f"pinned: {_pins(pins, ends)}, {size(found.pinned)}")
+    if found.kept_until is not None:
+        last = _moment(found.kept_until)
+        say(f"kept for a time to live: {size(found.kept)}, the last of it until {last} if it is not read")
     if found.max_age is not None:
         say(f"what was not used for {days(found.max_age)} goes")
     if found.served:
@@ -86,6 +96,69 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
 
 
 @cache.command()
+@cache_dir_option
+@json_option
+@debug_option
+def misses(cache_dir: Path | None, as_json: bool) -> None:
+    """List the latest segments that were asked for and not there, each with the reason."""
+    with _open(cache_dir) as store:
+        found = store.misses()
+    meanings = {reason.value: reason.meaning for reason in Reason}
+    if as_json:
+        print_json({"misses": [{**row, "meaning": meanings.get(row["reason"], "")} for row in found]})
+    elif found:
+        rows = [
+            [
+                row["schema"] or "-",
+                row["path"] or "(always there)",
+                f"{row['reason']}: {meanings.get(row['reason'], 'not known')}",
+                _moment(row["at"]),
+                milliseconds(row["ms"]),
+            ]
+            for row in found
+        ]
+        say(table(["SCHEMA", "MODULE", "WHY", "ASKED FOR", "COMPUTED IN"], rows, left=4))
+    else:
+        say("Nothing was asked for that was not there.")
+
+
+@cache.command(name="next")
+@click.argument("free", type=Size(), metavar="SIZE")
+@cache_dir_option
+@json_option
+@debug_option
+def next_(free: int, cache_dir: Path | None, as_json: bool) -> None:
+    """List what the budget would evict for SIZE more, in that order; nothing is removed."""
+    with _open(cache_dir) as store:
+        found = store.next_out(free)
+    if as_json:
+        print_json(found.to_json())
+        return
+    if not found.total.segments and not found.missing:
+        say(f"Nothing would go: {size(found.spare)} of the budget of {size(found.budget)} are free.")
+        return
+    if found.first:
+        rows = [
+            [
+                row["schema"] or "-",
+                row["path"] or "(always there)",
+                str(row["tokens"]),
+                size(row["bytes"]),
+                milliseconds(1000 * row["seconds"]),
+                _moment(row["last_used"]),
+            ]
+            for row in found.first
+        ]
+        say(table(["SCHEMA", "MODULE", "TOKENS", "SIZE", "COMPUTED IN", "LAST USED"], rows, left=2) + "\n")
+    say(f"{counted(found.total.segments, 'segment')}, {size(found.total.bytes)}, would go for {size(free)}.")
+    say(_GOING[found.policy])
+    if found.missing:
+        lacking = size(found.missing)
+        rest = "the rest is pinned, kept or in use, or the budget is too small"
+        say(f"{lacking} would still be lacking: {rest}.")
+
+
+@cache.command()
 @click.option("--pinned", is_flag=True, help="Delete the segments of pinned schemas too.")
 @click.option("--conversation", is_flag=True, help="Delete earlier turns of conversations, and nothing else.")
 @cache_dir_option
@@ -94,8 +167,9 @@ def list_(cache_dir: Path | None, as_json: bool) -> None:
 def clear(pinned: bool, conversation: bool, cache_dir: Path | None, as_json: bool) -> None:
     """Delete all stored segments but pinned ones; what is needed again is computed again.
 
-    The indexes that pml ask has kept go as well. A studio that runs on this store lets go of what it holds in
-    memory before its next answer.
+    What is kept for a time to live is deleted too: that holds against eviction only. The indexes that pml
+    ask has kept go as well. A studio that runs on this store lets go of what it holds in memory before its
+    next answer.
     """
     with _open(cache_dir) as store:
         removed = store.clear(pinned=pinned, conversation=conversation)
@@ -156,7 +230,7 @@ def verify(repair: bool, cache_dir: Path | None, as_json: bool) -> int:
 @json_option
 @debug_option
 def prune(max_bytes: int | None, older_than: float | None, cache_dir: Path | None, as_json: bool) -> None:
-    """Evict segments by size or age. Pinned schemas stay."""
+    """Evict segments by size or age. Pinned schemas stay, and what is kept for a time to live."""
     if max_bytes is None and older_than is None:
         raise click.UsageError("say what to evict: --max-bytes, --older-than, or both.")
     with _open(cache_dir) as store:
@@ -194,7 +268,7 @@ def budget(
     """Show or set, for good, the most that the store may take, for example 50GB, and for how long.
 
     A smaller budget evicts what it has no room for: that is asked about first, or takes --yes where nobody
-    can answer. With 0 all but pinned segments go, and nothing is stored any more.
+    can answer. With 0 all but pinned and kept segments go, and nothing is stored any more.
     """
     with _open(cache_dir) as store:
         before = store.stats()
@@ -242,16 +316,24 @@ def scheme(scheme: Any, cache_dir: Path | None, as_json: bool) -> None:
 
 @cache.command()
 @click.argument("schema", metavar="NAME")
+@click.option(
+    "--for",
+    "seconds",
+    type=Age(),
+    metavar="AGE",
+    help="For how long, for example 1h, from now on, whatever was said before; without it for good.",
+)
 @cache_dir_option
 @json_option
 @debug_option
-def pin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
-    """Keep all segments of the schema with this name from being evicted."""
+def pin(schema: str, seconds: float | None, cache_dir: Path | None, as_json: bool) -> None:
+    """Keep all segments of the schema with this name from being evicted, for good or for a time."""
     with _open(cache_dir) as store:
-        store.settings.pin(schema)
-        pins, warnings = store.settings.pins(), store.settings.warnings
-    found = {"pins": pins, "warnings": list(warnings)}
-    _say(found, f"Pinned: {inline(', '.join(pins))}.", as_json, warnings)
+        store.settings.pin(schema, seconds)
+        pins, ends = store.settings.pins(), store.settings.pinned_until()
+        warnings = store.settings.warnings
+    found = {"pins": pins, "pinned_until": ends, "warnings": list(warnings)}
+    _say(found, f"Pinned: {_pins(pins, ends)}.", as_json, warnings)
 
 
 @cache.command()
@@ -327,17 +409,27 @@ def _open(cache_dir: Path | None) -> Iterator[Store]:
         store.close()
 
 
+def _pins(pins: Iterable[str], ends: Mapping[str, float]) -> str:
+    return ", ".join(
+        inline(schema) + (f" until {_moment(ends[schema])}" if schema in ends else "") for schema in pins
+    )
+
+
+def _moment(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
+
+
 def _as_table(segments: Iterable[Mapping[str, Any]]) -> str:
     rows = [
         [
             segment["schema"] or "-",
-            segment["path"] or "(anonymous)",
+            segment["path"] or "(always there)",
             segment["scope"],
             segment["model"],
             str(segment["tokens"]),
             size(segment["bytes"]),
             str(segment["hits"]),
-            datetime.fromtimestamp(segment["last_used"]).strftime("%Y-%m-%d %H:%M"),
+            _moment(segment["last_used"]),
         ]
         for segment in segments
     ]

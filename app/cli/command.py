@@ -40,6 +40,7 @@ _COMMANDS = {
     "lsp": "app.cli.lsp:lsp",
     "models": "app.cli.models:models",
     "run": "app.cli.run:run",
+    "serve": "app.cli.serve:serve",
     "studio": "app.cli.studio:studio",
     "watch": "app.cli.watch:watch",
 }

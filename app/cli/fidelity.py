@@ -103,7 +103,7 @@ def _modules(modules: Sequence[ModuleFidelity]) -> str:
     """Each module's part in the difference, as a table."""
     rows = [
         [
-            m.path or "(anonymous text)",
+            m.path or "(always there)",
             str(m.tokens),
             nats(m.dependence),
             f"{m.key_deviation:.1%}",

@@ -11,22 +11,13 @@ from click.core import ParameterSource
 
 from app.cli.files import FileWriteError, require_place, same_file, save_all
 from app.cli.options import debug_option, json_option, model_option, token_counter
-from app.cli.output import counted, emit, print_json, say
+from app.cli.output import counted, emit, print_json, progress_bar, say
 from app.cli.param_types import Name, Whole
+from app.importing import DEFAULT_LENGTH, KINDS, LEAST_TOKENS, MOST_TOKENS, OPTIONS_FOR, as_texts
 
 if TYPE_CHECKING:
     from engine.exchange import FolderOptions, Imported
     from engine.exchange.sections import Split
-
-KINDS = ("messages", "jinja", "folder", "python", "text", "prompty", "langchain", "langfuse", "promptfoo")
-_MOST_TOKENS = 1_000_000
-_FOR = {
-    ("include", "exclude", "titles", "refer"): (("folder",), "folders"),
-    ("split",): (("folder", "text"), "folders and texts"),
-    ("row",): (("messages", "langfuse", "promptfoo"), "files of several conversations or prompts"),
-    ("param_length",): (("jinja", "prompty", "langchain", "langfuse", "promptfoo"), "templates"),
-}
-"""Options, the kinds that they change, and these in words."""
 
 
 class _Split(click.ParamType[int]):
@@ -43,8 +34,10 @@ class _Split(click.ParamType[int]):
         if found is None and words != "headings":
             self.fail(f"{value!r} is neither headings nor tokens:N, as in tokens:512.", param, ctx)
         most = int(found[1]) if found else 0
-        if found and not 16 <= most <= _MOST_TOKENS:
-            self.fail(f"{value!r} is out of range; write tokens:16 to tokens:{_MOST_TOKENS}.", param, ctx)
+        if found and not LEAST_TOKENS <= most <= MOST_TOKENS:
+            self.fail(
+                f"{value!r} is out of range; write tokens:{LEAST_TOKENS} to tokens:{MOST_TOKENS}.", param, ctx
+            )
         return most
 
 
@@ -59,7 +52,7 @@ class _Split(click.ParamType[int]):
 @click.option(
     "--param-length",
     type=Whole(1, 9_999_999),
-    default=32,
+    default=DEFAULT_LENGTH,
     show_default=True,
     help="Tokens of each parameter that a template has.",
 )
@@ -125,7 +118,6 @@ def import_command(
     each kind. --split tokens:N counts with the tokenizer of --model.
     """
     from engine.exchange import import_from
-    from engine.pml.writer import write_prompt, write_schema
 
     if of_folder["refer"] and output is None:
         raise click.UsageError("--refer needs --output: the schema refers to files below its own folder.")
@@ -140,15 +132,18 @@ def import_command(
         if path is not None:
             require_place(path, force=force)
     folder = _folder_options(output, prompt_output, **of_folder)
-    found = import_from(source, kind, name=name, length=param_length, row=row, folder=folder)
-    schema = write_schema(found.schema)
-    prompt = write_prompt(found.prompt) if found.prompt is not None else None
+    with progress_bar() as bar:
+        imported = import_from(
+            source, kind, name=name, length=param_length, row=row, folder=folder, progress=bar
+        )
+        texts = as_texts(imported, bar)
+    found, schema, prompt = texts.found, texts.schema, texts.prompt
     if prompt_output is not None and prompt is None:
         raise FileWriteError(
             f"{source} holds no prompt, so there is none to write. Leave out --prompt-output."
         )
-    texts = ((output, schema), (prompt_output, prompt))
-    written = [(path, text) for path, text in texts if path is not None and text is not None]
+    places = ((output, schema), (prompt_output, prompt))
+    written = [(path, text) for path, text in places if path is not None and text is not None]
     save_all(written, force=force)
     told = [*found.notes, *_without_effect(found.kind)]
     notes = [*told, *_unwritten(found, prompt_output)]
@@ -158,7 +153,7 @@ def import_command(
                 "name": found.schema.name,
                 "schema": schema,
                 "prompt": prompt,
-                "modules": len(found.schema.modules()),
+                "modules": texts.modules,
                 "notes": told,
                 "written": [str(path) for path, _ in written],
             }
@@ -169,7 +164,7 @@ def import_command(
     if output is None:
         emit(schema)
     for path, _ in written:
-        modules = f", {counted(len(found.schema.modules()), 'module')}" if path == output else ""
+        modules = f", {counted(texts.modules, 'module')}" if path == output else ""
         say(f"{path}: written{modules}", err=output is None)
     return 0
 
@@ -208,7 +203,7 @@ def _without_effect(kind: str) -> list[str]:
     """Which of the options that were given are for other kinds of sources."""
     context = click.get_current_context()
     found: list[str] = []
-    for options, (kinds, words) in _FOR.items():
+    for options, (kinds, words) in OPTIONS_FOR.items():
         given = [
             f"--{'no-' if context.params[option] is False else ''}{option.replace('_', '-')}"
             for option in options

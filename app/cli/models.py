@@ -7,7 +7,9 @@ from typing import Any
 import click
 
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, say, size
+from app.cli.output import print_json, say, size, table
+from app.lean import starting
+from app.model_choice import details, known_rows, look_json
 
 USABLE = """\
 --model takes
@@ -26,45 +28,73 @@ encoder-decoders, and models that need code of their own."""
 @click.command()
 @model_options
 @quantize_option
+@click.option("--look", is_flag=True, help="Say what the model takes and whether it fits; load nothing.")
+@click.option("--sizes", is_flag=True, help="List what one token takes in well-known models, computed.")
 @json_option
 @debug_option
-def models(as_json: bool, **model_choice: Any) -> None:
+def models(look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
     """Say which models can be used, and probe one.
 
     The probe runs a dozen tokens through the model's own attention and through attention over segments, also
     with a segment that was moved, at the end of the context, and across its thresholds, and compares the
     logits. Without --model it probes the bundled model.
     """
-    model = ModelOptions(**model_choice).load()
-    probe = model.probe
+    if look and sizes:
+        raise click.UsageError("--look is about one model and --sizes about many; give one of them.")
+    if sizes:
+        return _show_sizes(as_json)
+    options = ModelOptions(**model_choice)
+    if look:
+        return _show_look(options, as_json)
+    model = options.load()
     if as_json:
-        print_json(
-            {
-                "model": model.name,
-                "family": model.family,
-                "positions": probe.positions,
-                "path": probe.path,
-                "relocatable": probe.relocatable,
-                "exact_up_to": probe.exact_up_to,
-                "checks": dict(probe.checks),
-                "summary": probe.summary,
-                "apart": model.apart,
-                "context_length": model.context_length,
-                "bytes_per_token": model.bytes_per_token,
-                "device": model.device,
-                "dtype": model.dtype,
-                "weights": model.weights,
-                "fingerprint": model.fingerprint,
-            }
-        )
+        print_json(details(model))
         return
     say(f"{USABLE}\n")
     say(
         f"{model.name}: {model.family}, {model.dtype} on {model.device}, {model.weights} weights, a context "
         f"window of {model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
     )
-    say(probe.summary)
+    say(model.probe.summary)
     if model.apart:
         say(f"What prompts share is read segment by segment on this GPU: {model.apart}.")
-    for check, difference in probe.checks.items():
+    for check, difference in model.probe.checks.items():
         say(f"  {check}: {difference:.1e}")
+
+
+def _show_sizes(as_json: bool) -> None:
+    """The paper's table 2 as computed, and later models."""
+    with starting():
+        rows = known_rows()
+    if as_json:
+        print_json({"models": rows})
+        return
+    say("Keys and values of one token in fp16, by configuration; `paper` is its table 2, in MB.\n")
+    cells = [
+        [
+            *(row["title"], str(row["layers"]), f"{row['kv_heads']} x {row['head_size']}"),
+            *(size(row["bytes_per_token"]), size(row["unshared"])),
+            "" if row["paper"] is None else f"{row['paper']:.2f}",
+        ]
+        for row in rows
+    ]
+    say(table(["model", "layers", "heads", "one token", "every head its own", "paper"], cells))
+
+
+def _show_look(options: ModelOptions, as_json: bool) -> None:
+    """What a model is and takes, before its weights are read; nothing is fetched."""
+    with starting():
+        from app.model_fit import fit
+        from engine.model.look import look
+
+        found = look(options.name, device=options.device, dtype=options.dtype, quantize=options.quantize)
+    judged = fit(found)
+    if as_json:
+        print_json({"model": options.name, **look_json(found, judged), "sentence": judged.sentence})
+        return
+    say(
+        f"{options.name}: {found.family}, {found.parameters:,} parameters, {found.dtype} on {found.device}, "
+        f"{size(found.weight_bytes)} of weights, a context window of {found.context_length} tokens, "
+        f"{size(found.bytes_per_token)} of keys and values per token"
+    )
+    say(judged.sentence)

@@ -58,11 +58,12 @@ class ModelOptions:
         """The model's name, the bundled one by default."""
         return self.model or BUNDLED
 
-    def open(self, *, deterministic: bool = False) -> Engine:
+    def open(self, *, deterministic: bool = False, parallel: int | None = None) -> Engine:
         """Loads the model and opens the store.
 
         Args:
             deterministic: whether prompts of a batch are computed one after the other.
+            parallel: the most prompts of a batch that are under way at once; None for the engine's own bound.
 
         Raises:
             ModelError: the model cannot be loaded.
@@ -74,7 +75,8 @@ class ModelOptions:
 
             with reading_bar() as progress:
                 given = self.for_engine()
-                return Engine.open(self.name, progress=progress, deterministic=deterministic, **given)
+                given |= {"deterministic": deterministic, "parallel": parallel}
+                return Engine.open(self.name, progress=progress, **given)
 
     def load(self) -> Model:
         """Loads the model alone; no store is opened.

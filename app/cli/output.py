@@ -23,6 +23,7 @@ from app.cli.streams import in_words
 Progress = Callable[[int, int, str], None]
 
 _MINUTE = 60.0
+_LONG = 1 << 30  # bytes of weights; fewer are loaded before a bar is seen
 _BAR = "%(label)s %(bar)s %(info)s"
 _ERASE = "\r\x1b[K\x1b[?25h"  # the line of the bar; the cursor, which click hides, is shown again
 # Text of documents and models may hold escape sequences; a terminal must not obey them.
@@ -204,17 +205,19 @@ def progress_bar() -> Iterator[Progress]:
 
 @contextmanager
 def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
-    """Gives a function `(bytes done, bytes in all, what)` for the files of a model that was not seen before.
+    """Gives a function `(bytes done, bytes in all, what)` for the files of a model.
 
     Args:
-        aloud: without a terminal, say in one line that it takes a while.
+        aloud: without a terminal, say in one line that reading one that was not seen before takes a while.
     """
     said = sys.stderr.isatty() or not aloud
     with progress_bar() as bar:
 
         def report(done: int, total: int, what: str) -> None:
             nonlocal said
-            if not said:
+            if what.startswith("loading") and total < _LONG:
+                return
+            if not said and what.startswith("reading"):
                 said = True
                 say(f"Reading {size(total)} of a model that was not seen before, to know it again.")
             bar(-(-done >> 20), max(1, -(-total >> 20)), f"{what} (MiB)")

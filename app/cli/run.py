@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import click
 from click.core import ParameterSource
 
 from app.cli.answers import Mode, Outcome, Work, computed, follow, handed
-from app.cli.documents import FaultyDocumentError, read_prompt, read_schema, require_sound
+from app.cli.documents import STDIN, Document, FaultyDocumentError, read_prompt, read_schema, require_sound
 from app.cli.options import (
     ModelOptions,
     debug_option,
@@ -23,9 +23,11 @@ from app.cli.options import (
 from app.cli.output import print_json, progress_bar, say, table
 from app.cli.param_types import Name
 from app.cli.setting_options import setting_options
+from engine.exchange.errors import ExchangeError
+from engine.exchange.expectations import KINDS, Expectation, expected
 from engine.inference.findings import nats
 from engine.inference.params import RunSettings
-from engine.pml import PromptError, bind
+from engine.pml import Prompt, PromptError, Schema, bind
 from engine.stopwatch import milliseconds
 
 _ONE_BY_ONE = "rows are answered one by one, on both sides; --mode cached answers up to 32 at once"
@@ -46,7 +48,7 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the s
     "--batch",
     "batch_path",
     metavar="FILE",
-    help="Answer each row of this file, JSONL or CSV, in place of PROMPT: a line of JSON for each.",
+    help="Answer each row of this file, JSONL or CSV, alone or over PROMPT: a line of JSON for each.",
 )
 @click.option(
     "-o",
@@ -54,6 +56,21 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the s
     type=click.Path(path_type=Path),
     help="Write the lines of a batch to this file; where it is there already, go on with it.",
 )
+@click.option(
+    "--csv",
+    "table_path",
+    type=click.Path(path_type=Path),
+    help="Write all rows of a batch to this file too, as a table for a spreadsheet.",
+)
+@click.option(
+    "--expect",
+    "expect",
+    type=(str, str),
+    multiple=True,
+    metavar="KIND VALUE",
+    help=f"What every answer of a batch is to be: {', '.join(KINDS)}. May be given more than once.",
+)
+@click.option("--expect-any", is_flag=True, help="An answer passes where one expectation holds, not all.")
 @click.option("--as-they-end", is_flag=True, help="Lines of a batch as rows end, not in the order of rows.")
 @click.option("--force", is_flag=True, help="Begin the output of a batch anew, whatever it holds.")
 @setting_options(
@@ -71,6 +88,9 @@ def run(
     mode: Mode,
     batch_path: str | None,
     output: Path | None,
+    table_path: Path | None,
+    expect: tuple[tuple[str, str], ...],
+    expect_any: bool,
     as_they_end: bool,
     force: bool,
     as_json: bool,
@@ -94,10 +114,13 @@ def run(
     folder, it computes the answer, at once; else the model is loaded here.
 
     A row of --batch is {"id", "picks", "arguments", "text"} or {"id", "prompt"} as JSON, or cells of CSV
-    under the columns id, text, picks, prompt, and module/parameter. Rows without an id are named by their
-    line. A row that fails keeps no other from being answered; the status is 3 then. A batch is computed here.
+    under the columns id, text, picks, prompt, module/parameter, "set temperature" and "expect contains". With
+    PROMPT each row changes it. Rows without an id are named by their line. A row that fails keeps no other
+    from being answered; the status is 3 then, and 4 where an answer is not as expected. A batch is computed
+    here.
     """
-    _require_usage(prompt_path, batch_path, server, output, as_they_end or force, as_json)
+    for_batch = bool(as_they_end or force or output or table_path or expect or expect_any)
+    _require_usage(prompt_path, batch_path, server, for_batch, as_json)
     schema = read_schema(schema_path)
     options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights, quantize)
     # One answer and the process ends: turns that nobody finds again are not worth a segment each.
@@ -105,16 +128,27 @@ def run(
     if batch_path is not None:
         from app.cli.batch import Batch, answer_batch
 
-        batch = Batch(batch_path, schema, settings, mode, output, as_they_end, force)
+        over = None if prompt_path is None else _sound_prompt(prompt_path, schema).source
+        batch = Batch(
+            batch_path,
+            schema,
+            settings,
+            mode,
+            output,
+            as_they_end,
+            force,
+            over,
+            expect=_expectations(expect),
+            combine="any" if expect_any else "all",
+            table=table_path,
+        )
         chosen = _source("mode") is not ParameterSource.DEFAULT
         status, placement = answer_batch(batch, options, advice="" if chosen else _ONE_BY_ONE)
         if placement != settings.placement:
             say(f"pml: {KEPT_PLACES}", err=True)
         return status
     assert prompt_path is not None
-    prompt = read_prompt(prompt_path)
-    require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
-
+    prompt = _sound_prompt(prompt_path, schema)
     try:
         with progress_bar() as progress:
             work = Work(schema, prompt, settings, mode)
@@ -148,8 +182,14 @@ def run(
     return 0
 
 
+def _sound_prompt(path: str, schema: Document[Schema]) -> Document[Prompt]:
+    prompt = read_prompt(path)
+    require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
+    return prompt
+
+
 def _require_usage(
-    prompt: str | None, batch: str | None, server: str, output: Path | None, others: bool, as_json: bool
+    prompt: str | None, batch: str | None, server: str, for_batch: bool, as_json: bool
 ) -> None:
     """Refuses options that do not go together.
 
@@ -160,16 +200,31 @@ def _require_usage(
     if batch is None:
         if prompt is None:
             fault = "Missing argument 'PROMPT'; or give --batch FILE."
-        elif output is not None or others:
-            fault = "--output, --as-they-end and --force are for --batch."
+        elif for_batch:
+            fault = "--output, --csv, --expect, --expect-any, --as-they-end and --force are for --batch."
     elif as_json:
         fault = "--json is for one prompt; the output of --batch is lines of JSON as it is."
-    elif prompt is not None:
-        fault = "PROMPT and --batch exclude each other; write the prompt into a row of the batch."
+    elif STDIN == prompt == batch:
+        fault = "PROMPT and --batch cannot both be read from standard input; name a file for one of them."
     elif server not in ("auto", "never") and _is_written("server"):
         fault = "--server is for one prompt; a batch is computed here."
     if fault:
         raise click.UsageError(fault, click.get_current_context())
+
+
+def _expectations(given: Iterable[tuple[str, str]]) -> tuple[Expectation, ...]:
+    """What every answer is to be.
+
+    Raises:
+        click.UsageError: one cannot be expected.
+    """
+    found = []
+    for number, (kind, value) in enumerate(given, 1):
+        try:
+            found.append(expected(kind, value))
+        except ExchangeError as error:
+            raise click.UsageError(f"--expect {number}: {error}", click.get_current_context()) from None
+    return tuple(found)
 
 
 def _is_written(option: str) -> bool:

@@ -65,6 +65,7 @@ ALL = [pytest.param(path, command, id=" ".join(path)) for path, command in comma
 def test_every_promised_command_is_there() -> None:
     assert {" ".join(path) for path, _ in commands(pml)} == {
         "studio",
+        "serve",
         "ask",
         "check",
         "format",
@@ -79,6 +80,8 @@ def test_every_promised_command_is_there() -> None:
         "cache",
         "cache stats",
         "cache list",
+        "cache misses",
+        "cache next",
         "cache clear",
         "cache verify",
         "cache prune",
@@ -91,6 +94,7 @@ def test_every_promised_command_is_there() -> None:
         "models",
         "bench",
         "bench ttft",
+        "bench sweep",
         "bench first",
         "bench guesses",
         "bench decode",

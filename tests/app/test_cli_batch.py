@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
 import shlex
@@ -34,7 +35,7 @@ def batch(run_pml: Callable[..., SimpleNamespace]) -> Batch:
         result = run_pml("run", "--batch", name, *words, *options)
         output = Path(options[options.index("--output") + 1]) if "--output" in options else None
         text = output.read_text("utf-8") if output is not None and output.is_file() else result.out
-        result.lines = [json.loads(line) for line in text.splitlines()] if result.status in (0, 3) else []
+        result.lines = [json.loads(line) for line in text.splitlines()] if result.status in (0, 3, 4) else []
         return result
 
     return call
@@ -115,7 +116,7 @@ def test_what_is_wrong_with_a_row_is_said_of_that_row(batch: Batch) -> None:
         "twice": "'plan/tokyo' is picked twice",
         "parameter": "no parameter 'durration'. It has 'duration'.",
         7: "This is not valid JSON: column 11",
-        "key": "'pick' is no key of a row. Write one of id, prompt, schema, picks, arguments, text, or",
+        "key": "'pick' is no key of a row. Write one of id, prompt, schema, picks, arguments, text, ",
         "schema": "written for the schema 'code'",
         "named": "Line 1, column 17 of the prompt: ",
         "two": "a whole prompt and picks, arguments or text",
@@ -244,7 +245,7 @@ def test_paths_that_cannot_be_used(batch: Batch, run_pml: Callable[..., SimpleNa
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["prompt.pml", "--batch", "rows.csv"], "exclude each other"),
+        (["-", "--batch", "-"], "cannot both be read from standard input"),
         ([], "Missing argument 'PROMPT'"),
         (["prompt.pml", "--output", "out.jsonl"], "are for --batch"),
         (["prompt.pml", "--as-they-end"], "are for --batch"),
@@ -390,3 +391,91 @@ def test_who_names_no_mode_is_told_of_the_faster_one(
     assert told.status == 0
     assert told.err.count("--mode cached answers up to 32 at once") == 1
     assert "--mode" not in run_pml(*words, "--mode", "both").err
+
+
+def test_rows_change_a_prompt_have_settings_of_their_own_and_are_held_against_what_is_expected(
+    batch: Batch,
+) -> None:
+    columns = "id,picks,set max_new_tokens,expect max words,expect contains"
+    rows = f"{columns}\na,rome,1,9999,\nb,,,9999,no such text\n"
+    result = batch(rows, "prompt.pml", "--mode", "both")
+    assert result.status == 4, result.err
+    a, b = result.lines
+    assert (a["cached"]["tokens"]["generated"], b["cached"]["tokens"]["generated"]) == (1, 2)
+    assert b["cached"]["tokens"]["prompt"] > 60  # the prompt that it changes is in it: a byte is a token
+    assert (a["passed"], b["passed"]) == (
+        {"cached": True, "uncached": True},
+        {"cached": False, "uncached": False},
+    )
+    assert b["checks"][1]["expect"] == "contains 'no such text'"
+    assert "does not have" in b["checks"][1]["uncached"]
+    assert "1 of 2 as expected" in result.err
+
+
+def test_a_setting_of_a_row_that_is_none_fails_that_row(batch: Batch) -> None:
+    result = batch("id,picks,set temperature,expect json\na,tokyo,hot,\nb,tokyo,,{\nc,tokyo,,\n")
+    assert result.status == 3
+    found = {line["id"]: line["error"] for line in result.lines if "error" in line}
+    assert found["a"]["column"] == "set temperature"
+    assert "it must be a number" in found["a"]["message"]
+    assert found["b"]["column"] == "expect json"
+
+
+def test_checks_of_the_whole_run_are_options_and_its_table_has_the_columns_of_the_studio(
+    batch: Batch,
+) -> None:
+    rows = "id,picks,text,expect min words\na,tokyo,=Go.,0\nb,rome,What?,\nc,oslo,,\n"
+    checks = ("--expect", "not contains", "no such text", "--expect", "max characters", "0")
+    words = (*checks, "--csv", "table.csv", "--output", "out.jsonl")
+    result = batch(rows, *words)
+    assert result.status == 3, "a row that failed goes before one that is not as expected"
+    a, b, c = result.lines
+    assert [one["expect"] for one in a["checks"]] == [
+        "not contains 'no such text'",
+        "max characters 0",
+        "min words 0",
+    ]
+    assert a["passed"] == b["passed"] == {"cached": False}
+    assert "error" in c
+    text = Path("table.csv").read_text("utf-8-sig")
+    found = list(csv.DictReader(io.StringIO(text)))
+    assert [(one["id"], one["state"], one["cached passed"]) for one in found] == [
+        ("a", "done", "no"),
+        ("b", "done", "no"),
+        ("c", "failed", ""),
+    ]
+    assert found[0]["text"] == "'=Go."
+    assert found[0]["cached answer"].strip("'") == a["cached"]["text"]
+    assert "max characters 0: It has" in found[0]["cached failed checks"]
+    assert "no module 'oslo'" in found[2]["error"]
+    # Gone on with: what was answered before is in the table too.
+    again = batch(rows, *words)
+    assert "2 answered before" in again.err
+    assert list(csv.DictReader(io.StringIO(Path("table.csv").read_text("utf-8-sig")))) == found
+    sound = rows.removesuffix("c,oslo,,\n")
+    assert batch(sound, *checks).status == 4
+    assert batch(sound, *checks, "--expect-any").status == 0
+    other = batch(rows, "--expect", "min words", "0", "--output", "out.jsonl")
+    assert "out.jsonl" in other.err
+    assert other.status == 1, "answers that were held against something else are not gone on with"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--expect", "regex", "("), "--expect 1: '(' is no regular expression"),
+        (("--expect", "contains", "x", "--expect", "rhymes", "x"), "--expect 2: 'rhymes' cannot be expected"),
+    ],
+)
+def test_an_expectation_that_is_none_is_wrong_usage(batch: Batch, words: tuple[str, ...], told: str) -> None:
+    result = batch(CSV, *words)
+    assert result.status == 2
+    assert told in result.err
+
+
+def test_a_table_replaces_no_other_file(batch: Batch) -> None:
+    Path("mine.csv").write_text("a,b")
+    result = batch(CSV, "--csv", "mine.csv")
+    assert "mine.csv is there already" in result.err
+    assert Path("mine.csv").read_text() == "a,b"
+    assert "is the batch itself" in batch(CSV, "--csv", "rows.csv").err

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+import time
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,8 +15,9 @@ import click
 import pytest
 
 from app.cli.param_types import Age, Size
-from engine.cache.store import INDEX, Origin, Store
+from engine.cache.store import INDEX, Lookup, Origin, Store
 from engine.prompt.recipe import TURN
+from engine.tiers import Outcome, Reason, Tier
 from tests.app.test_cli_output import visible
 from tests.engine.cache.test_store import ORIGIN, overwrite, segment
 
@@ -36,6 +39,27 @@ def as_json(run_pml: Run, *words: str | Path, status: int = 0) -> dict:
     done = run_pml("cache", *words, "--json")
     assert done.status == status, done.err
     return json.loads(done.out)
+
+
+def test_what_was_missing_and_what_would_go_next_are_listed(cache: Path, run_pml: Run) -> None:
+    assert "Nothing was asked for" in run_pml("cache", "misses").out
+    store = Store.open(cache)
+    store.record([Lookup("gone", Tier.NONE, Outcome.MISS, Reason.BUDGET, 10, 2.5, "trip", "tokyo")])
+    store.close()
+    (miss,) = as_json(run_pml, "misses")["misses"]
+    assert (miss["reason"], miss["meaning"]) == (Reason.BUDGET.value, Reason.BUDGET.meaning)
+    words = run_pml("cache", "misses").out
+    assert Reason.BUDGET.meaning in words
+    assert "tokyo" in words
+    assert run_pml("cache", "next", "1").out.startswith("Nothing would go: ")
+    run_pml("cache", "budget", str(as_json(run_pml, "stats")["bytes"]))
+    found = as_json(run_pml, "next", "1")
+    assert found["total"]["segments"] == len(found["first"]) == 1
+    total, why, lacking = run_pml("cache", "next", "1TB").out.splitlines()[-3:]
+    assert total.startswith("4 segments")
+    assert "least time to compute again" in why
+    assert "would still be lacking" in lacking
+    assert as_json(run_pml, "stats")["segments"] == 4, "nothing was removed"
 
 
 def test_stats_say_how_full_it_is(cache: Path, run_pml: Run) -> None:
@@ -78,13 +102,40 @@ def test_budget_scheme_and_pins_are_kept(cache: Path, run_pml: Run) -> None:
     assert as_json(run_pml, "budget") == kept
     assert as_json(run_pml, "scheme", "int8") == {"scheme": "int8"}
     assert as_json(run_pml, "scheme") == {"scheme": "int8"}
-    assert as_json(run_pml, "pin", "travel") == {"pins": ["travel"], "warnings": []}
+    assert as_json(run_pml, "pin", "travel") == {"pins": ["travel"], "pinned_until": {}, "warnings": []}
     assert as_json(run_pml, "prune", "--max-bytes", "0")["segments"] == 0
     assert as_json(run_pml, "unpin", "travel") == {"pins": []}
     unknown = run_pml("cache", "unpin", "travel")
     assert unknown.status == 1
     assert "is not pinned" in unknown.err
     assert as_json(run_pml, "prune", "--max-bytes", "0")["segments"] == 4
+
+
+def test_a_pin_for_a_time_says_until_when(cache: Path, run_pml: Run) -> None:
+    before = time.time()
+    found = as_json(run_pml, "pin", "travel", "--for", "1h")
+    assert found["pins"] == ["travel"]
+    assert before + 3600 <= found["pinned_until"]["travel"] <= time.time() + 3600
+    until = datetime.fromtimestamp(found["pinned_until"]["travel"]).strftime("%Y-%m-%d %H:%M")
+    assert f"pinned: travel until {until}, " in run_pml("cache", "stats").out
+    assert as_json(run_pml, "stats")["pinned_until"] == found["pinned_until"]
+    assert run_pml("cache", "pin", "travel").out == "Pinned: travel.\n"
+    assert "no age" in run_pml("cache", "pin", "travel", "--for", "soon").err
+    assert "must be above 0" in run_pml("cache", "pin", "travel", "--for", "0s").err
+
+
+def test_what_is_kept_for_a_time_to_live_is_said_and_cleared(cache: Path, run_pml: Run) -> None:
+    store = Store.open(cache)
+    kept = [row["key"] for row in store.segments()][:2]
+    store.keep(kept, 3600)
+    store.close()
+    found = as_json(run_pml, "stats")
+    assert found["kept"] == sum(
+        row["bytes"] for row in as_json(run_pml, "list")["segments"] if row["kept_until"]
+    )
+    assert "kept for a time to live: " in run_pml("cache", "stats").out
+    assert as_json(run_pml, "prune", "--max-bytes", "0")["segments"] == 2
+    assert as_json(run_pml, "clear") == {"removed": 2, "kept": 0}
 
 
 def test_pins_that_do_not_fit_and_pins_of_nothing_are_said(cache: Path, run_pml: Run) -> None:
@@ -204,7 +255,7 @@ def hostile(cache: Path) -> Path:
     with sqlite3.connect(cache / INDEX) as index:
         index.execute("update segments set key = key || ?, model = ?, scope = ?", [EVIL, EVIL, EVIL])
         index.execute("update labels set key = key || ?, schema = schema || ?, path = ?", [EVIL, EVIL, EVIL])
-        index.execute("insert into pins values (?, 1)", [f"travel{EVIL}"])
+        index.execute("insert into pins (schema, since) values (?, 1)", [f"travel{EVIL}"])
         index.execute("insert into evictions values (null, 1, ?, ?, ?, 1, ?)", [EVIL] * 4)
         index.execute("insert into served values (?, 'miss', ?, 1, 1, 1)", [EVIL, EVIL])
     next((cache / "files").iterdir()).write_bytes(b"x")

@@ -274,7 +274,7 @@ def test_the_store_is_listed_counted_and_cleared(
     assert sum(segment["bytes"] for segment in listed) == stats["bytes"]
     table = run_pml("cache", "list").out
     assert "plan/tokyo" in table
-    assert "(anonymous)" in table
+    assert "(always there)" in table
     assert "(50%)" in run_pml("cache", "stats").out
     assert json.loads(run_pml("cache", "clear", "--json").out) == {"removed": stats["segments"], "kept": 0}
     assert json.loads(run_pml("cache", "stats", "--json").out)["segments"] == 0
@@ -293,6 +293,34 @@ def test_models_shows_what_the_probe_measured(
     assert str(tiny_model) in text
     assert "random:SHAPE" in text
     assert "segment by segment" not in text
+
+
+def test_models_looks_at_a_model_without_loading_it(
+    run_pml: Callable[..., SimpleNamespace], tiny_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = json.loads(run_pml("models", "--json").out)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("nothing is loaded")
+
+    monkeypatch.setattr("engine.model.loading.load", refuse)
+    looked = json.loads(run_pml("models", "--look", "--json").out)
+    assert looked["model"] == str(tiny_model)
+    for name in ("family", "parameters", "bytes_per_token", "context_length", "dtype"):
+        assert looked[name] == loaded[name], name
+    assert looked["sentence"] in run_pml("models", "--look").out
+    absent = run_pml("models", "--look", "--model", "owner/name")
+    assert (absent.status, "not on this machine" in absent.err) == (1, True)
+
+
+def test_models_lists_what_a_token_takes_in_the_models_of_the_paper(
+    run_pml: Callable[..., SimpleNamespace],
+) -> None:
+    rows = json.loads(run_pml("models", "--sizes", "--json").out)["models"]
+    (llama,) = (row for row in rows if row["title"] == "Llama 2 7B")
+    assert (llama["bytes_per_token"], llama["paper"]) == (1 << 19, 0.5)
+    assert "512.0 KiB" in run_pml("models", "--sizes").out
+    assert run_pml("models", "--sizes", "--look").status == 2
 
 
 def test_models_says_why_a_gpu_reads_segment_by_segment(

@@ -15,6 +15,7 @@ _COMMANDS = {
     "regress": "app.cli.bench.regress:regress",
     "store": "app.cli.bench.store:store",
     "suite": "app.cli.bench.suite:suite",
+    "sweep": "app.cli.bench.sweep:sweep",
     "ttft": "app.cli.bench.times:ttft",
 }
 

@@ -1,0 +1,184 @@
+"""Which model is wanted and how it is held, and what a loaded one is: for the command line and the page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from typing_extensions import TypedDict
+
+from engine.choices import Quantize, Weights
+
+if TYPE_CHECKING:
+    from app.model_fit import Fit
+    from engine.model.look import Look
+    from engine.model.model import Model
+
+BUNDLED = "demo"
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model as it is asked for.
+
+    Attributes:
+        name: "demo", "random:SHAPE", a folder, or a Hugging Face id.
+        device: `auto`, `cpu`, `cuda` or `mps`.
+        dtype: `auto`, `fp32`, `bf16` or `fp16`.
+        weights: `auto`, `packed` or `plain`.
+        quantize: `none`, `int8` or `int4`.
+    """
+
+    name: str = BUNDLED
+    device: str = "auto"
+    dtype: str = "auto"
+    weights: Weights = "auto"
+    quantize: Quantize = "none"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All but the name, as `Engine.open` takes them."""
+        found = asdict(self)
+        del found["name"]
+        return found
+
+    @classmethod
+    def of(cls, name: str, given: Mapping[str, Any]) -> ModelChoice:
+        """Takes what concerns the model of options of `Engine.open`."""
+        return cls(name, **{one: given[one] for one in cls().options if one in given})
+
+
+class ModelDetails(TypedDict):
+    """A loaded model: what it is, where it lies, and what the probe measured on it."""
+
+    model: str
+    family: str
+    positions: str
+    path: str
+    relocatable: bool
+    exact_up_to: int | None
+    checks: dict[str, float]
+    summary: str
+    apart: str
+    context_length: int
+    layers: int
+    heads: int
+    head_size: int
+    bytes_per_token: int
+    parameters: int
+    weight_bytes: int
+    device: str
+    dtype: str
+    weights: str
+    fingerprint: str
+
+
+def details(model: Model) -> ModelDetails:
+    """Returns what is known of a loaded model."""
+    from engine.model.room import weight_sizes
+
+    probe, weights = model.probe, weight_sizes(model.network.module)
+    return {
+        "model": model.name,
+        "family": model.family,
+        "positions": probe.positions,
+        "path": probe.path,
+        "relocatable": probe.relocatable,
+        "exact_up_to": probe.exact_up_to,
+        "checks": dict(probe.checks),
+        "summary": probe.summary,
+        "apart": model.apart,
+        "context_length": model.context_length,
+        "layers": model.layers,
+        "heads": model.form.heads,
+        "head_size": model.form.size,
+        "bytes_per_token": model.bytes_per_token,
+        "parameters": weights.count,
+        "weight_bytes": weights.bytes,
+        "device": model.device,
+        "dtype": model.dtype,
+        "weights": model.weights,
+        "fingerprint": model.fingerprint,
+    }
+
+
+class KnownRow(TypedDict):
+    """What one token takes in a well-known model, in fp16; `paper` in megabytes, by its table 2."""
+
+    title: str
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    bytes_per_token: int
+    unshared: int
+    paper: float | None
+
+
+def known_rows() -> list[KnownRow]:
+    """Returns the paper's table 2 as computed, and models that came after it."""
+    from engine.model.kv_sizes import known_models
+
+    return [
+        {
+            "title": one.title,
+            "layers": one.sizes.layers,
+            "heads": one.sizes.heads,
+            "kv_heads": one.sizes.kv_heads,
+            "head_size": one.sizes.size,
+            "bytes_per_token": one.sizes.bytes_per_token(2),
+            "unshared": one.sizes.unshared(2),
+            "paper": one.paper,
+        }
+        for one in known_models()
+    ]
+
+
+class ModelLook(TypedDict):
+    """A model before it is loaded: what it is, what it takes in bytes, and whether that fits."""
+
+    kind: Literal["bundled", "random", "folder", "hub"]
+    family: str
+    parameters: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_size: int
+    context_length: int
+    bytes_per_token: int
+    device: str
+    dtype: str
+    weight_bytes: int
+    working_bytes: int
+    working_tokens: int
+    fetch_bytes: int
+    verdict: Literal["fits", "tight", "apart", "refused", "unknown"]
+    needed: int
+    free: int
+    total: int
+
+
+def look_json(look: Look, found: Fit) -> ModelLook:
+    """A model before it is loaded, for the page."""
+    return {
+        "kind": look.kind,
+        "family": look.family,
+        "parameters": look.parameters,
+        "layers": look.sizes.layers,
+        "heads": look.sizes.heads,
+        "kv_heads": look.sizes.kv_heads,
+        "head_size": look.sizes.size,
+        "context_length": look.context_length,
+        "bytes_per_token": look.bytes_per_token,
+        "device": look.device,
+        "dtype": look.dtype,
+        "weight_bytes": look.weight_bytes,
+        "working_bytes": look.working_bytes,
+        "working_tokens": look.working_tokens,
+        "fetch_bytes": look.fetch_bytes,
+        "verdict": found.verdict,
+        "needed": found.needed,
+        "free": found.free,
+        "total": found.total,
+    }

@@ -1,0 +1,1 @@
+"""The server: the engine behind the HTTP interfaces of OpenAI and Anthropic, and resources of its own."""

@@ -1,0 +1,105 @@
+"""The application: all routes, what becomes of errors, and the door round them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+
+from app.server import chat, completions, messages, models, planning, responses, schemas
+from app.server.access import Access, Application, Door, dialect_of
+from app.server.errors import FAULT, INVALID, NO_METHOD, NOT_FOUND, RETRY_SECONDS, ApiError, error_of
+from app.server.service import Service
+from engine.errors import PromptCacheError
+
+EXPOSED = ["x-request-id", "request-id", "retry-after"]
+
+
+def application(service: Service) -> FastAPI:
+    """Returns the routes of the server, without a door.
+
+    Args:
+        service: who answers.
+    """
+    app = FastAPI(title="Prompt Cache Studio", docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
+    for part in (chat, completions, responses, messages, models, schemas, planning):
+        app.include_router(part.routes(service))
+
+    @app.get("/health")
+    async def health() -> Response:
+        """Says whether the server answers."""
+        state = service.state
+        return JSONResponse({"status": state}, 200 if state == "ok" else 503)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Tells what was counted, for Prometheus."""
+        return Response(service.figures.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    async def told(request: Request, error: Exception) -> Response:
+        return _told(request, error)
+
+    for kind in (ApiError, PromptCacheError, RequestValidationError, HTTPException, Exception):
+        app.add_exception_handler(kind, told)
+    return app
+
+
+def behind_the_door(app: FastAPI, access: Access) -> Application:
+    """Returns the application as it is served: with its door, and CORS where sites are allowed."""
+    inner: Any = app
+    if access.origins:
+        inner = CORSMiddleware(
+            app,
+            allow_origins=sorted(access.origins),
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+            allow_headers=["*"],
+            expose_headers=EXPOSED,
+        )
+    return Door(inner, access)
+
+
+def _told(request: Request, error: Exception) -> Response:
+    """What a client is told of an error, in its dialect."""
+    request_id = getattr(request.state, "request_id", "")
+    match error:
+        case RequestValidationError():
+            found = _invalid(error)
+        case HTTPException():
+            kinds = {404: NOT_FOUND, 405: NO_METHOD, 400: INVALID}
+            words = f"{error.detail}: {request.method} {request.url.path}."
+            if error.status_code == 400:  # of a body that nests too deep, or is no text
+                words = "The body is no JSON that can be read. Send plain UTF-8, not compressed."
+            found = ApiError(kinds.get(error.status_code, FAULT), words)
+        case _:
+            found = error_of(error, request_id)
+    dialect = dialect_of(request.url.path, request.headers)
+    headers = {"retry-after": str(RETRY_SECONDS)} if found.kind.retry else {}
+    return JSONResponse(found.body(dialect, request_id), found.kind.status_in(dialect), headers)
+
+
+def _invalid(error: RequestValidationError) -> ApiError:
+    """The first field that does not have its form, and of several forms the nearest."""
+    first = max(error.errors(), key=lambda one: len(one["loc"]))
+    if first["type"] == "json_invalid":
+        return ApiError(INVALID, f"The body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}.")
+    place = [*first["loc"][1:]]
+    if first["loc"][0] != "query":
+        place = _place(error.body, [one for one in first["loc"] if one != "body"], first["type"] == "missing")
+    param = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place).lstrip(".")
+    return ApiError(INVALID, f"{first['msg']}.", param or None)
+
+
+def _place(body: Any, steps: list[int | str], missing: bool) -> list[int | str]:
+    """The steps that lead into a body, without the names of forms that a field may have."""
+    found = list[int | str]()
+    for step in steps[: len(steps) - missing]:
+        inside = isinstance(body, dict) and step in body
+        if inside or (isinstance(body, list) and isinstance(step, int)):
+            body = body[step]
+            found.append(step)
+    return [*found, *steps[len(steps) - missing :]]

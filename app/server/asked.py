@@ -1,0 +1,166 @@
+"""What a client asks for, in neither vendor's terms: every dialect is read into this."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from app.server.errors import INVALID, ApiError
+from engine.choices import Scope
+from engine.errors import SettingsError
+from engine.inference.params import RunSettings
+from engine.inference.settings import settings_of
+from engine.pml.names import NAME, NAME_RULE
+from engine.prompt.conversation import Message
+from engine.prompt.named_blocks import Block, Named
+from engine.prompt.tools import NO_TOOLS, Tools
+
+__all__ = [
+    "Asked",
+    "Block",
+    "Defaults",
+    "Mark",
+    "Message",
+    "Named",
+    "Over",
+    "named",
+    "scoped",
+    "settings_from",
+]
+
+LONGEST_ANSWER = 1024
+_SEEDS = 2**63
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A prefix that is to be kept: up to the end of a block.
+
+    Attributes:
+        block: the number of the block, counted through all messages from 0.
+        seconds: its time to live.
+        param: the field that asked for it.
+    """
+
+    block: int
+    seconds: float
+    param: str
+
+
+@dataclass(frozen=True)
+class Over:
+    """What a request reads of a schema, before its messages.
+
+    Attributes:
+        schema: the name of a schema that was put, or PML.
+        prompt: what is imported, in PML; None for the schema's own text only.
+        scope: what modules see while they are encoded.
+        owner: the client whose schemas are looked through; "" for those of all.
+    """
+
+    schema: str
+    prompt: str | None = None
+    scope: Scope = "anchored"
+    owner: str = ""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request.
+
+    Attributes:
+        model: the name that it calls the model by.
+        messages: the conversation, or ...
+        text: ... a raw prompt, without a chat template.
+        settings: how it is to be answered.
+        tools: what the assistant may call.
+        marks: prefixes to be kept, in order.
+        warm: nothing is to be answered: only what the prompt needs is computed and kept.
+        salt: what it shares segments with; "" for all without one.
+        report: whether the report of the cache is wanted.
+        over: what stands before the messages or the text; None for nothing.
+    """
+
+    model: str
+    settings: RunSettings
+    messages: tuple[Message, ...] = ()
+    text: str | None = None
+    tools: Tools = NO_TOOLS
+    marks: tuple[Mark, ...] = ()
+    warm: bool = False
+    salt: str = ""
+    report: bool = False
+    over: Over | None = None
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What holds where a request says nothing.
+
+    Attributes:
+        longest: tokens of an answer.
+        sampling: settings by name, as the model's own generation_config has them.
+    """
+
+    longest: int = LONGEST_ANSWER
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+
+
+def named(module: object, role: str, where: str) -> Named | None:
+    """Reads the name of a block: a text, or an object with `name` and `sees`.
+
+    Args:
+        module: what the request says; None where the block has no name.
+        role: of the message.
+        where: the field.
+
+    Raises:
+        ApiError: it is neither, or the block is of the assistant.
+    """
+    if module is None:
+        return None
+    if role not in ("system", "user"):
+        raise ApiError(INVALID, "Only blocks of the system and of the user can be modules.", where)
+    name: Any = module
+    sees: Any = []
+    if isinstance(module, Mapping) and set(module) <= {"name", "sees"}:
+        name, sees = module.get("name"), module.get("sees", [])
+    if isinstance(name, str) and isinstance(sees, list) and all(isinstance(one, str) for one in sees):
+        if not NAME.fullmatch(name):
+            raise ApiError(INVALID, f"{name[:80]!r} cannot be the name of a block: names {NAME_RULE}.", where)
+        return Named(name, tuple(sees))
+    words = 'It must be a name, or {"name": "…", "sees": ["…"]} with the names of other blocks.'
+    raise ApiError(INVALID, words, where)
+
+
+def scoped(settings: RunSettings, over: Over | None) -> RunSettings:
+    """Returns settings with the scope that a request over a schema asks for."""
+    return settings if over is None else replace(settings, scope=over.scope)
+
+
+def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults) -> RunSettings:
+    """Makes the settings of a run.
+
+    Earlier turns are not made segments of their own: the prefix tree finds them.
+
+    Args:
+        given: by the name of a setting the field of the request that has it, and its value; None where there
+            is none.
+        defaults: for what is not given.
+
+    Raises:
+        ApiError: a value is out of its range.
+    """
+    known = settings_of(RunSettings)
+    found: dict[str, Any] = {"temperature": 1.0, "max_new_tokens": defaults.longest, **defaults.sampling}
+    for name, (param, value) in given.items():
+        if value is None:
+            continue
+        try:
+            found[name] = known[name].checked(value)
+        except SettingsError as error:
+            raise ApiError(INVALID, f"{str(error).replace(name, param, 1)}", param) from None
+    found.setdefault("seed", secrets.randbelow(_SEEDS))
+    return RunSettings(hold_conversation=False, **found)

@@ -1,0 +1,184 @@
+"""From what a client marks and names to what the engine keeps and reads. No computing, no HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from app.server.asked import Asked
+from app.server.errors import INVALID, TOO_LONG, ApiError
+from app.server.pml_requests import pml_faults, prepared_over
+from app.server.schema_files import SchemaFiles
+from app.server.tool_use import Said
+from engine import Engine
+from engine.batch.submission import Mark
+from engine.batch.ticket import Ticket
+from engine.cache.store import Store
+from engine.conversing import PreparedConversation
+from engine.events import Answer
+from engine.pml import Prompt, Schema, Text
+from engine.pml.diagnostics import NOWHERE
+from engine.prepared import PreparedPrompt
+from engine.tiers import Outcome, Reason
+
+_TEXT = "completion"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What became of a mark.
+
+    Attributes:
+        param: the field of the request that asked for it.
+        tokens: of the prefix.
+        seconds: its time to live.
+        reason: why it is not kept; "" where it is.
+    """
+
+    param: str
+    tokens: int
+    seconds: float
+    reason: str = ""
+
+
+def prepared(engine: Engine, asked: Asked, files: SchemaFiles) -> PreparedPrompt:
+    """Plans a request. On a thread of its own: a long prompt takes a while to be tokenized.
+
+    Args:
+        engine: who answers.
+        asked: the request.
+        files: the schemas that clients have put.
+
+    Raises:
+        ApiError: there is no such schema, or something of the request does not go with one.
+        PromptCacheError: what is wrong with it.
+    """
+    if asked.over is not None:
+        return prepared_over(engine, files, asked)
+    if asked.text is None:
+        if asked.tools:
+            engine.model.chat.require_parser()
+        _require_fewer_blocks(asked, engine.model.context_length - 1)
+        return engine.conversation(asked.messages, asked.tools, salt=asked.salt)
+    schema = engine.schema(Schema(_TEXT, (), (), NOWHERE), salt=asked.salt)
+    return schema.prompt(Prompt(_TEXT, (Text(asked.text, NOWHERE),), NOWHERE))
+
+
+def _require_fewer_blocks(asked: Asked, most: int) -> None:
+    """Refuses at once what cannot fit the context window: each block with a text has a token at least.
+
+    Raises:
+        ApiError: there are more blocks than the model reads tokens.
+    """
+    blocks = sum(bool(block.text) for message in asked.messages for block in message.blocks)
+    if blocks > most:
+        raise ApiError(TOO_LONG, f"prompt is too long: {blocks} tokens or more > {most} maximum", "messages")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A request that the engine has taken.
+
+    Attributes:
+        ticket: the answer to come.
+        kept: what became of its marks, in their order.
+        parts: tells an answer's text from the calls in it.
+        seconds: says what computing had taken of what an answer read, by key, as far as it is known.
+    """
+
+    ticket: Ticket
+    kept: tuple[Kept, ...]
+    parts: Callable[[Answer], Said]
+    seconds: Callable[[Answer], dict[str, float]]
+
+
+def submitted(engine: Engine, asked: Asked, files: SchemaFiles, least: int) -> Submitted:
+    """Plans a request and has it answered.
+
+    Args:
+        engine: who answers.
+        asked: the request.
+        files: the schemas that clients have put.
+        least: tokens of a prefix that is worth being kept.
+
+    Raises:
+        PromptCacheError: what is wrong with it.
+    """
+    prompt = prepared(engine, asked, files)
+    kept = _kept(prompt, asked, least)
+    marks = [Mark(one.tokens, one.seconds) for one in kept if not one.reason]
+    with pml_faults("messages" if asked.over is None else "prompt_cache.prompt"):
+        ticket = engine.submit(prompt, asked.settings, marks=marks, warm=asked.warm)
+    return Submitted(ticket, kept, _parts(engine, prompt, asked), partial(_seconds, engine.store))
+
+
+def expire(engine: Engine) -> None:
+    """Removes what has outlived its time to live, in memory and on disk: where that is a ceiling too."""
+    keys = engine.store.expired()
+    if keys:
+        engine.store.remove(keys, Reason.EXPIRED)
+        engine.memory_tier.drop(keys)
+
+
+def _seconds(store: Store, answer: Answer) -> dict[str, float]:
+    """What computing took of what an answer read."""
+    return store.seconds({one.key for one in answer.segments if one.outcome == Outcome.HIT})
+
+
+def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[Answer], Said]:
+    """What tells the calls in an answer, by the tokenizer; where no tools are given all of it is text."""
+    if not asked.tools or not isinstance(prompt, PreparedConversation):
+        return lambda answer: Said(answer.text)
+    chat, ends = engine.model.chat, engine.model.end_tokens
+    read = prompt.token_ids(asked.settings)
+
+    def parts(answer: Answer) -> Said:
+        said = (
+            answer.token_ids[:-1]
+            if answer.token_ids[-1:] and answer.token_ids[-1] in ends
+            else answer.token_ids
+        )
+        found = chat.calls_in(said, read, asked.tools)
+        if not found.calls and not found.thought:
+            return Said(answer.text)
+        return Said(found.content, found.thought, found.calls)
+
+    return parts
+
+
+def _kept(prompt: PreparedPrompt, asked: Asked, least: int) -> tuple[Kept, ...]:
+    if not asked.marks:
+        return ()
+    if not isinstance(prompt, PreparedConversation):
+        raise ApiError(INVALID, "Only blocks of messages can be marked.", asked.marks[0].param)
+    borders = prompt.borders(asked.settings)
+    found = []
+    for mark in asked.marks:
+        tokens = borders[mark.block]
+        reason = f"below_minimum: {tokens} tokens, and {least} are the least" if tokens < least else ""
+        found.append(Kept(mark.param, tokens, mark.seconds, reason))
+    return tuple(found)
+
+
+def written_by_seconds(written: int, read: int, kept: Sequence[Kept]) -> dict[float, int]:
+    """How many of the written tokens are kept for how long.
+
+    What stands before the end of a mark is kept as long as it; longer times come first, so a token counts for
+    the first mark behind it. Modules that were written have no time to live, and count for the shortest.
+
+    Args:
+        written: tokens that were written.
+        read: tokens that were read, which stand before those of the marks.
+        kept: what became of the marks, in their order.
+    """
+    found: dict[float, int] = {}
+    passed, rest = read, written
+    for one in kept:
+        if not one.reason:
+            tokens = min(rest, max(0, one.tokens - passed))
+            found[one.seconds] = found.get(one.seconds, 0) + tokens
+            rest -= tokens
+            passed = max(passed, one.tokens)
+    shortest = min(found, default=0.0)
+    return {**found, shortest: found.get(shortest, 0) + rest}

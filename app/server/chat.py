@@ -1,0 +1,236 @@
+"""OpenAI's chat completions: a conversation in, the assistant's next message out."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from app.server.asked import Asked, Defaults, scoped
+from app.server.errors import INVALID, ApiError, error_of, unsupported
+from app.server.openai_wire import (
+    ROLES,
+    CacheOptions,
+    Conversation,
+    Part,
+    Wire,
+    finish_reason,
+    refuse_what_is_not_built,
+    settings_of_body,
+    usage_json,
+)
+from app.server.pml_requests import PromptCache
+from app.server.service import Running, Service
+from app.server.streams import DONE, EventStream, event, gone
+from app.server.tool_use import Said, call_of, identified, require_free_choice, tools_of
+from app.server.usage import Usage, report_of
+from engine.events import Answer, Delta, Finished, FirstToken
+from engine.pml.tree import TurnName
+from engine.prompt.tools import ToolCall
+
+TURNS: Mapping[str, TurnName] = {**ROLES, "tool": "tool"}
+
+
+class ChatMessage(Wire):
+    """A message of the conversation."""
+
+    role: str
+    content: str | list[Part] | None = None
+    tool_calls: list[dict[str, Any]] | None = None
+    tool_call_id: str | None = None
+
+
+class StreamOptions(Wire):
+    """What a stream tells besides."""
+
+    include_usage: bool = False
+
+
+class ChatBody(Wire):
+    """A request for a chat completion."""
+
+    model: str
+    messages: list[ChatMessage]
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
+    include: list[str] | None = None
+    cache_salt: str | None = None
+    prompt_cache_options: CacheOptions | None = None
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
+    prompt_cache: PromptCache | None = None
+
+
+def asked_of(body: ChatBody, defaults: Defaults, *, salt: str, report: bool, owner: str = "") -> Asked:
+    """Reads a request.
+
+    Args:
+        body: the request.
+        defaults: for what it does not say.
+        salt: what it shares segments with.
+        report: whether the report of the cache is wanted in any case.
+        owner: the client, where its schemas are its own.
+
+    Raises:
+        ApiError: something in it cannot be honoured.
+    """
+    refuse_what_is_not_built(body)
+    tools = body.tools if body.tool_choice != "none" else None
+    require_free_choice(body.tool_choice not in (None, "none", "auto"), False, "tool_choice")
+    require_free_choice(False, bool(tools) and body.parallel_tool_calls is False, "parallel_tool_calls")
+    if not body.messages and body.prompt_cache is None:
+        raise ApiError(INVALID, "There is no message.", "messages")
+    conversation = Conversation(TURNS)
+    for number, one in enumerate(body.messages):
+        where = f"messages[{number}]"
+        calls = _calls(one, f"{where}.tool_calls")
+        conversation.read(one.role, one.content, where, calls=calls, answers=one.tool_call_id or "")
+    longest = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
+    options = body.prompt_cache_options
+    over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
+    return Asked(
+        body.model,
+        scoped(settings_of_body(body, (longest, getattr(body, longest)), defaults), over),
+        tuple(conversation.messages),
+        tools=tools_of(tools or []),
+        marks=conversation.marks(options, body.prompt_cache_retention),
+        warm=bool(options and options.prewarm),
+        salt=salt,
+        report=report or "prompt_cache" in (body.include or ()),
+        over=over,
+    )
+
+
+def _calls(message: ChatMessage, where: str) -> tuple[ToolCall, ...]:
+    """The calls of tools that a message of the assistant has.
+
+    Raises:
+        ApiError: something in them is none.
+    """
+    found = []
+    for number, one in enumerate(message.tool_calls or []):
+        function = one.get("function")
+        if one.get("type", "function") != "function" or not isinstance(function, dict):
+            raise unsupported(f"{where}[{number}]", "only calls of functions are known.")
+        at = f"{where}[{number}].function"
+        found.append(call_of(function.get("name"), function.get("arguments"), one.get("id"), at))
+    return tuple(found)
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoint."""
+    router = APIRouter()
+
+    @router.post("/v1/chat/completions")
+    async def create_chat_completion(body: ChatBody, request: Request) -> Response:
+        """Answers a conversation."""
+        asked = asked_of(
+            body,
+            service.defaults,
+            salt=service.salt(body.cache_salt, request.state.client),
+            report=wants_report(request),
+            owner=service.salt(None, request.state.client),
+        )
+        running = await service.begin(asked, "openai")
+        head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
+        if body.stream:
+            usage = bool(body.stream_options and body.stream_options.include_usage)
+            return EventStream(_chunks(running, head, usage, request.state.request_id), running.close)
+        try:
+            answer = await running.answer(gone(request))
+        finally:
+            running.close()
+        return JSONResponse(_completion(answer, head, running))
+
+    return router
+
+
+def wants_report(request: Request) -> bool:
+    """Whether the report of the cache is asked for by a header."""
+    return request.headers.get("x-prompt-cache", "").lower() == "report"
+
+
+def report_if_wanted(running: Running, answer: Answer) -> dict[str, Any]:
+    """The field with the report of the cache, where the request asks for it."""
+    return {"prompt_cache": report_of(answer, running.kept, running.seconds)} if running.asked.report else {}
+
+
+def _completion(answer: Answer, head: dict[str, Any], running: Running) -> dict[str, Any]:
+    said = running.parts(answer)
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": said.text or (None if said.calls else ""),
+        "refusal": None,
+    }
+    if said.thought:
+        message["reasoning_content"] = said.thought
+    if said.calls:
+        message["tool_calls"] = _told_calls(said)
+    choice = {"index": 0, "message": message, "finish_reason": _finish(answer, said), "logprobs": None}
+    usage, told = usage_json(Usage.of(answer.tokens)), report_if_wanted(running, answer)
+    return {**head, "object": "chat.completion", "choices": [choice], "usage": usage, **told}
+
+
+def _told_calls(said: Said) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": json.dumps(call.arguments, ensure_ascii=False)},
+        }
+        for call in identified(said.calls, "call_")
+    ]
+
+
+def _finish(answer: Answer, said: Said) -> str:
+    return "tool_calls" if said.calls else finish_reason(answer)
+
+
+async def _chunks(
+    running: Running, head: dict[str, Any], usage: bool, request_id: str
+) -> AsyncIterator[bytes]:
+    def chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return event({**head, "object": "chat.completion.chunk", "choices": [choice], **none, **more})
+
+    none = {"usage": None} if usage else {}
+    whole = bool(running.asked.tools)  # calls are told from text when all of it is there
+    try:
+        async for one in running.events():
+            if isinstance(one, FirstToken):
+                yield chunk({"role": "assistant", "content": "", "refusal": None})
+            elif isinstance(one, Delta) and one.text and not whole:
+                yield chunk({"content": one.text})
+            elif isinstance(one, Finished):
+                told, said = report_if_wanted(running, one.answer), running.parts(one.answer)
+                if whole and said.thought:
+                    yield chunk({"reasoning_content": said.thought})
+                if whole and said.text:
+                    yield chunk({"content": said.text})
+                for number, call in enumerate(_told_calls(said)):
+                    yield chunk({"tool_calls": [{"index": number, **call}]})
+                yield chunk({}, _finish(one.answer, said), **({} if usage else told))
+                if usage:
+                    last = usage_json(Usage.of(one.answer.tokens))
+                    yield event(
+                        {**head, "object": "chat.completion.chunk", "choices": [], "usage": last, **told}
+                    )
+        yield DONE
+    except Exception as error:
+        yield event(error_of(error, request_id).body("openai", request_id))

@@ -1,0 +1,119 @@
+"""OpenAI's text completions: a raw prompt, without a chat template, as load generators send it."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from app.server.asked import Asked, scoped
+from app.server.chat import StreamOptions, report_if_wanted, wants_report
+from app.server.errors import INVALID, ApiError, error_of
+from app.server.openai_wire import Wire, finish_reason, refuse_what_is_not_built, settings_of_body, usage_json
+from app.server.pml_requests import PromptCache
+from app.server.service import Running, Service
+from app.server.streams import DONE, EventStream, event, gone
+from app.server.usage import Usage
+from engine.events import Delta, Finished
+
+_LONGEST = 16
+"""Tokens of an answer where a request does not say it, as OpenAI has it here."""
+
+
+class CompletionBody(Wire):
+    """A request for the continuation of a text."""
+
+    model: str
+    prompt: str | list[str]
+    max_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    include: list[str] | None = None
+    cache_salt: str | None = None
+    prompt_cache: PromptCache | None = None
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoint."""
+    router = APIRouter()
+
+    @router.post("/v1/completions")
+    async def create_completion(body: CompletionBody, request: Request) -> Response:
+        """Continues a text."""
+        refuse_what_is_not_built(body, {"logprobs": ((0,), "probabilities are not told.")})
+        texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
+        if len(texts) != 1:
+            raise ApiError(INVALID, f"There are {len(texts)} prompts; send one text in a request.", "prompt")
+        owner = service.salt(None, request.state.client)
+        over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
+        settings = settings_of_body(body, ("max_tokens", body.max_tokens or _LONGEST), service.defaults)
+        asked = Asked(
+            body.model,
+            scoped(settings, over),
+            text=texts[0],
+            salt=service.salt(body.cache_salt, request.state.client),
+            report=wants_report(request) or "prompt_cache" in (body.include or ()),
+            over=over,
+        )
+        running = await service.begin(asked, "openai")
+        head = {
+            "id": f"cmpl-{secrets.token_hex(12)}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": body.model,
+        }
+        if body.stream:
+            usage = bool(body.stream_options and body.stream_options.include_usage)
+            return EventStream(_chunks(running, head, usage, request.state.request_id), running.close)
+        try:
+            answer = await running.answer(gone(request))
+        finally:
+            running.close()
+        told = report_if_wanted(running, answer)
+        choices = [_choice(answer.text, finish_reason(answer))]
+        return JSONResponse(
+            {**head, "choices": choices, "usage": usage_json(Usage.of(answer.tokens)), **told}
+        )
+
+    return router
+
+
+def _choice(text: str, finish: str | None) -> dict[str, Any]:
+    return {"index": 0, "text": text, "finish_reason": finish, "logprobs": None}
+
+
+async def _chunks(
+    running: Running, head: dict[str, Any], usage: bool, request_id: str
+) -> AsyncIterator[bytes]:
+    none = {"usage": None} if usage else {}
+    try:
+        async for one in running.events():
+            if isinstance(one, Delta) and one.text:
+                yield event({**head, "choices": [_choice(one.text, None)], **none})
+            elif isinstance(one, Finished):
+                told = report_if_wanted(running, one.answer)
+                yield event(
+                    {
+                        **head,
+                        "choices": [_choice("", finish_reason(one.answer))],
+                        **none,
+                        **({} if usage else told),
+                    }
+                )
+                if usage:
+                    last = usage_json(Usage.of(one.answer.tokens))
+                    yield event({**head, "choices": [], "usage": last, **told})
+        yield DONE
+    except Exception as error:
+        yield event(error_of(error, request_id).body("openai", request_id))

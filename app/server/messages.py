@@ -1,0 +1,426 @@
+"""Anthropic's messages: a conversation in, the assistant's next message out, and its tokens counted."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic import Field
+from starlette.responses import Response
+
+from app.server.asked import Asked, Block, Defaults, Mark, Message, named, scoped, settings_from
+from app.server.caching import Kept, written_by_seconds
+from app.server.chat import report_if_wanted, wants_report
+from app.server.diagnosing import Diagnoses, Prefix
+from app.server.errors import INVALID, ApiError, error_of, unsupported
+from app.server.openai_wire import Wire
+from app.server.pml_requests import PromptCache
+from app.server.service import Running, Service
+from app.server.streams import EventStream, event, gone
+from app.server.tool_use import Said, call_of, identified, require_free_choice, tools_of
+from app.server.usage import Usage
+from engine.events import Answer, Delta, Finished, FirstToken
+from engine.prompt.tools import ToolCall
+
+Role = Literal["user", "assistant", "system"]
+MOST_MARKS = 4
+MOST_STOPS = 64
+TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}
+STOPPED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
+BILLING = "x-anthropic-billing-header:"
+"""How a block begins that one client puts first in its system text, another one in each request."""
+
+
+class CacheControl(Wire):
+    """Marks the end of what is to be kept."""
+
+    type: Literal["ephemeral"] = "ephemeral"
+    ttl: Literal["5m", "1h"] | None = None
+
+
+class ContentBlock(Wire):
+    """A block of a message or of the system text."""
+
+    type: str
+    text: str | None = None
+    cache_control: CacheControl | None = None
+    module: str | dict[str, Any] | None = None
+    id: str | None = None
+    name: str | None = None
+    input: Any = None
+    tool_use_id: str | None = None
+    content: str | list[dict[str, Any]] | None = None
+
+
+class MessageParam(Wire):
+    """A message of the conversation."""
+
+    role: Role
+    content: str | list[ContentBlock]
+
+
+class CountBody(Wire):
+    """A request to count the tokens of a prompt."""
+
+    model: str
+    messages: list[MessageParam]
+    system: str | list[ContentBlock] | None = None
+    cache_control: CacheControl | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: dict[str, Any] | None = None
+    thinking: dict[str, Any] | None = None
+    prompt_cache: PromptCache | None = None
+
+
+class DiagnosticsParam(Wire):
+    """Asks why nothing was read of what an earlier request had left."""
+
+    previous_message_id: str | None = None
+
+
+class MessagesBody(CountBody):
+    """A request for a message."""
+
+    max_tokens: int = Field(ge=0)
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop_sequences: list[str] | None = None
+    stream: bool | None = False
+    include: list[str] | None = None
+    cache_salt: str | None = None
+    diagnostics: DiagnosticsParam | None = None
+
+
+def asked_of(
+    body: CountBody, defaults: Defaults, *, salt: str = "", report: bool = False, owner: str = ""
+) -> Asked:
+    """Reads a request.
+
+    Args:
+        body: the request.
+        defaults: for what it does not say.
+        salt: what it shares segments with.
+        report: whether the report of the cache is wanted in any case.
+        owner: the client, where its schemas are its own.
+
+    Raises:
+        ApiError: something in it cannot be honoured.
+    """
+    choice = body.tool_choice or {}
+    require_free_choice(choice.get("type") in ("any", "tool"), False, "tool_choice")
+    tools = body.tools if choice.get("type") != "none" else None
+    single = bool(tools) and choice.get("disable_parallel_tool_use") is True
+    require_free_choice(False, single, "tool_choice.disable_parallel_tool_use")
+    if (body.thinking or {}).get("type", "disabled") != "disabled":
+        raise unsupported("thinking", "the model's own template decides whether it thinks.")
+    for name in ("container", "output_config", "mcp_servers", "context_management"):
+        if (getattr(body, name, None) or None) is not None:
+            raise unsupported(name, "it is not built.")
+    if not body.messages and body.prompt_cache is None:
+        raise ApiError(INVALID, "There is no message.", "messages")
+    reader = _Reader()
+    reader.mark_tools(tools or [])
+    if body.system:
+        reader.read("system", body.system, "system")
+    for number, one in enumerate(body.messages):
+        reader.read(one.role, one.content, f"messages.{number}.content")
+    if body.cache_control is not None:
+        reader.mark_last(body.cache_control)
+    sampling = dict[str, tuple[str, Any]]()
+    if isinstance(body, MessagesBody):
+        if body.stop_sequences and len(body.stop_sequences) > MOST_STOPS:
+            raise ApiError(INVALID, f"{MOST_STOPS} stop sequences are the most.", "stop_sequences")
+        names = ("temperature", "top_p", "top_k", "repetition_penalty", "seed")
+        sampling = {
+            **{name: (name, getattr(body, name)) for name in names},
+            "stop": ("stop_sequences", body.stop_sequences or None),
+            "max_new_tokens": ("max_tokens", body.max_tokens or None),
+        }
+        if body.max_tokens == 0 and body.stream:
+            raise ApiError(
+                INVALID, "max_tokens of 0 warms the cache, and there is nothing to stream.", "stream"
+            )
+    over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
+    return Asked(
+        body.model,
+        scoped(settings_from(sampling, defaults), over),
+        tuple(reader.messages),
+        tools=tools_of([_function(tool, f"tools.{number}") for number, tool in enumerate(tools or [])]),
+        marks=reader.marks(),
+        warm=isinstance(body, MessagesBody) and body.max_tokens == 0,
+        salt=salt,
+        report=report or "prompt_cache" in (getattr(body, "include", None) or ()),
+        over=over,
+    )
+
+
+def _function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """A definition in OpenAI's form, as chat templates take it.
+
+    Raises:
+        ApiError: it is one of Anthropic's own tools.
+    """
+    if tool.get("type", "custom") != "custom":
+        raise unsupported(f"{where}.type", f"{tool['type']!r} is a tool of Anthropic's servers.")
+    names = {"name": "name", "description": "description", "input_schema": "parameters"}
+    return {"type": "function", "function": {to: tool[of] for of, to in names.items() if of in tool}}
+
+
+class _Reader:
+    """Reads blocks and the marks on them."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self._blocks = 0
+        self._marks: list[tuple[int, CacheControl, str]] = []
+        self._names: dict[str, str] = {}  # of functions, by the ids of their calls
+
+    def read(self, role: Role, content: str | list[ContentBlock], where: str) -> None:
+        """Reads a message; results of tools become turns of their own before it."""
+        given = [ContentBlock(type="text", text=content)] if isinstance(content, str) else content
+        said: list[Block] = []
+        calls: list[ToolCall] = []
+        results = False
+        for number, block in enumerate(given):
+            at = f"{where}.{number}"
+            if block.type == "tool_result" and role == "user" and not said:
+                self._result(block, at)
+                results = True
+            elif block.type == "tool_use" and role == "assistant":
+                call = call_of(block.name, block.input, block.id, at)
+                calls.append(call)
+                self._names[call.id] = call.name
+                self._note(block.cache_control, self._blocks + len(said), at)
+            elif block.type == "text":
+                if calls:
+                    raise unsupported(at, "text of the assistant stands before its calls of tools.")
+                if role == "system" and (block.text or "").startswith(BILLING):
+                    continue
+                said.append(self._text(block, role, self._blocks + len(said), at))
+            elif block.type not in ("thinking", "redacted_thinking") or role != "assistant":
+                raise unsupported(f"{at}.type", f"the model reads text, and this is {block.type!r} here.")
+        if said or calls or not results:
+            self._blocks += len(said) + bool(calls)
+            self.messages.append(Message(role, tuple(said), tuple(calls)))
+
+    def _text(self, block: ContentBlock, role: Role, number: int, at: str) -> Block:
+        if block.text is None:
+            raise ApiError(INVALID, "There is no text in this block.", f"{at}.text")
+        if block.cache_control is not None and not block.text:
+            raise ApiError(INVALID, "An empty block cannot be marked.", f"{at}.cache_control")
+        self._note(block.cache_control, number, at)
+        return Block(block.text, named(block.module, role, f"{at}.module"))
+
+    def _result(self, block: ContentBlock, at: str) -> None:
+        """Reads what a tool has answered: a turn of its own."""
+        content = block.content
+        given = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        said = []
+        for number, part in enumerate(given):
+            if part.get("type") != "text" or not isinstance(part.get("text"), str):
+                raise unsupported(f"{at}.content.{number}.type", "the model reads text.")
+            said.append(Block(part["text"]))
+        identity = block.tool_use_id or ""
+        self.messages.append(Message("tool", tuple(said), (), identity, self._names.get(identity, "")))
+        self._blocks += len(said)
+        if said:
+            self._note(block.cache_control, self._blocks - 1, at)
+
+    def _note(self, control: CacheControl | None, number: int, at: str) -> None:
+        if control is not None:
+            self._marks.append((number, control, f"{at}.cache_control"))
+
+    def mark_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:
+        """Notes marks on definitions of tools, which the template writes with the first block."""
+        for number, tool in enumerate(tools):
+            if tool.get("cache_control") is not None:
+                try:
+                    control = CacheControl.model_validate(tool["cache_control"])
+                except ValueError:
+                    words = 'It must be {"type": "ephemeral"}, with a ttl of "5m" or "1h" if any.'
+                    raise ApiError(INVALID, words, f"tools.{number}.cache_control") from None
+                self._note(control, 0, f"tools.{number}")
+
+    def mark_last(self, control: CacheControl) -> None:
+        """Marks the last block, as a request does that is marked as a whole."""
+        known = next((one for block, one, _ in self._marks if block == self._blocks - 1), None)
+        if known is None:
+            self._marks.append((self._blocks - 1, control, "cache_control"))
+        elif _seconds(known) != _seconds(control):
+            raise ApiError(INVALID, "The last block is marked already, with another ttl.", "cache_control")
+
+    def marks(self) -> tuple[Mark, ...]:
+        """Returns the marks.
+
+        Raises:
+            ApiError: there are too many, or a longer time to live follows a shorter one.
+        """
+        if len(self._marks) > MOST_MARKS:
+            where = self._marks[MOST_MARKS][2]
+            raise ApiError(
+                INVALID,
+                f"{len(self._marks)} blocks have cache_control; a maximum of {MOST_MARKS} may have it.",
+                where,
+            )
+        found = [Mark(block, _seconds(one), where) for block, one, where in self._marks]
+        for before, after in itertools.pairwise(found):
+            if after.seconds > before.seconds:
+                raise ApiError(
+                    INVALID,
+                    "A ttl of 1h must not come after a ttl of 5m: put longer ones first.",
+                    f"{after.param}.ttl",
+                )
+        return tuple(found)
+
+
+def _seconds(control: CacheControl) -> float:
+    return TTL_SECONDS[control.ttl or "5m"]
+
+
+def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
+    """Returns the usage of a message."""
+    hour = written_by_seconds(usage.written, usage.read, kept).get(TTL_SECONDS["1h"], 0)
+    return {
+        "input_tokens": usage.rest,
+        "cache_creation_input_tokens": usage.written,
+        "cache_read_input_tokens": usage.read,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.written - hour,
+            "ephemeral_1h_input_tokens": hour,
+        },
+        "output_tokens": usage.generated,
+    }
+
+
+def stop_reason(answer: Answer) -> str:
+    """Why an answer ends, in Anthropic's words."""
+    return "model_context_window_exceeded" if answer.cut_short else STOPPED[answer.stopped]
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoints."""
+    router, diagnoses = APIRouter(), Diagnoses()
+
+    @router.post("/v1/messages/count_tokens")
+    async def count_message_tokens(body: CountBody, request: Request) -> Response:
+        """Counts the tokens of a prompt."""
+        owner = service.salt(None, request.state.client)
+        prompt = await service.planned(asked_of(body, service.defaults, owner=owner))
+        return JSONResponse({"input_tokens": prompt.plan().total_tokens})
+
+    @router.post("/v1/messages")
+    async def create_message(body: MessagesBody, request: Request) -> Response:
+        """Answers a conversation."""
+        salt = service.salt(body.cache_salt, request.state.client)
+        owner = service.salt(None, request.state.client)
+        asked = asked_of(body, service.defaults, salt=salt, report=wants_report(request), owner=owner)
+        running = await service.begin(asked, "anthropic")
+        head = {
+            "id": f"msg_{secrets.token_hex(12)}",
+            "type": "message",
+            "role": "assistant",
+            "model": body.model,
+        }
+
+        def diagnosis(usage: Usage) -> dict[str, Any]:
+            prefix = Prefix.of(asked, request.state.client + salt, usage.prompt)
+            diagnoses.remember(head["id"], prefix)
+            if body.diagnostics is None:
+                return {}
+            reason = diagnoses.reason(body.diagnostics.previous_message_id, prefix, usage.read)
+            return {"diagnostics": {"cache_miss_reason": reason}}
+
+        if body.stream:
+            events = _events(running, head, diagnosis, request.state.request_id)
+            return EventStream(events, running.close)
+        try:
+            answer = await running.answer(gone(request))
+        finally:
+            running.close()
+        said, told = running.parts(answer), report_if_wanted(running, answer)
+        usage = Usage.of(answer.tokens)
+        told |= {"usage": usage_json(usage, running.kept), **diagnosis(usage)}
+        return JSONResponse({**head, "content": _content(said), **_ending(answer, said), **told})
+
+    return router
+
+
+def _content(said: Said) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    if said.thought:
+        found.append({"type": "thinking", "thinking": said.thought, "signature": ""})
+    if said.text:
+        found.append({"type": "text", "text": said.text})
+    calls = identified(said.calls, "toolu_")
+    return [
+        *found,
+        *(
+            {"type": "tool_use", "id": one.id, "name": one.name, "input": dict(one.arguments)}
+            for one in calls
+        ),
+    ]
+
+
+def _ending(answer: Answer, said: Said) -> Mapping[str, Any]:
+    return {"stop_reason": "tool_use" if said.calls else stop_reason(answer), "stop_sequence": answer.stop}
+
+
+async def _events(
+    running: Running, head: dict[str, Any], diagnosis: Callable[[Usage], dict[str, Any]], request_id: str
+) -> AsyncIterator[bytes]:
+    def told(name: str, **fields: Any) -> bytes:
+        return event({"type": name, **fields}, name)
+
+    kept, whole = running.kept, bool(running.asked.tools)  # calls are told from text when all of it is there
+    try:
+        async for one in running.events():
+            if isinstance(one, FirstToken):
+                usage = Usage.of(one.tokens)
+                message = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
+                message |= {"usage": usage_json(usage, kept), **diagnosis(usage)}
+                yield told("message_start", message=message)
+                if not whole:
+                    yield told("content_block_start", index=0, content_block={"type": "text", "text": ""})
+                yield told("ping")
+            elif isinstance(one, Delta) and one.text and not whole:
+                yield told("content_block_delta", index=0, delta={"type": "text_delta", "text": one.text})
+            elif isinstance(one, Finished):
+                said = running.parts(one.answer)
+                if whole:
+                    for number, block in enumerate(_content(said)):
+                        for name, fields in _told_block(block):
+                            yield told(name, index=number, **fields)
+                else:
+                    yield told("content_block_stop", index=0)
+                more = {"usage": usage_json(Usage.of(one.answer.tokens), kept)}
+                more |= report_if_wanted(running, one.answer)
+                yield told("message_delta", delta=_ending(one.answer, said), **more)
+                yield told("message_stop")
+    except Exception as error:
+        yield event(error_of(error, request_id).body("anthropic", request_id), "error")
+
+
+def _told_block(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The events of a whole block."""
+    match block["type"]:
+        case "text":
+            empty, delta = {**block, "text": ""}, {"type": "text_delta", "text": block["text"]}
+        case "thinking":
+            empty, delta = (
+                {**block, "thinking": ""},
+                {"type": "thinking_delta", "thinking": block["thinking"]},
+            )
+        case _:
+            spelled = json.dumps(block["input"], ensure_ascii=False)
+            empty, delta = {**block, "input": {}}, {"type": "input_json_delta", "partial_json": spelled}
+    yield "content_block_start", {"content_block": empty}
+    yield "content_block_delta", {"delta": delta}
+    yield "content_block_stop", {}

@@ -1,0 +1,80 @@
+"""For who decides before he asks: what a request would read and compute, and what is in memory here."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Body, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ValidationError
+from starlette.responses import Response
+
+from app.server import chat, messages
+from app.server.access import dialect_of
+from app.server.asked import Asked
+from app.server.errors import INVALID, ApiError
+from app.server.pml_requests import pml_faults
+from app.server.service import Service
+
+Read = TypeVar("Read", bound=BaseModel)
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoints."""
+    router = APIRouter()
+
+    def asked_of(body: dict[str, Any], request: Request) -> Asked:
+        client = request.state.client
+        dialect = body.pop("dialect", None) or dialect_of("", request.headers)
+        salt, owner = service.salt(_text(body.get("cache_salt")), client), service.salt(None, client)
+        if dialect == "openai":
+            read = _read(chat.ChatBody, body)
+            return chat.asked_of(read, service.defaults, salt=salt, report=False, owner=owner)
+        if dialect == "anthropic":
+            return messages.asked_of(
+                _read(messages.CountBody, body), service.defaults, salt=salt, owner=owner
+            )
+        raise ApiError(INVALID, f"dialect is {str(dialect)[:40]!r}; it is openai or anthropic.", "dialect")
+
+    @router.post("/v1/prompt_cache/plan")
+    async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
+        """Says what a request would read, from where, and what it would compute and why."""
+        asked = asked_of(body, request)
+        prompt = await service.planned(asked)
+        with pml_faults("messages" if asked.over is None else "prompt_cache.prompt"):
+            found = await asyncio.to_thread(service.engine.outlook, prompt, asked.settings)
+        return JSONResponse(found.to_json())
+
+    @router.get("/v1/prompt_cache/residency")
+    async def list_residents() -> Response:
+        """Lists the segments in memory, for who sends requests to where what they read is."""
+        engine = service.engine
+        found = await asyncio.to_thread(engine.memory_tier.sizes)
+        segments = [{"key": key, "bytes": size} for key, size in sorted(found.items())]
+        tier = engine.memory_tier
+        return JSONResponse(
+            {
+                "model": engine.model.name,
+                "fingerprint": engine.model.fingerprint,
+                "bytes": tier.bytes,
+                "budget": tier.budget,
+                "segments": segments,
+            }
+        )
+
+    return router
+
+
+def _read(kind: type[Read], body: dict[str, Any]) -> Read:
+    try:
+        return kind.model_validate(body)
+    except ValidationError as error:
+        raise RequestValidationError(error.errors(), body=body) from None
+
+
+def _text(given: object) -> str | None:
+    if given is not None and not isinstance(given, str):
+        raise ApiError(INVALID, "cache_salt must be a text.", "cache_salt")
+    return given

@@ -1,0 +1,203 @@
+"""Requests over PML: a schema and a prompt of a client's, and the turns of the conversation behind it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from typing import Any, Literal, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from app.server.asked import Asked, Over
+from app.server.errors import INVALID, NO_SCHEMA, TOO_LARGE, ApiError, fault_of_pml, unsupported
+from app.server.schema_files import SchemaFiles
+from engine import Engine
+from engine.errors import StoreError, require_characters
+from engine.pml import Prompt, PromptError, Role, RoleName, Schema, Text, parse_prompt, parse_schema
+from engine.pml.diagnostics import NOWHERE
+from engine.pml.text_files import MAX_BYTES
+from engine.prepared import PreparedPrompt, PreparedSchema
+from engine.prompt.window import TooLongError
+
+log = logging.getLogger(__name__)
+
+BLANK_LINE = "\n\n"
+
+
+class PromptCache(BaseModel):
+    """What a request reads of a schema. It is ours, so a field that is not known is a mistake.
+
+    Attributes:
+        schema_name: the name of a schema that was put, or PML.
+        prompt: what is imported, in PML; None for the schema's own text only.
+        scope: what modules see while they are encoded.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    schema_name: str = Field(alias="schema", min_length=1)
+    prompt: str | None = None
+    scope: Literal["isolated", "anchored", "scaffold"] = "anchored"
+
+    def over(self, owner: str) -> Over:
+        """Returns it as a request has it, of a client."""
+        return Over(self.schema_name, self.prompt, self.scope, owner)
+
+
+def parsed_schema(text: str, param: str) -> Schema:
+    """Reads a schema; no file is opened for it.
+
+    Raises:
+        ApiError: it has errors, all of which are told, or is too large.
+    """
+    _require_size(text, param)
+    with pml_faults(param):
+        parsed = parse_schema(text)
+        if parsed.tree is None or not parsed.ok:
+            raise PromptError(parsed.diagnostics)
+        return parsed.tree
+
+
+def prepared_schema(engine: Engine, text: str, param: str, salt: str) -> PreparedSchema:
+    """Prepares a schema.
+
+    Args:
+        engine: of its model.
+        text: its PML.
+        param: the field that it came in.
+        salt: what its segments are shared by.
+
+    Raises:
+        ApiError: it has errors, all of which are told.
+    """
+    _require_size(text, param)
+    if "<" not in text:
+        parsed_schema(text, param)  # no document, whose faults are told
+    with pml_faults(param):
+        return engine.schema(text, salt=salt)
+
+
+def prepared_over(engine: Engine, files: SchemaFiles, asked: Asked) -> PreparedPrompt:
+    """Prepares a request over a schema: its prompt, and behind that its messages or its text.
+
+    Raises:
+        ApiError: there is no such schema, the PML has faults, or there are marks, names or tools.
+    """
+    over = asked.over
+    assert over is not None
+    _require_plain(asked)
+    text, param, pinned, rest = over.schema, "prompt_cache.schema", False, None
+    if "<" not in text:
+        kept = files.get(over.owner, text)
+        if kept is None:
+            raise unknown_schema(text, param)
+        text, pinned = kept.text, kept.pinned
+        rest = None if kept.expires_at is None else kept.expires_at - files.clock()
+    schema = prepared_schema(engine, text, param, asked.salt)
+    if pinned and schema.tokenized.label not in engine.store.settings.pins():
+        pin(engine, schema, rest)
+    with pml_faults("prompt_cache.prompt"):
+        return schema.prompt(_extended(_prompt(over, schema), asked))
+
+
+def pin(engine: Engine, schema: PreparedSchema, seconds: float | None) -> None:
+    """Pins a schema in the store; where nothing of it is stored yet, the next request does.
+
+    Args:
+        engine: whose store it is.
+        schema: the schema.
+        seconds: for how long; None for good.
+    """
+    try:
+        engine.store.settings.pin(schema.tokenized.label, seconds)
+    except StoreError as error:
+        log.info("%s", error)
+
+
+def unknown_schema(name: str, param: str | None = None) -> ApiError:
+    """Returns the refusal of a schema that nobody has put."""
+    shown = name if len(name) <= 200 else f"{name[:200]}…"
+    return ApiError(
+        NO_SCHEMA, f"There is no schema {shown!r}. Put it with PUT /v1/prompt_cache/schemas/NAME.", param
+    )
+
+
+@contextlib.contextmanager
+def pml_faults(param: str) -> Iterator[None]:
+    """Tells faults of PML as those of a field.
+
+    Raises:
+        ApiError: there are some.
+    """
+    try:
+        yield
+    except TooLongError:
+        raise
+    except PromptError as error:
+        raise fault_of_pml(error, param) from error
+
+
+def _prompt(over: Over, schema: PreparedSchema) -> Prompt:
+    if over.prompt is None or not over.prompt.strip():
+        return Prompt(schema.name, (), NOWHERE)
+    _require_size(over.prompt, "prompt_cache.prompt")
+    parsed = parse_prompt(over.prompt)
+    if parsed.tree is None or not parsed.ok:
+        raise PromptError(parsed.diagnostics)
+    return parsed.tree
+
+
+def _extended(prompt: Prompt, asked: Asked) -> Prompt:
+    """The prompt with what the request says behind it: turns, or the text of a completion."""
+    said: list[Any] = [
+        Role(cast(RoleName, message.role), _words([block.text for block in message.blocks]), NOWHERE)
+        for message in asked.messages
+    ]
+    if asked.text:
+        said.append(Text(asked.text, NOWHERE))
+    if not said:
+        return prompt
+    return Prompt(
+        prompt.schema,
+        (*prompt.children, *said),
+        prompt.span,
+        prompt.schema_span,
+        prompt.lines,
+        prompt.source,
+    )
+
+
+def _require_plain(asked: Asked) -> None:
+    """Refuses marks, names and tools, which are for conversations without a schema."""
+    if asked.tools or any(one.role == "tool" or one.calls for one in asked.messages):
+        raise unsupported(
+            "tools", "behind a schema there are texts only. Leave prompt_cache or the tools out."
+        )
+    if asked.marks:
+        words = "Behind a schema nothing is marked: its modules are kept by their names. Leave the mark out."
+        raise ApiError(INVALID, words, asked.marks[0].param)
+    named = [block.module for message in asked.messages for block in message.blocks if block.module]
+    if named:
+        words = (
+            f"Beside prompt_cache a block has no name, as {named[0].name!r}. Make it a module of the schema."
+        )
+        raise ApiError(INVALID, words, "messages")
+
+
+def _words(blocks: list[str]) -> tuple[Text, ...]:
+    """The texts of a turn; between two of them a blank line, where neither has white space there."""
+    found: list[Text] = []
+    for block in filter(None, blocks):
+        if found and not (found[-1].text[-1].isspace() or block[0].isspace()):
+            found.append(Text(BLANK_LINE, NOWHERE, seam=True))
+        found.append(Text(block, NOWHERE))
+    return tuple(found)
+
+
+def _require_size(text: str, param: str) -> None:
+    require_characters(text)
+    if len(text.encode()) > MAX_BYTES:
+        raise ApiError(
+            TOO_LARGE, f"A document of PML has at most {MAX_BYTES >> 20} MB. Split it into several.", param
+        )

@@ -1,0 +1,353 @@
+"""OpenAI's responses: a conversation in, the assistant's next message out, and nothing is stored."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from starlette.responses import Response
+
+from app.server.asked import Asked, Defaults, scoped
+from app.server.caching import Kept, written_by_seconds
+from app.server.chat import report_if_wanted, wants_report
+from app.server.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
+from app.server.openai_wire import (
+    TTL_SECONDS,
+    CacheOptions,
+    Conversation,
+    Part,
+    Wire,
+    finish_reason,
+    refuse_what_is_not_built,
+    settings_of_body,
+)
+from app.server.pml_requests import PromptCache
+from app.server.service import Running, Service
+from app.server.streams import EventStream, event, gone
+from app.server.usage import Usage
+from engine.errors import PromptCacheError
+from engine.events import Answer, Delta, Finished, FirstToken
+
+_STORED = "nothing is stored here; send the whole conversation as input."
+# What would change the answer beyond what is refused everywhere, with the values that ask for nothing.
+REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "previous_response_id": ((), _STORED),
+    "conversation": ((), _STORED),
+    "prompt": ((), "no prompts are stored here; send instructions and input."),
+    "background": ((False,), "an answer is not kept until it is fetched; stream it."),
+    "truncation": (("disabled",), "a prompt that is too long is refused, and nothing is left out of it."),
+    "context_management": (([],), "a conversation is read as it is sent."),
+    "moderation": ((), "the server asks nobody else."),
+}
+LOGPROBS = "message.output_text.logprobs"
+USUAL: Mapping[str, Any] = {
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    **dict.fromkeys(
+        (
+            "instructions",
+            "max_output_tokens",
+            "max_tool_calls",
+            "prompt_cache_key",
+            "prompt_cache_retention",
+            "safety_identifier",
+            "user",
+        )
+    ),
+}
+"""What a response repeats of its request, and what it says where that says nothing."""
+
+Status = Literal["in_progress", "completed", "incomplete", "failed"]
+
+
+class Item(Wire):
+    """An item of the input: a message, or something that is refused."""
+
+    type: str = "message"
+    role: str | None = None
+    content: str | list[Part] | None = None
+
+
+class ResponsesBody(Wire):
+    """A request for a response."""
+
+    model: str
+    input: str | list[Item] | None = None
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    repetition_penalty: float | None = None
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stream: bool | None = False
+    text: dict[str, Any] | None = None
+    reasoning: dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    include: list[str] | None = None
+    cache_salt: str | None = None
+    prompt_cache_options: CacheOptions | None = None
+    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
+    prompt_cache: PromptCache | None = None
+
+
+def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool, owner: str = "") -> Asked:
+    """Reads a request.
+
+    Args:
+        body: the request.
+        defaults: for what it does not say.
+        salt: what it shares segments with.
+        report: whether the report of the cache is wanted in any case.
+        owner: the client, where its schemas are its own.
+
+    Raises:
+        ApiError: something in it cannot be honoured.
+    """
+    refuse_what_is_not_built(body, REFUSED)
+    _refuse_parts_of_fields(body)
+    _refuse_tools(body)
+    conversation = Conversation()
+    if body.instructions:
+        conversation.read("system", body.instructions, "instructions")
+    if isinstance(body.input, str):
+        conversation.read("user", body.input, "input")
+    for number, one in enumerate(body.input if isinstance(body.input, list) else ()):
+        where = f"input[{number}]"
+        if one.type != "message":
+            raise unsupported(f"{where}.type", f"the input is messages of text, and this is {one.type!r}.")
+        if one.content is None:
+            raise ApiError(INVALID, "There is no content in this message.", f"{where}.content")
+        conversation.read(one.role or "", one.content, where)
+    if not conversation.messages and body.prompt_cache is None:
+        raise ApiError(INVALID, "There is no input.", "input")
+    options = body.prompt_cache_options
+    over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
+    return Asked(
+        body.model,
+        scoped(settings_of_body(body, ("max_output_tokens", body.max_output_tokens), defaults), over),
+        tuple(conversation.messages),
+        marks=conversation.marks(options, body.prompt_cache_retention),
+        warm=bool(options and options.prewarm),
+        salt=salt,
+        report=report or "prompt_cache" in (body.include or ()),
+        over=over,
+    )
+
+
+def _refuse_parts_of_fields(body: ResponsesBody) -> None:
+    """Refuses what would change the answer within a field whose other parts are let pass."""
+    if (body.text or {}).get("format") not in (None, {"type": "text"}):
+        raise unsupported("text.format", "the form of an answer cannot be forced; ask for it in words.")
+    for name, harmless in (("effort", "none"), ("mode", "standard")):
+        if (body.reasoning or {}).get(name) not in (None, harmless):
+            raise unsupported(f"reasoning.{name}", "the model's own template decides whether it thinks.")
+    if LOGPROBS in (body.include or ()):
+        raise unsupported(f"include[{(body.include or []).index(LOGPROBS)}]", "probabilities are not told.")
+
+
+def _refuse_tools(body: ResponsesBody) -> None:
+    if body.tools or body.tool_choice not in (None, "none", "auto"):
+        raise unsupported("tools" if body.tools else "tool_choice", "send them to /v1/chat/completions.")
+
+
+def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
+    """Returns the usage of a response; what was written is split by time to live, where OpenAI has it."""
+    details: dict[str, Any] = {"cached_tokens": usage.read, "cache_write_tokens": usage.written}
+    if kept and {one.seconds for one in kept} <= {*TTL_SECONDS.values()}:
+        written = written_by_seconds(usage.written, usage.read, kept)
+        details["cache_write_tokens_details"] = {
+            f"ttl_{ttl}_tokens": written.get(seconds, 0) for ttl, seconds in TTL_SECONDS.items()
+        }
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": details,
+        "output_tokens": usage.generated,
+        "output_tokens_details": {"reasoning_tokens": 0},
+        "total_tokens": usage.prompt + usage.generated,
+    }
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoints."""
+    router = APIRouter()
+
+    @router.post("/v1/responses")
+    async def create_response(body: ResponsesBody, request: Request) -> Response:
+        """Answers a conversation."""
+        request_id = request.state.request_id
+        salt = service.salt(body.cache_salt, request.state.client)
+        owner = service.salt(None, request.state.client)
+        asked = asked_of(body, service.defaults, salt=salt, report=wants_report(request), owner=owner)
+        try:
+            running = await service.begin(asked, "openai")
+        except PromptCacheError as error:
+            raise error_of(error, request_id, "input") from error
+        draft = _Draft(_head(body, asked), f"msg_{secrets.token_hex(12)}", running)
+        if body.stream:
+            return EventStream(_events(draft, request_id), running.close)
+        try:
+            answer = await running.answer(gone(request))
+        finally:
+            running.close()
+        return JSONResponse(draft.ended(answer))
+
+    @router.get("/v1/responses/{response_id}")
+    @router.delete("/v1/responses/{response_id}")
+    @router.post("/v1/responses/{response_id}/cancel")
+    @router.get("/v1/responses/{response_id}/input_items")
+    async def find_response(response_id: str) -> Response:
+        """Finds no response, as none is kept."""
+        raise ApiError(
+            NOT_FOUND, f"There is no response {response_id!r}: nothing is stored here.", "response_id"
+        )
+
+    return router
+
+
+def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
+    """What is said of a response before it is answered."""
+    given = body.model_dump(exclude_none=True)
+    told: dict[str, Any] = {"prompt_cache_options": None}
+    if (options := body.prompt_cache_options) is not None:
+        told["prompt_cache_options"] = {"mode": options.mode, "ttl": options.ttl}
+        if options.comparison_response_id is not None:
+            told["prompt_cache_options"]["comparison_response_id"] = options.comparison_response_id
+            told["prompt_cache_diagnostics"] = {"type": "comparison_response_not_found"}
+    return {
+        "id": f"resp_{secrets.token_hex(12)}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "model": body.model,
+        **{name: given.get(name, usual) for name, usual in USUAL.items()},
+        "background": False,
+        "previous_response_id": None,
+        "reasoning": {"effort": None, "summary": None, **given.get("reasoning", {})},
+        "service_tier": "default",
+        "store": False,
+        "temperature": asked.settings.temperature,
+        "text": {"format": {"type": "text"}, **given.get("text", {})},
+        "tools": [],
+        "top_logprobs": 0,
+        "top_p": asked.settings.top_p,
+        "truncation": "disabled",
+        **told,
+    }
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """A response that is on its way.
+
+    Attributes:
+        head: what is known of it from the beginning.
+        item: the id of its message.
+        running: the request that it answers.
+    """
+
+    head: dict[str, Any]
+    item: str
+    running: Running
+
+    def told(self, status: Status, output: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        """Returns it as it stands."""
+        unknown = {"completed_at": None, "error": None, "incomplete_details": None, "usage": None}
+        return {**self.head, "status": status, "output": output, **unknown, **more}
+
+    def message(self, status: Status, text: str | None) -> dict[str, Any]:
+        """Returns its message, which is incomplete where it failed; None for one that has no part yet."""
+        content = [] if text is None else [part_of(text)]
+        told = "incomplete" if status == "failed" else status
+        return {"id": self.item, "type": "message", "role": "assistant", "status": told, "content": content}
+
+    def ended(self, answer: Answer) -> dict[str, Any]:
+        """Returns it with its answer; one that only warms the cache has none."""
+        warm = self.running.asked.warm
+        cut = finish_reason(answer) == "length" and not warm
+        status: Status = "incomplete" if cut else "completed"
+        return self.told(
+            status,
+            [] if warm else [self.message(status, answer.text)],
+            completed_at=None if cut else int(time.time()),
+            incomplete_details={"reason": "max_output_tokens"} if cut else None,
+            usage=usage_json(Usage.of(answer.tokens), self.running.kept),
+            **report_if_wanted(self.running, answer),
+        )
+
+
+def part_of(text: str) -> dict[str, Any]:
+    """Returns a text as the part of a message."""
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+
+
+class _Teller:
+    """Tells a response in numbered events."""
+
+    def __init__(self, draft: _Draft) -> None:
+        self._draft, self._numbers = draft, itertools.count()
+        self._texts: list[str] | None = None
+        self._place = {"item_id": draft.item, "output_index": 0, "content_index": 0}
+
+    def begun(self) -> Iterator[bytes]:
+        for kind in ("created", "in_progress"):
+            yield self._told(f"response.{kind}", response=self._draft.told("in_progress", []))
+
+    def opened(self) -> Iterator[bytes]:
+        self._texts = []
+        item = self._draft.message("in_progress", None)
+        yield self._told("response.output_item.added", output_index=0, item=item)
+        yield self._told("response.content_part.added", **self._place, part=part_of(""))
+
+    def added(self, text: str) -> bytes:
+        assert self._texts is not None, "the first token comes before its text"
+        self._texts.append(text)
+        return self._told("response.output_text.delta", **self._place, delta=text, logprobs=[])
+
+    def ended(self, answer: Answer) -> Iterator[bytes]:
+        response = self._draft.ended(answer)
+        for item in response["output"]:
+            yield self._told("response.output_text.done", **self._place, text=answer.text, logprobs=[])
+            yield self._told("response.content_part.done", **self._place, part=part_of(answer.text))
+            yield self._told("response.output_item.done", output_index=0, item=item)
+        yield self._told(f"response.{response['status']}", response=response)
+
+    def failed(self, error: ApiError) -> Iterator[bytes]:
+        """Tells both what readers of events look for and what clients raise: an object with `error`."""
+        fields = error.body("openai", "")["error"]
+        code = "server_error" if error.kind.status >= 500 else "invalid_prompt"
+        told = {"code": "rate_limit_exceeded" if error.kind is FULL else code, "message": error.message}
+        output = [] if self._texts is None else [self._draft.message("failed", "".join(self._texts))]
+        yield self._told("response.failed", response=self._draft.told("failed", output, error=told))
+        flat = {name: fields[name] for name in ("code", "message", "param")}
+        yield self._told("error", **flat, error=fields)
+
+    def _told(self, kind: str, **fields: Any) -> bytes:
+        return event({"type": kind, **fields, "sequence_number": next(self._numbers)}, kind)
+
+
+async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
+    teller = _Teller(draft)
+    try:
+        for told in teller.begun():
+            yield told
+        async for one in draft.running.events():
+            if isinstance(one, FirstToken):
+                for told in teller.opened():
+                    yield told
+            elif isinstance(one, Delta) and one.text:
+                yield teller.added(one.text)
+            elif isinstance(one, Finished):
+                for told in teller.ended(one.answer):
+                    yield told
+    except Exception as error:
+        for told in teller.failed(error_of(error, request_id)):
+            yield told

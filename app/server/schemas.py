@@ -1,0 +1,344 @@
+"""Schemas as resources: put, looked at, listed, kept for a while or for good, and deleted."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import datetime
+import json
+import math
+import re
+from typing import Any, TypeVar
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, ValidationError
+from starlette.responses import Response
+
+from app.server.errors import INVALID, ApiError, fault_of_pml
+from app.server.pml_requests import parsed_schema, pin, pml_faults, prepared_schema, unknown_schema
+from app.server.schema_files import FullError, KeptSchema, SchemaFiles, Terms
+from app.server.service import Service
+from app.server.streams import gone
+from engine import Engine
+from engine.events import Listener
+from engine.pml import PromptError, Schema
+from engine.pml.diagnostics import NOWHERE
+from engine.pml.text_files import TextFileError, decode
+from engine.prepared import PreparedSchema
+
+PATH = "/v1/prompt_cache/schemas"
+XML = frozenset({"application/xml", "text/xml"})
+USUAL_PAGE, LARGEST_PAGE = 50, 1000
+LONGEST_SECONDS = 10 * 365 * 86400.0
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+Body = TypeVar("Body", bound=BaseModel)
+_TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
+
+
+class TermsBody(BaseModel):
+    """How long a schema stays. Each field may be left out, and stays as it is then."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    ttl: str | float | None = None
+    expires_at: str | float | None = None
+    pinned: bool | None = None
+
+
+class PutBody(TermsBody):
+    """A schema, how long it stays, and whether it is encoded at once."""
+
+    pml: str
+    encode: bool = False
+
+
+def routes(service: Service) -> APIRouter:
+    """Returns the endpoints."""
+    router = APIRouter()
+
+    def owner_of(request: Request) -> str:
+        return service.salt(None, request.state.client)
+
+    async def swept() -> SchemaFiles:
+        """The schemas, without those whose time is over and their pins."""
+        engine, files = service.engine, service.schemas
+        await asyncio.to_thread(_sweep, engine, files)
+        return files
+
+    @router.put(f"{PATH}/{{name}}")
+    async def put_schema(name: str, request: Request) -> Response:
+        """Keeps a schema in place of the one of this name."""
+        engine, files, owner = service.engine, await swept(), owner_of(request)
+        body = await _put_body(request)
+        terms = _terms(body, files.clock())
+
+        def put(listener: Listener) -> tuple[dict[str, Any], bool]:
+            prepared = _checked(engine, name, body.pml, owner)
+            try:
+                kept, before = files.put(owner, name, body.pml, terms)
+            except FullError as error:
+                raise ApiError(INVALID, str(error), "pml") from error
+            if body.encode:
+                with pml_faults("pml"):
+                    prepared.encode(listener=listener)
+            _settle(engine, prepared, kept, before, files.clock())
+            return _told(engine, prepared, kept), before is None or before.text != kept.text
+
+        told, new = await service.work(put, gone(request))
+        return JSONResponse(told, 201 if new else 200)
+
+    @router.get(f"{PATH}/{{name}}")
+    async def get_schema(name: str, request: Request) -> Response:
+        """Describes a schema."""
+        engine, files, owner = service.engine, await swept(), owner_of(request)
+
+        def described() -> dict[str, Any]:
+            kept = _found(files.get(owner, name), name)
+            return _told(engine, prepared_schema(engine, kept.text, "pml", owner), kept)
+
+        return JSONResponse(await asyncio.to_thread(described))
+
+    @router.get(PATH)
+    async def list_schemas(
+        request: Request, page_size: int = USUAL_PAGE, page_token: str | None = None
+    ) -> Response:
+        """Lists schemas by name."""
+        engine, files, owner = service.engine, await swept(), owner_of(request)
+        if page_size < 1:
+            raise ApiError(INVALID, f"page_size is {page_size}; it must be at least 1.", "page_size")
+        after = _after(page_token)
+        found = await asyncio.to_thread(files.all, owner)
+        rest = [kept for kept in found if after is None or kept.name > after]
+        page = rest[: min(page_size, LARGEST_PAGE)]
+        more = {"next_page_token": _token(page[-1].name)} if len(page) < len(rest) else {}
+        return JSONResponse({"schemas": [_listed(engine, kept) for kept in page], **more})
+
+    @router.patch(f"{PATH}/{{name}}")
+    async def change_schema(name: str, request: Request) -> Response:
+        """Changes how long a schema stays."""
+        engine, files, owner = service.engine, await swept(), owner_of(request)
+        terms = _terms(_validated(TermsBody, await _json(request)), files.clock())
+
+        def changed() -> dict[str, Any]:
+            before = files.get(owner, name)
+            kept = _found(files.change(owner, name, terms), name)
+            prepared = prepared_schema(engine, kept.text, "pml", owner)
+            _settle(engine, prepared, kept, before, files.clock())
+            return _told(engine, prepared, kept)
+
+        return JSONResponse(await asyncio.to_thread(changed))
+
+    @router.delete(f"{PATH}/{{name}}")
+    async def delete_schema(name: str, request: Request) -> Response:
+        """Forgets a schema; its segments go when the budget wants their room."""
+        engine, files, owner = service.engine, await swept(), owner_of(request)
+
+        def deleted() -> None:
+            kept = _found(files.remove(owner, name), name)
+            if kept.pinned:
+                engine.store.settings.unpin(_label(engine, owner, kept))
+
+        await asyncio.to_thread(deleted)
+        return Response(status_code=204)
+
+    return router
+
+
+# What a body says
+
+
+async def _put_body(request: Request) -> PutBody:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind in XML:
+        try:
+            return PutBody(pml=decode(await request.body()))
+        except TextFileError as error:
+            raise ApiError(INVALID, str(error), "pml") from error
+    if kind not in ("", "application/json"):
+        raise ApiError(
+            INVALID,
+            f"The content-type is {kind!r}; send PML as application/xml or text/xml, or as application/json: "
+            '{"pml": "<schema …>"}.',
+        )
+    return _validated(PutBody, await _json(request))
+
+
+async def _json(request: Request) -> Any:
+    try:
+        return json.loads(await request.body())
+    except (ValueError, RecursionError) as error:
+        raise ApiError(INVALID, f"The body is no JSON: {error}.") from error
+
+
+def _validated(kind: type[Body], given: Any) -> Body:
+    if not isinstance(given, dict):
+        raise ApiError(INVALID, "The body must be an object of JSON.")
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        param = ".".join(map(str, first["loc"])) or None
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(kind.model_fields)
+            raise ApiError(INVALID, f"There is no field {param!r} here; there are {known}.", param) from None
+        raise ApiError(INVALID, f"{first['msg']}.", param) from None
+
+
+def _terms(body: TermsBody, now: float) -> Terms:
+    """How long a schema stays.
+
+    Raises:
+        ApiError: that is no time, or there are two.
+    """
+    said = body.model_fields_set
+    if "ttl" in said and "expires_at" in said:
+        raise ApiError(INVALID, "ttl and expires_at say the same; send one of them.", "expires_at")
+    if "ttl" in said:
+        expires_at = None if body.ttl is None else now + _seconds(body.ttl)
+    else:
+        expires_at = None if body.expires_at is None else _moment(body.expires_at, now)
+    return Terms("ttl" in said or "expires_at" in said, expires_at, body.pinned)
+
+
+def _seconds(ttl: str | float) -> float:
+    """A time to live in seconds: 300, "300s", "5m", "1h", "2d"."""
+    found = _TTL.fullmatch(ttl) if isinstance(ttl, str) else None
+    seconds = float(found[1]) * _UNITS[found[2] or "s"] if found else math.nan
+    seconds = seconds if isinstance(ttl, str) else float(ttl)
+    if not 0 < seconds <= LONGEST_SECONDS:
+        raise ApiError(
+            INVALID,
+            f'ttl is {str(ttl)[:40]!r}; it must be seconds above 0, or such as "300s", "5m" or "1h", and at '
+            "most ten years.",
+            "ttl",
+        )
+    return seconds
+
+
+def _moment(given: str | float, now: float) -> float:
+    """A point in time in seconds since 1970, of such a number or of ISO 8601 with a time zone."""
+    at = math.nan
+    if isinstance(given, str):
+        try:
+            parsed = datetime.datetime.fromisoformat(given)
+            at = parsed.timestamp() if parsed.tzinfo is not None else math.nan
+        except (ValueError, OverflowError):
+            pass
+    else:
+        at = float(given)
+    if not now < at <= now + LONGEST_SECONDS:
+        raise ApiError(
+            INVALID,
+            f"expires_at is {str(given)[:40]!r}; it must be a time to come, within ten years, such as "
+            f"{_iso(now + 3600)}.",
+            "expires_at",
+        )
+    return at
+
+
+def _after(token: str | None) -> str | None:
+    """The name that the page before ended with."""
+    if not token:
+        return None
+    try:
+        return base64.urlsafe_b64decode(token.encode("ascii")).decode("utf-8")
+    except ValueError:
+        raise ApiError(
+            INVALID, "page_token is none that a page has brought. Begin without one.", "page_token"
+        ) from None
+
+
+def _token(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode()).decode()
+
+
+# What is done
+
+
+def _checked(engine: Engine, name: str, text: str, owner: str) -> PreparedSchema:
+    """A schema of this name without faults.
+
+    Raises:
+        ApiError: it has faults, or another name.
+    """
+    tree = parsed_schema(text, "pml")
+    if tree.name != name:
+        shown = name if len(name) <= 200 else f"{name[:200]}…"
+        raise ApiError(
+            INVALID, f"The schema is named {tree.name!r} and is put as {shown!r}. Make them the same.", "name"
+        )
+    prepared = prepared_schema(engine, text, "pml", owner)
+    faults = [one for one in prepared.check() if one.severity == "error"]
+    if faults:
+        raise fault_of_pml(PromptError(tuple(faults)), "pml")
+    return prepared
+
+
+def _found(kept: KeptSchema | None, name: str) -> KeptSchema:
+    if kept is None:
+        raise unknown_schema(name)
+    return kept
+
+
+def _settle(
+    engine: Engine, prepared: PreparedSchema, kept: KeptSchema, before: KeptSchema | None, now: float
+) -> None:
+    """Has the store keep what a schema's terms ask for; what is not stored yet too, once it is."""
+    if kept.expires_at is not None and kept.expires_at > now:
+        keys = [recipe.key for recipe in prepared.tokenized.encodings("anchored")]
+        engine.store.keep(keys, kept.expires_at - now)
+    if kept.pinned:
+        pin(engine, prepared, None if kept.expires_at is None else kept.expires_at - now)
+    elif before is not None and before.pinned:
+        engine.store.settings.unpin(prepared.tokenized.label)
+
+
+def _sweep(engine: Engine, files: SchemaFiles) -> None:
+    for owner, kept in files.sweep():
+        if kept.pinned:
+            engine.store.settings.unpin(_label(engine, owner, kept))
+
+
+def _label(engine: Engine, owner: str, kept: KeptSchema) -> str:
+    """The name under which the store lists the segments of a client's schema."""
+    return engine.schema(Schema(kept.name, (), (), NOWHERE), salt=owner).tokenized.label
+
+
+# What is told
+
+
+def _listed(engine: Engine, kept: KeptSchema) -> dict[str, Any]:
+    return {
+        "name": kept.name,
+        "model": engine.model.name,
+        "digest": kept.digest,
+        "created_at": _iso(kept.created_at),
+        "expires_at": None if kept.expires_at is None else _iso(kept.expires_at),
+        "pinned": kept.pinned,
+    }
+
+
+def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> dict[str, Any]:
+    """A schema with its modules: a line for each piece of text that is a segment of its own."""
+    book = prepared.tokenized.recipes()
+    recipes = {run.index: book.of_run(run) for run in book.layout.runs if run.cacheable}
+    tier = engine.segment_cache.tiers(recipes.values())
+    modules = []
+    for run in book.layout.runs:
+        recipe = recipes.get(run.index)
+        modules.append(
+            {
+                "path": run.path,
+                "tokens": run.tokens,
+                "key": None if recipe is None else recipe.key,
+                "tier": "none" if recipe is None else tier(recipe),
+            }
+        )
+    tokens = sum(run.tokens for run in book.layout.runs)
+    return {**_listed(engine, kept), "token_count": tokens, "modules": modules}
+
+
+def _iso(seconds: float) -> str:
+    made = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    return made.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,0 +1,343 @@
+"""The one way from a request to the engine: places, planning, cancelling, draining. For one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from app.server.asked import Asked, Defaults
+from app.server.caching import Submitted, expire, prepared, submitted
+from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, ApiError
+from app.server.figures import Figures, Request
+from app.server.schema_files import SchemaFiles
+from app.server.usage import Usage
+from engine import Engine
+from engine.errors import CancelledError
+from engine.events import Answer, Event, Finished, FirstToken, Listener
+from engine.prepared import PreparedPrompt
+
+State = Literal["loading", "ok", "draining"]
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much is taken in.
+
+    Attributes:
+        parallel: requests that are answered at once.
+        waiting: requests that may wait besides.
+        least: tokens of a prefix that is worth being kept where it is marked.
+    """
+
+    parallel: int = 16
+    waiting: int = 64
+    least: int = 64
+
+
+class Service:
+    """An engine that answers requests.
+
+    Args:
+        limits: how much is taken in.
+        names: further names of the model.
+        longest: tokens of an answer where a request does not say it.
+        isolate: whether what one client computes is of no use to another.
+        strict: whether a time to live is the most that something stays, and not the least alone.
+
+    Attributes:
+        figures: what was counted.
+        created: when the service began, in seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        names: tuple[str, ...] = (),
+        *,
+        longest: int,
+        isolate: bool = False,
+        strict: bool = False,
+    ) -> None:
+        self._strict = strict
+        self.limits, self._names, self._longest, self._isolate = limits or Limits(), names, longest, isolate
+        self.figures, self.created = Figures(), int(time.time())
+        self._engine: Engine | None = None
+        self._schemas: SchemaFiles | None = None
+        self._defaults = Defaults(longest)
+        self._draining = self._stopped = False
+        self._inside = 0
+        self._running: set[Running | Work] = set()
+        self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
+        self._empty = asyncio.Event()
+        self._empty.set()
+
+    # What it is
+
+    @property
+    def state(self) -> State:
+        """Whether it answers."""
+        return "draining" if self._draining else "loading" if self._engine is None else "ok"
+
+    @property
+    def engine(self) -> Engine:
+        """The engine.
+
+        Raises:
+            ApiError: it is not there yet, or takes nothing in any more.
+        """
+        if self._draining:
+            raise ApiError(DRAINING, "The server is stopping. Try again when it is back.")
+        if self._engine is None:
+            raise ApiError(LOADING, "The server is loading its model. Try again in a moment.")
+        return self._engine
+
+    @property
+    def defaults(self) -> Defaults:
+        """What holds where a request says nothing."""
+        return self._defaults
+
+    @property
+    def inside(self) -> int:
+        """Requests that are answered or wait."""
+        return self._inside
+
+    @property
+    def schemas(self) -> SchemaFiles:
+        """The schemas that clients have put.
+
+        Raises:
+            ApiError: as for `engine`.
+        """
+        if self._schemas is None:
+            raise ApiError(LOADING, "The server is loading its model. Try again in a moment.")
+        return self._schemas
+
+    def opened(self, engine: Engine) -> None:
+        """Answers with an engine from now on."""
+        self._engine, self._schemas = engine, SchemaFiles(engine.store.folder)
+        self._defaults = Defaults(self._longest, engine.model.sampling)
+
+    def closed(self) -> None:
+        """Takes nothing in until an engine is there again; requests under way go on."""
+        self._engine = None
+
+    def names(self) -> tuple[str, ...]:
+        """The names that the model is asked for by, its own first."""
+        return (self.engine.model.name, *self._names)
+
+    def require_model(self, name: str) -> None:
+        """Refuses a model that is not served.
+
+        Raises:
+            ApiError: it is not.
+        """
+        known = self.names()
+        if name not in known:
+            raise ApiError(
+                NO_MODEL, f"There is no model {name!r} here; there is {', '.join(known)}.", "model"
+            )
+
+    def salt(self, given: str | None, client: str) -> str:
+        """What a request shares segments by."""
+        return "\n".join(filter(None, (given or "", client if self._isolate else "")))
+
+    # Requests
+
+    async def planned(self, asked: Asked) -> PreparedPrompt:
+        """Plans a request, computing nothing.
+
+        Raises:
+            ApiError: the model is not served, or not there.
+            PromptCacheError: what is wrong with the request.
+        """
+        self.require_model(asked.model)
+        engine = self.engine
+        return await asyncio.to_thread(prepared, engine, asked, self.schemas)
+
+    async def begin(self, asked: Asked, dialect: str) -> Running:
+        """Takes a request in, and has it answered; whoever gets it closes it.
+
+        Raises:
+            ApiError: there is no place, the model is not served, or the server does not answer now.
+            PromptCacheError: what is wrong with the request.
+        """
+        self.require_model(asked.model)
+        engine = self.engine
+        self._enter()
+        try:
+            arrived = time.perf_counter()
+            if self._strict:
+                await asyncio.to_thread(expire, engine)
+            taken = await asyncio.to_thread(submitted, engine, asked, self.schemas, self.limits.least)
+        except BaseException:
+            self._leave()
+            raise
+        running = Running(self, taken, asked, dialect, arrived)
+        self._running.add(running)
+        if self._stopped:
+            running.cancel()
+        return running
+
+    async def work(self, do: Callable[[Listener], Made], gone: Callable[[], Awaitable[None]]) -> Made:
+        """Does something that takes a while on a thread of its own, in a place like that of an answer.
+
+        Args:
+            do: what to do; the listener says when nobody wants it any more.
+            gone: waits until nobody listens any more.
+
+        Raises:
+            ApiError: there is no place.
+            CancelledError: nobody wants it any more.
+        """
+        self._enter()
+        work = Work()
+        self._running.add(work)
+        watcher = asyncio.ensure_future(gone())
+        watcher.add_done_callback(lambda _: work.cancel())
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._workers, work.run, do)
+        finally:
+            work.cancel()
+            watcher.cancel()
+            self.left(work)
+
+    def _enter(self) -> None:
+        if self._inside >= self.limits.parallel + self.limits.waiting:
+            self.figures.refused()
+            raise ApiError(
+                FULL, f"{self._inside} requests are answered or wait, and no more fit. Try again in a moment."
+            )
+        self._inside += 1
+        self._empty.clear()
+
+    def _leave(self) -> None:
+        self._inside -= 1
+        if not self._inside:
+            self._empty.set()
+
+    def left(self, running: Running | Work) -> None:
+        """Takes out a request that has ended."""
+        if running in self._running:
+            self._running.discard(running)
+            self._leave()
+
+    async def drain(self, seconds: float, hurry: asyncio.Event | None = None) -> None:
+        """Takes nothing in any more, and waits until all has ended; what has not by then is ended.
+
+        Args:
+            seconds: how long it waits.
+            hurry: nothing is waited for once it is set.
+        """
+        self._draining = True
+        ended = asyncio.ensure_future(self._empty.wait())
+        hurried = asyncio.ensure_future((hurry or asyncio.Event()).wait())
+        await asyncio.wait({ended, hurried}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        self._stopped = True
+        self.drain_now()
+        await asyncio.wait({ended}, timeout=_LAST_WORDS_SECONDS)
+        for task in (ended, hurried):
+            task.cancel()
+
+    def drain_now(self) -> None:
+        """Ends what is under way before its next step; on the loop's own thread."""
+        for running in [*self._running]:
+            running.cancel()
+
+
+_WORKERS = 2  # threads for what takes a while and is no answer
+_LAST_WORDS_SECONDS = 0.5
+"""That what was ended has to say so."""
+
+
+class Work:
+    """Something that takes a while and is no answer, until nobody wants it any more."""
+
+    def __init__(self) -> None:
+        self._ended = threading.Event()
+
+    def cancel(self) -> None:
+        """Ends it before its next step; a second time does nothing."""
+        self._ended.set()
+
+    def run(self, do: Callable[[Listener], Made]) -> Made:
+        """Does it.
+
+        Raises:
+            CancelledError: nobody wants it any more.
+        """
+        if self._ended.is_set():
+            raise CancelledError("The client went away before it was begun.")
+        return do(Listener(stopped=self._ended.is_set))
+
+
+class Running:
+    """A request that is answered.
+
+    Attributes:
+        ticket: of the engine.
+        asked: what was asked.
+        kept: what became of its marks.
+        seconds: what computing had taken of what it read, by key; known at its end, if its report is wanted.
+        parts: tells an answer's text from the calls in it.
+    """
+
+    def __init__(
+        self, service: Service, taken: Submitted, asked: Asked, dialect: str, arrived: float
+    ) -> None:
+        self.ticket, self.asked, self.kept, self.parts = taken.ticket, asked, taken.kept, taken.parts
+        self.seconds: dict[str, float] = {}
+        self._seconds = taken.seconds
+        self._service = service
+        self._request = Request(dialect, asked.model, time.time())
+        self._arrived = arrived
+        service.figures.begun(self._request)
+
+    def cancel(self) -> None:
+        """Ends it before its next step; a second time does nothing."""
+        self.ticket.cancel()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """The engine's events, noted for the figures.
+
+        Raises:
+            PromptCacheError: what ended it.
+        """
+        async for event in self.ticket:
+            if isinstance(event, FirstToken):
+                self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event.tokens))
+            elif isinstance(event, Finished):
+                self._request.done(event.answer)
+                if self.asked.report:
+                    self.seconds = await asyncio.to_thread(self._seconds, event.answer)
+            yield event
+
+    async def answer(self, gone: Callable[[], Awaitable[None]]) -> Answer:
+        """The whole answer; cancelled as soon as the client is gone.
+
+        Args:
+            gone: waits until nobody listens any more.
+
+        Raises:
+            PromptCacheError: what ended it.
+        """
+        watcher = asyncio.ensure_future(gone())
+        watcher.add_done_callback(lambda _: self.ticket.cancel())
+        try:
+            async for event in self.events():
+                if isinstance(event, Finished):
+                    return event.answer
+            raise AssertionError("an answer ends with Finished")
+        finally:
+            watcher.cancel()
+
+    def close(self) -> None:
+        """Lets go of it; what has not ended is cancelled. A second time does nothing."""
+        self.ticket.cancel()
+        self._service.figures.ended(self._request)
+        self._service.left(self)

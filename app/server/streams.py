@@ -1,0 +1,83 @@
+"""Server-sent events: written whole, kept alive while nothing comes, and let go of with their client."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+KEEP_ALIVE_SECONDS = 15.0
+DONE = format_sse_event(data_str="[DONE]")
+_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+
+
+def event(data: dict[str, Any], name: str | None = None) -> bytes:
+    """Returns one event."""
+    head = "" if name is None else f"event: {name}\n"
+    return f"{head}data: {_JSON.encode(data)}\n\n".encode()  # JSON has no line breaks of its own
+
+
+class EventStream(StreamingResponse):
+    """An answer in events; what they come from is let go of in any case, also where nobody reads one.
+
+    A comment stands where events are long in coming, so that nothing between takes the answer for lost. No
+    event is made before the one before it was taken.
+
+    Args:
+        events: whole events.
+        close: called once, when the answer is over.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], close: Callable[[], None]) -> None:
+        super().__init__(events, headers={"cache-control": "no-cache", "x-accel-buffering": "no"})
+        self._events, self._close = events, close
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Sends it."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._close()
+
+    async def stream_response(self, send: Send) -> None:
+        """Sends head, events, and comments between them."""
+        loop, latest = asyncio.get_running_loop(), 0.0
+
+        async def put(data: bytes, *, more: bool = True) -> None:
+            nonlocal latest
+            latest = loop.time()
+            await send({"type": "http.response.body", "body": data, "more_body": more})
+
+        async def breathe() -> None:
+            while True:
+                await asyncio.sleep(max(latest + KEEP_ALIVE_SECONDS - loop.time(), 0.001))
+                if loop.time() - latest >= KEEP_ALIVE_SECONDS:
+                    await put(KEEPALIVE_COMMENT)
+
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        latest = loop.time()
+        breathing = asyncio.ensure_future(breathe())
+        try:
+            async for chunk in self._events:
+                await put(chunk)
+        finally:
+            breathing.cancel()
+        await put(b"", more=False)
+
+
+def gone(request: Request) -> Callable[[], Awaitable[None]]:
+    """Returns what waits until nobody listens to the answer of a request whose body was read."""
+
+    async def wait() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return wait

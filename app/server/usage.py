@@ -1,0 +1,85 @@
+"""What a request has read, written and computed: read + written + rest = prompt, in every dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from app.server.caching import Kept
+from engine.events import Answer, SegmentUse
+from engine.tiers import Outcome
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The tokens of one request.
+
+    Attributes:
+        prompt: of its prompt.
+        read: of these, that were there before it.
+        written: of these, that it computed and that are kept on disk.
+        generated: of its answer.
+    """
+
+    prompt: int
+    read: int = 0
+    written: int = 0
+    generated: int = 0
+
+    @property
+    def rest(self) -> int:
+        """Tokens of the prompt that were neither read nor written."""
+        return self.prompt - self.read - self.written
+
+    @classmethod
+    def of(cls, tokens: Mapping[str, int]) -> Usage:
+        """Takes the counts of an answer, or of its first token."""
+        names = ("prompt", "read", "written", "generated")
+        return cls(**{name: tokens.get(name, 0) for name in names})
+
+
+def report_of(
+    answer: Answer, kept: Sequence[Kept] = (), seconds: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """What of the cache an answer used, module by module, and what became of the marks of its request.
+
+    Args:
+        answer: the answer.
+        kept: what became of the marks.
+        seconds: what computing segments took, by key, of those of which it is known.
+    """
+    usage, took = Usage.of(answer.tokens), seconds or {}
+    modules = [
+        {
+            "path": one.path,
+            "tokens": one.tokens,
+            "tier": one.tier,
+            "outcome": one.outcome,
+            "reason": one.reason,
+            "saved_ms": _saved(one, took),
+        }
+        for one in answer.segments
+    ]
+    counts = {"read": usage.read, "written": usage.written, "computed": usage.prompt - usage.read}
+    saved = _all_saved(answer, usage, took)
+    times = {"ttft_ms": answer.ttft_ms, "saved_ms": saved, "warnings": list(answer.warnings)}
+    return {"modules": modules, "marks": [asdict(one) for one in kept], **counts, **times}
+
+
+def _saved(use: SegmentUse, seconds: Mapping[str, float]) -> float | None:
+    """What computing a segment that was read had taken, in milliseconds; None where that is not known."""
+    took = seconds.get(use.key)
+    return None if took is None or use.outcome != Outcome.HIT else took * 1000
+
+
+def _all_saved(answer: Answer, usage: Usage, seconds: Mapping[str, float]) -> float | None:
+    """What computing all had taken that was read; None where that is not known of all.
+
+    It is not known of what other requests have computed by the way, and is in no segment.
+    """
+    read = [one for one in answer.segments if one.outcome == Outcome.HIT]
+    known = [_saved(one, seconds) for one in read]
+    if usage.read > sum(one.tokens for one in read):
+        return None
+    return None if None in known else sum(one for one in known if one is not None)
