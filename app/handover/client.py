@@ -19,6 +19,7 @@ from app.handover.terms import Terms
 from engine.errors import PromptCacheError
 
 GREETING, RUN = "/runs/greeting", "/runs/answer"
+FULL = 503  # the status of an answer to a run for which there is no room
 GREETING_SECONDS = 2.0
 _SECRET = "authorization"
 
@@ -109,6 +110,8 @@ def _post(
 ) -> http.client.HTTPResponse:
     connection.request("POST", path, json.dumps(sent), {"content-type": "application/json", **headers})
     answer = connection.getresponse()
+    if answer.status == FULL:
+        raise LostError("as many runs as it takes wait there already")
     if answer.status != 200:
         raise LostError(f"it answers with status {answer.status}")
     return answer

@@ -7,9 +7,11 @@ import contextlib
 import gc
 import os
 import socket
+import threading
 import time
 import webbrowser
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,16 +22,23 @@ from engine.places import user_data
 
 if TYPE_CHECKING:
     import gradio
+    import uvicorn
 
     from app.cli.output import Progress
+    from app.studio.api import Api, Offer
     from app.studio.handed import Handed
+    from app.studio.jobs import Jobs
     from app.studio.opening import Opening
     from engine import Engine
 
 __all__ = ["Studio", "launch"]
 
+Ready = Callable[[str], None]
+
 HOST = "127.0.0.1"
 _A_DAY_SECONDS = 86400.0
+_START_SECONDS = 30.0
+_END_SECONDS = 5.0
 HOST_NAMES = frozenset({"127.0.0.1", "localhost"})
 
 
@@ -42,7 +51,6 @@ class Studio:
     """
 
     url: str
-    _page: gradio.Blocks
     _stack: contextlib.ExitStack
 
     def close(self) -> None:
@@ -68,6 +76,8 @@ def launch(
     schemas_dir: Path | None = None,
     data_dir: Path | None = None,
     block: bool = True,
+    offer: Offer | None = None,
+    ready: Ready = lambda _url: None,
     **engine_options: Any,
 ) -> Studio:
     """Opens the studio on this machine only.
@@ -79,6 +89,8 @@ def launch(
         schemas_dir: a folder of the user's documents to open from and save to.
         data_dir: the folder of drafts; by default the user's data folder.
         block: wait until the studio is stopped.
+        offer: how other programs are served on the same port; by default as by `pml serve`.
+        ready: told the address once the model answers.
         engine_options: options of `Engine.open`: device, dtype, weights, quantize, cache_dir, verify,
             memory, progress.
 
@@ -88,17 +100,18 @@ def launch(
         StoreError: the segment store cannot be opened.
     """
     os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"
-    from app.handover.presence import Presence
-    from app.handover.terms import Held, Terms, endings, folder_stamp
-
     with without_stubs():
         from app.studio import page as pages
+    from app.model_choice import ModelChoice
+    from app.studio.announcing import Announcing
+    from app.studio.api import Api, Offer
     from app.studio.drafts import Drafts
     from app.studio.folder import Folder
     from app.studio.handed import Handed
     from app.studio.opening import Opening
     from app.studio.parts import Parts
     from app.studio.samples import Library
+    from app.studio.switching import Everybody
 
     chosen = free_port(port)
     if schemas_dir is not None and not schemas_dir.is_dir():
@@ -106,57 +119,99 @@ def launch(
             f"The schemas folder {str(schemas_dir)!r} is no folder. Name another with --schemas."
         )
     drafts = Drafts(data_dir or user_data())
-    opening, handed = Opening(), Handed()
-    page = pages.build(Parts.of(opening, drafts, Library(Folder(schemas_dir))))
+    opening, handed, api = Opening(), Handed(), Api(offer or Offer())
+    parts = Parts.of(opening, drafts, Library(Folder(schemas_dir)))
+    page = pages.build(parts)
     given = {name: value for name, value in engine_options.items() if name != "progress"}
+    choice = ModelChoice.of(model, given)
+    kept = {name: value for name, value in given.items() if name not in choice.options}
     with contextlib.ExitStack() as stack:
-        studio = _served(page, chosen, handed, stack)
+        studio = _served(page, chosen, parts.jobs, handed, api, stack)
         if open_browser:
             webbrowser.open(studio.url)
-        terms, ends = Terms.of(model, **given), endings(model)
-        engine = _opened(model, opening, engine_options.get("progress"), given)
-        # What is loaded by now stays: without it the collector pauses for tens of milliseconds, not hundreds.
-        gc.collect()
-        gc.freeze()
-        held = Held(
-            *(terms, engine.model.device, engine.model.dtype, engine.model.fingerprint),
-            *(ends or endings(model), folder_stamp(terms.cache_dir)),  # a model that was fetched is there now
-        )
-        presence = Presence(chosen, held)
-        handed.open(engine, presence)
-        opening.finish(engine)
-        stack.enter_context(presence.told())
+        stack.callback(api.drain)
+        announcing = Announcing(chosen, handed, kept)
+        stack.callback(announcing.leave)
+        parts.switching.listener = Everybody((announcing, api))
+        there = parts.switching.listener.expect(choice)
+        stack.callback(parts.switching.close)
+        stack.callback(parts.jobs.stop_all)  # who follows work hears its end before the server is gone
+
+        def begin(engine: Engine) -> None:
+            # What is loaded by now stays: the collector pauses for tens of milliseconds, not hundreds.
+            gc.collect()
+            gc.freeze()
+            there(engine)
+            parts.switching.begun(engine, choice, kept)
+
+        parts.switching.bounds = {} if offer is None else {"parallel": offer.parallel}
+        opened = {**given, **parts.switching.bounds}
+        begin(_opened(model, opening, api, engine_options.get("progress"), opened))
+        ready(studio.url)
         if block:
             studio.wait()
         else:
-            atexit.register(stack.pop_all().close)
+            studio = replace(studio, _stack=stack.pop_all())
+            atexit.register(studio.close)
     return studio
 
 
-def _served(page: gradio.Blocks, port: int, handed: Handed, stack: contextlib.ExitStack) -> Studio:
-    """Serves a page on this machine only, until the stack is closed."""
+def _served(
+    page: gradio.Blocks, port: int, jobs: Jobs, handed: Handed, api: Api, stack: contextlib.ExitStack
+) -> Studio:
+    """Serves a page and the routes for other programs on this machine only, until the stack is closed."""
+    import uvicorn
+    from fastapi import FastAPI
+    from gradio import mount_gradio_app
+
     from app.studio import page as pages
 
     assets = pages.assets_folder()
-    _, url, _ = page.queue(default_concurrency_limit=4).launch(
+    mounted = mount_gradio_app(
+        FastAPI(docs_url=None, redoc_url=None, openapi_url=None),
+        page,
+        path="/",
         server_name=HOST,
         server_port=port,
-        share=False,
-        quiet=True,
-        prevent_thread_lock=True,
-        ssr_mode=False,
         run_history=False,
         footer_links=[],
         show_error=True,
+        ssr_mode=False,
         head=pages.head(pages.assets_path(assets)),
         theme=pages.theme(),
-        app_kwargs=options(assets, handed),
+        app_kwargs=options(assets, jobs, handed),
     )
-    stack.callback(page.close, verbose=False)
-    return Studio(url.rstrip("/"), page, stack)
+    config = uvicorn.Config(
+        api.beside(mounted), HOST, port, log_level="warning", access_log=False, server_header=False
+    )
+    server = uvicorn.Server(config)
+    stack.callback(_begun(server))
+    page._queue.close()  # nothing here is an event of Gradio's; its queue wakes a thousand times a second
+    return Studio(f"http://{HOST}:{port}", stack)
 
 
-def _opened(model: str, opening: Opening, told: Progress | None, given: dict[str, Any]) -> Engine:
+def _begun(server: uvicorn.Server) -> Callable[[], None]:
+    """Runs a server on a thread of its own; returns what ends it.
+
+    Raises:
+        PromptCacheError: it cannot be started.
+    """
+    thread = threading.Thread(target=server.run, name="server", daemon=True)
+    thread.start()
+    until = time.monotonic() + _START_SECONDS
+    while not server.started:
+        if not thread.is_alive() or time.monotonic() > until:
+            raise PromptCacheError(f"Nothing can be served on port {server.config.port}. Try another --port.")
+        time.sleep(0.001)
+
+    def end() -> None:
+        server.should_exit = True
+        thread.join(_END_SECONDS)
+
+    return end
+
+
+def _opened(model: str, opening: Opening, api: Api, told: Progress | None, given: dict[str, Any]) -> Engine:
     """Loads the model; the page and who started the studio are told how far that is."""
 
     def progress(done: int, total: int, what: str) -> None:
@@ -167,21 +222,29 @@ def _opened(model: str, opening: Opening, told: Progress | None, given: dict[str
     with starting():
         from engine import Engine
 
+        api.build()
         return Engine.open(model, progress=progress, **given)
 
 
-def options(assets: Path, handed: Handed) -> dict[str, Any]:
-    """What the server is made with: the page's own files, and the guard before everything."""
+def options(assets: Path, jobs: Jobs, handed: Handed) -> dict[str, Any]:
+    """What the server is made with: the page's own files, plotly's, and the guard before everything."""
+    import plotly
     from starlette.middleware import Middleware
     from starlette.routing import Mount
     from starlette.staticfiles import StaticFiles
 
+    from app.studio.following import Following
     from app.studio.guard import Guard
     from app.studio.page import assets_path
 
     path = assets_path(assets)
     return {
-        "routes": [Mount(path, StaticFiles(directory=assets)), *handed.routes()],
+        "routes": [
+            Mount(f"{path}/plotly", StaticFiles(directory=Path(plotly.__path__[0]) / "package_data")),
+            Mount(path, StaticFiles(directory=assets)),
+            *Following(jobs, path).routes(),
+            *handed.routes(),
+        ],
         "middleware": [Middleware(Guard, hosts=HOST_NAMES, assets=path)],
     }
 

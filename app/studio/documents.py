@@ -5,8 +5,6 @@ Pure functions of the two texts, plus one cache of parsed schemas. Knows no toke
 
 from __future__ import annotations
 
-import hashlib
-import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -16,6 +14,7 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from app.studio.digests import digest, reads_files
 from app.studio.requests import Argument, Pick
 from app.studio.source_offsets import to_utf16
 from app.vocabulary import ATTRIBUTES, ELEMENTS, EMPTY, preview
@@ -43,7 +42,6 @@ from engine.pml.fixes import Diagnose
 from engine.pml.formatter import format_source
 
 PARSED_SCHEMAS = 16
-_READS_FILES = re.compile(r"\bsrc\s*=")
 
 PROMPT_FORMS = ("openai", "anthropic", "text")
 
@@ -171,7 +169,7 @@ class Documents:
                 self._parsed.move_to_end(key)
                 return self._parsed[key]
         parsed = parse_schema(source, base=base)
-        if _READS_FILES.search(source):
+        if reads_files(source):
             return parsed
         with self._lock:
             self._parsed[key] = parsed
@@ -202,16 +200,6 @@ class Documents:
         if basis.tree is not None and parsed_prompt.tree is not None:
             bound = bind(basis.tree, parsed_prompt.tree).diagnostics
         return Checked(parsed, basis, stale, parsed_prompt, bound)
-
-
-def digest(text: str) -> str:
-    """A short name for a text."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
-
-
-def digest_of_both(schema: str, prompt: str) -> str:
-    """A short name for two documents together."""
-    return digest(f"{digest(schema)} {digest(prompt)}")
 
 
 def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:

@@ -8,12 +8,16 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from filelock import lock_descriptor
 
 from app.writing import write_text
 from engine.errors import PromptCacheError
@@ -21,6 +25,9 @@ from engine.errors import PromptCacheError
 logger = logging.getLogger(__name__)
 
 SHELF_SIZE = 50
+PATIENCE_SECONDS = 10.0  # for another studio that writes in the same folder
+_STEP_SECONDS = 0.01
+_STAMPS = "%Y%m%dT%H%M%S.%f"
 
 
 @dataclass(frozen=True)
@@ -64,16 +71,20 @@ class StaleDraftError(PromptCacheError):
 
 
 class Drafts:
-    """The drafts in one folder. Safe to use from several threads.
+    """The drafts in one folder. Safe to use from several threads and several studios.
 
     Args:
         folder: made if it is missing.
+
+    Attributes:
+        folder: the folder.
 
     Raises:
         PromptCacheError: the folder cannot be made or written.
     """
 
     def __init__(self, folder: Path) -> None:
+        self.folder = folder
         self._open_file = folder / "workspace.json"
         self._shelf = folder / "shelf"
         self._lock = threading.Lock()
@@ -87,7 +98,7 @@ class Drafts:
 
     def load(self) -> Workspace | None:
         """The open workspace, or None on the first start. A damaged file is set aside, never overwritten."""
-        with self._lock:
+        with self._alone():
             return self._read_open()
 
     def save(self, workspace: Workspace, *, base: int, force: bool = False) -> Workspace:
@@ -105,7 +116,7 @@ class Drafts:
             StaleDraftError: there is a newer revision with another text.
             PromptCacheError: the file cannot be written.
         """
-        with self._lock:
+        with self._alone():
             current = self._read_open()
             if current is not None and current.revision != base and not current.same_text(workspace):
                 if not force:
@@ -115,7 +126,7 @@ class Drafts:
 
     def replace(self, workspace: Workspace) -> Workspace:
         """Opens `workspace` instead of the present one, which goes to the shelf."""
-        with self._lock:
+        with self._alone():
             current = self._read_open()
             if current is not None and not current.same_text(workspace):
                 self._shelve(current)
@@ -127,11 +138,22 @@ class Drafts:
         Raises:
             PromptCacheError: the file cannot be written.
         """
-        with self._lock:
+        with self._alone():
             current = self._read_open()
             if current is not None and current.same_text(workspace):
                 return None
             return self._shelve(replace(workspace, saved=_now().isoformat(timespec="seconds")))
+
+    def keep_version(self) -> None:
+        """Puts the open workspace on the shelf as well, where it is not the latest one there.
+
+        Raises:
+            PromptCacheError: the file cannot be written.
+        """
+        with self._alone():
+            current = self._read_open()
+            if current is not None:
+                self._shelve(current)
 
     def shelf(self) -> tuple[tuple[str, Workspace], ...]:
         """The workspaces that were replaced, latest first, each with the key that `shelved` takes."""
@@ -158,6 +180,48 @@ class Drafts:
                 f"There is no earlier workspace {key!r} any more. Choose another from the list."
             )
         return found
+
+    def form(self, name: str) -> dict[str, Any]:
+        """What was filled in on a page; nothing where nothing can be read."""
+        try:
+            found = json.loads(self._form_file(name).read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def keep_form(self, name: str, form: Mapping[str, Any]) -> None:
+        """Keeps what is filled in on a page.
+
+        Raises:
+            PromptCacheError: the file cannot be written.
+        """
+        with self._alone():
+            try:
+                write_text(self._form_file(name), json.dumps(form))
+            except OSError as error:
+                raise PromptCacheError(
+                    f"What you filled in cannot be kept: {error.strerror}. The page still has it."
+                ) from error
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps out other threads and other studios; where the system has no locks, threads only."""
+        with self._lock, contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):  # a folder that cannot be written: whoever writes says so
+                descriptor = os.open(self.folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+                stack.callback(os.close, descriptor)
+                until = time.monotonic() + PATIENCE_SECONDS
+                while not lock_descriptor(descriptor, blocking=False):
+                    if time.monotonic() > until:
+                        raise PromptCacheError(
+                            f"Another studio holds the drafts in {str(self.folder)!r} and does not let go of "
+                            "them. The page still has your text; end that studio, then save again."
+                        )
+                    time.sleep(_STEP_SECONDS)
+            yield
+
+    def _form_file(self, name: str) -> Path:
+        return self._open_file.with_name(f"form-{name}.json")
 
     def _read_open(self) -> Workspace | None:
         if not self._open_file.exists():
@@ -188,7 +252,7 @@ class Drafts:
             latest = _read(paths[-1]) if paths else None
         if latest is not None and latest.same_text(workspace):
             return paths[-1].stem
-        key = _stamp()
+        key = _stamp(behind=paths[-1].stem if paths else "")
         _write(self._shelf / f"{key}.json", workspace)
         for path in paths[: max(0, len(paths) + 1 - SHELF_SIZE)]:
             path.unlink(missing_ok=True)
@@ -199,8 +263,12 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _stamp() -> str:
-    return _now().strftime("%Y%m%dT%H%M%S.%f")
+def _stamp(behind: str = "") -> str:
+    """A key that comes behind another one, whatever the clock says."""
+    now = _now()
+    with contextlib.suppress(ValueError, OverflowError):
+        now = max(now, datetime.strptime(behind, _STAMPS).replace(tzinfo=UTC) + timedelta(microseconds=1))
+    return now.strftime(_STAMPS)
 
 
 def _read(path: Path) -> Workspace | None:

@@ -7,18 +7,29 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 import shlex
 import threading
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from app.writing import write_bytes
+from filelock import lock_descriptor
+
+from app.writing import move_new, write_bytes
 from engine.errors import PromptCacheError
-from engine.pml.text_files import BOM, EncodingError, MissingFileError, decode, read_file
+from engine.pml.text_files import BOM, EncodingError, MissingFileError, decode, open_file, read_file
 
 ENDINGS = (".pml", ".xml")
 LONGEST_NAME = 200  # in bytes; a temporary name is longer
+DEEPEST = 8
+MOST_DOCUMENTS = 2000
+PATIENCE_SECONDS = 5.0  # for another studio that writes into the same folder
+_STEP_SECONDS = 0.01
+MOST_SEEN = 20_000  # entries that are looked at to find them
 NOT_IN_NAMES = frozenset('/\\:*?"<>|')
 Newline = Literal["\r\n", "\n", "\r"]
 Encoding = Literal["utf-8", "windows-1252", "utf-16"]
@@ -68,13 +79,14 @@ class NotUtf8Error(PromptCacheError):
 
     Attributes:
         encoding: the encoding to offer.
+        why: what in it is not UTF-8, in a few words.
     """
 
     def __init__(self, name: str, encoding: Encoding, why: str) -> None:
         super().__init__(
             f"{name!r} is not UTF-8 ({why}). Open it as {ENCODINGS[encoding]}? It will be saved as UTF-8."
         )
-        self.encoding = encoding
+        self.encoding, self.why = encoding, why
 
 
 class ChangedFileError(PromptCacheError):
@@ -103,8 +115,23 @@ class ElsewhereError(PromptCacheError):
         self.known = known
 
 
+@dataclass(frozen=True)
+class Found:
+    """A document of the folder.
+
+    Attributes:
+        name: its path in the folder, with `/`.
+        size: in bytes.
+        changed: when it was changed last, in seconds since 1970.
+    """
+
+    name: str
+    size: int
+    changed: float
+
+
 class Folder:
-    """One folder, without the folders in it. Safe to use from several threads.
+    """One folder with those inside it; links to folders are not followed. Safe to use from several threads.
 
     Args:
         path: the folder's path; without one there are no documents.
@@ -113,27 +140,55 @@ class Folder:
     def __init__(self, path: Path | None = None) -> None:
         self.path = None if path is None else path.resolve()
         self._written: dict[str, set[str]] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # use `_alone`
 
     def names(self) -> list[str]:
-        """Names of its documents."""
-        if self.path is None or not self.path.is_dir():
-            return []
-        return sorted(p.name for p in self.path.iterdir() if p.suffix.lower() in ENDINGS and p.is_file())
+        """Names of its documents, those in no folder inside it first."""
+        return [found.name for found in self.documents()]
+
+    def documents(self) -> list[Found]:
+        """Its documents, those in no folder inside it first; not more than `MOST_DOCUMENTS` of them."""
+        found: list[Found] = []
+        pending = [] if self.path is None else [(self.path, "", 0)]
+        seen = 0
+        while pending and seen < MOST_SEEN and len(found) < MOST_DOCUMENTS:
+            place, prefix, depth = pending.pop(0)
+            with contextlib.suppress(OSError), os.scandir(place) as entries:
+                here = sorted(islice(entries, MOST_SEEN - seen), key=lambda entry: entry.name)
+                seen += len(here)
+                for entry in here:
+                    with contextlib.suppress(OSError):  # it went away, or may not be looked at
+                        if entry.is_dir(follow_symlinks=False):
+                            if depth < DEEPEST and not entry.name.startswith("."):
+                                pending.append((Path(entry.path), f"{prefix}{entry.name}/", depth + 1))
+                        elif entry.name.lower().endswith(ENDINGS) and entry.is_file():
+                            about = entry.stat()
+                            found.append(Found(prefix + entry.name, about.st_size, about.st_mtime))
+        return found[:MOST_DOCUMENTS]
 
     def origin(self, name: str) -> str:
         """Where a document of this folder comes from, as workspaces keep it: ``file:`` and its path."""
         return f"file:{self._path(name).as_posix()}"
 
     def owns(self, origin: str) -> bool:
-        """Whether a document of this origin is one of this folder."""
+        """Whether a document of this origin is one of this folder, or of one inside it."""
+        return self._below(origin) is not None
+
+    def _below(self, origin: str) -> str | None:
+        """The path in this folder of a document; None where it is of another."""
         kind, _, path = origin.partition(":")
         if kind != "file" or "/" not in path or self.path is None:
-            return False
-        parent = Path(path).parent
-        with contextlib.suppress(OSError, ValueError):  # then the names decide
-            return parent.samefile(self.path)
-        return parent == self.path
+            return None
+        inside: list[str] = []
+        for above in Path(path).parents:
+            same = above == self.path
+            with contextlib.suppress(OSError, ValueError):  # then the names decide
+                same = above.samefile(self.path)
+            if same:
+                name = "/".join((*reversed(inside), Path(path).name))
+                return name if _plain(name) else None
+            inside.append(above.name)
+        return None
 
     def name_of(self, origin: str, *, here: bool = False) -> str:
         """The name in this folder of a document that is to be written back.
@@ -147,8 +202,9 @@ class Folder:
         """
         path = origin.partition(":")[2]
         name = path.rpartition("/")[2]
-        if self.owns(origin):
-            return name
+        below = self._below(origin)
+        if below is not None:
+            return below
         if "/" in path:
             parent = Path(path).parent
             raise ElsewhereError(
@@ -176,15 +232,16 @@ class Folder:
             NotUtf8Error: it is not, and `encoding` says nothing else.
             PromptCacheError: it is gone, too large, or cannot be read.
         """
-        if name not in self.names():
+        path = self._path(name)
+        if not name.lower().endswith(ENDINGS):
             raise PromptCacheError(
-                f"There is no document {name!r} in the studio's folder. Choose one from the list."
+                f"{name!r} is no document, whose name ends in .pml or .xml. Choose one from the list."
             )
         try:
-            data = read_file(self._path(name), repr(name))
+            data = read_file(path, repr(name))
         except MissingFileError:
             raise PromptCacheError(f"{name!r} is not there any more. Choose another file.") from None
-        return _lines(_decoded(data, name, encoding)), stamp_of(data)
+        return _lines(decoded(data, name, encoding)), stamp_of(data)
 
     def save(self, name: str, text: str, known: Stamp, *, force: bool = False) -> Stamp:
         r"""Writes a document back; one that holds this text already is left as it is.
@@ -200,7 +257,12 @@ class Folder:
             PromptCacheError: it cannot be written; what was there is still there.
         """
         path = self._path(name)
-        with self._lock:
+        if not name.lower().endswith(ENDINGS):
+            raise PromptCacheError(
+                f"{name!r} is no document, whose name ends in .pml or .xml, so nothing was written. Save it "
+                "under another name."
+            )
+        with self._alone():
             try:
                 found: bytes | None = read_file(path, repr(name))
             except MissingFileError:
@@ -212,21 +274,95 @@ class Folder:
                 raise ChangedFileError(name, gone=found is None, ours=ours)
             return self._write(path, name, known.spell(text), overwrite=True)
 
+    def has(self, name: str) -> bool:
+        """Whether there is a document of this name."""
+        with contextlib.suppress(OSError, PromptCacheError):
+            return self._path(name).is_file()
+        return False
+
+    def head(self, name: str, most: int) -> bytes:
+        """The first bytes of a document.
+
+        Raises:
+            PromptCacheError: it is gone, or cannot be read.
+        """
+        with open_file(self._path(name), repr(name)) as file:
+            try:
+                return file.read(most)
+            except OSError as error:
+                raise PromptCacheError(f"{name!r} cannot be read: {error.strerror or error}.") from error
+
+    def look(self, name: str, known: Stamp) -> Literal["same", "changed", "gone"]:
+        """Whether a document is still what it was when it was read or written.
+
+        Raises:
+            PromptCacheError: it is there, and cannot be read.
+        """
+        try:
+            data = read_file(self._path(name), repr(name))
+        except MissingFileError:
+            return "gone"
+        return "same" if stamp_of(data).digest == known.digest else "changed"
+
     def create(self, name: str, text: str, like: Stamp) -> Stamp:
         """Writes a new document, with the line ends of `like`.
+
+        Args:
+            name: a file name, in front of it the folders inside this one that it goes to.
+            text: the document's text.
+            like: the stamp of the file that it looks like.
 
         Raises:
             PromptCacheError: there is one of this name, or it cannot be written.
         """
-        odd = name.startswith(".") or not name.isprintable() or NOT_IN_NAMES & set(name)
-        if odd or not name.lower().endswith(ENDINGS) or len(name.encode()) > LONGEST_NAME:
-            raise PromptCacheError(
-                f"{name!r} cannot name a document. Write a plain file name that ends in .pml or .xml."
-            )
-        with self._lock:
+        _require_name(name)
+        with self._alone():
             return self._write(self._path(name), name, like.spell(text), overwrite=False)
 
+    def rename(self, name: str, new: str) -> None:
+        """Gives a document another name, in its folder or in another one inside this one.
+
+        Raises:
+            PromptCacheError: there is one of that name, or the document is not there any more.
+        """
+        _require_name(new)
+        old, place = self._path(name), self._path(new)
+        try:
+            with self._alone():
+                move_new(old, place)
+        except FileExistsError:
+            raise PromptCacheError(f"There is a file {new!r} already. Choose another name.") from None
+        except FileNotFoundError:
+            missing = new if old.exists() else name
+            what = "has no such folder to be in" if missing == new else "is not there any more"
+            raise PromptCacheError(f"{missing!r} {what}, so nothing was renamed.") from None
+        except OSError as error:
+            raise PromptCacheError(
+                f"{name!r} was not renamed: {error.strerror or error}. The file is as it was."
+            ) from error
+        self._written[new] = self._written.pop(name, set())
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps out other threads and other studios; where a folder cannot be locked, threads only."""
+        with self._lock, contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):  # systems that open no folder, network disks without locks
+                if self.path is not None:
+                    descriptor = os.open(self.path, os.O_RDONLY)
+                    stack.callback(os.close, descriptor)
+                    until = time.monotonic() + PATIENCE_SECONDS
+                    while not lock_descriptor(descriptor, blocking=False) and time.monotonic() < until:
+                        time.sleep(_STEP_SECONDS)
+            yield
+
     def _write(self, path: Path, name: str, data: bytes, *, overwrite: bool) -> Stamp:
+        if not overwrite and path.is_symlink():
+            raise PromptCacheError(f"There is a link {name!r} already. Choose another name.")
+        if self.path is not None and not path.resolve().is_relative_to(self.path):
+            raise PromptCacheError(
+                f"{name!r} is a link to {str(path.resolve())!r}, which is not in the studio's folder, so "
+                "nothing was written. Save under another name, or open that folder with pml studio --schemas."
+            )
         try:
             write_bytes(path, data, overwrite=overwrite)
             whole = path.read_bytes() == data
@@ -251,12 +387,35 @@ class Folder:
                 "The studio has no folder of documents, so no file was written. Start it with --schemas DIR, "
                 "or download the text."
             )
-        if Path(name).name != name or not name.isprintable():
+        if not _plain(name):
             raise PromptCacheError(
-                f"{name!r} names no file of the studio's folder, which is a name without a path. Open the "
-                "file from the File menu, or save under another name."
+                f"{name!r} names no file of the studio's folder, or of a folder inside it. Open the file "
+                "from the File menu, or save under another name."
             )
-        return self.path / name
+        path = self.path / name
+        if not path.parent.resolve().is_relative_to(self.path):
+            raise PromptCacheError(
+                f"{name!r} lies behind a link that leads out of the studio's folder. Choose another name."
+            )
+        return path
+
+
+def _plain(name: str) -> bool:
+    """Whether a name is a path that stays in its folder, in the one spelling that there is for it."""
+    parts = name.split("/")
+    own = all(Path(part).name == part and part not in ("", "..") for part in parts)
+    return own and name.isprintable() and "\\" not in name
+
+
+def _require_name(name: str) -> None:
+    own = name.rpartition("/")[2]
+    hidden = any(part.startswith(".") for part in name.split("/"))  # which the list of documents leaves out
+    odd = hidden or not own.isprintable() or NOT_IN_NAMES & set(own)
+    if odd or not own.lower().endswith(ENDINGS) or len(own.encode()) > LONGEST_NAME or not _plain(name):
+        why = " What begins with a dot is hidden, and not listed." if hidden else ""
+        raise PromptCacheError(
+            f"{name!r} cannot name a document. Write a plain file name that ends in .pml or .xml.{why}"
+        )
 
 
 def stamp_of(data: bytes) -> Stamp:
@@ -280,7 +439,13 @@ def _lines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def _decoded(data: bytes, name: str, encoding: Encoding) -> str:
+def decoded(data: bytes, name: str, encoding: Encoding) -> str:
+    """The text of a file's bytes.
+
+    Raises:
+        NotUtf8Error: it is not UTF-8, and `encoding` says nothing else.
+        PromptCacheError: it is not in that encoding, or no text at all.
+    """
     wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
     if encoding == "utf-16" and wide:
         try:
@@ -292,4 +457,8 @@ def _decoded(data: bytes, name: str, encoding: Encoding) -> str:
     try:
         return decode(data, name)
     except EncodingError as error:
+        if b"\0" in data and not error.wide:
+            raise PromptCacheError(
+                f"{name!r} is no text: it holds bytes that only binary files have. Choose another file."
+            ) from None
         raise NotUtf8Error(name, "utf-16" if error.wide else "windows-1252", error.why) from None

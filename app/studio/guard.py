@@ -53,8 +53,8 @@ PROTECTION = (
 READ = frozenset({"GET", "HEAD"})
 PAGES = frozenset({"/", "/theme.css", "/favicon.ico"})
 FOLDERS = ("/assets/", "/static/")
-QUESTIONS = frozenset({"/gradio_api/queue/data", "/gradio_api/app_id", "/gradio_api/startup-events"})
-CALLS = frozenset({"/gradio_api/component_server", "/gradio_api/queue/join", "/gradio_api/cancel"})
+QUESTIONS = frozenset({"/gradio_api/startup-events", "/alive", "/work"})
+CALLS = frozenset({"/gradio_api/component_server"})
 COMMANDS = frozenset({"/runs/greeting", "/runs/answer"})
 BROWSERS_SEND = frozenset({"origin", "referer", "cookie"})
 

@@ -6,31 +6,31 @@ Only who knows the secret of the studio's presence file is answered; a page cann
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
 import logging
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hmac import compare_digest
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
-from app.handover.client import GREETING, RUN
+from app.handover.client import FULL, GREETING, RUN
 from app.handover.lines import Line, answering, of_fault
 from app.handover.presence import Presence
+from app.studio.streaming import Streamed, in_a_thread, send_lines
 from engine.inference.params import RunSettings
 
 if TYPE_CHECKING:
     from engine import Engine
 
 logger = logging.getLogger(__name__)
+
+AT_ONCE = 8  # runs that are computed at a time; the others wait, first come, first served
+MOST = 128  # runs that are computed or wait; who comes then computes it himself
 
 
 class HandedRun(TypedDict):
@@ -53,11 +53,13 @@ _GREETING = TypeAdapter(Greeting)
 
 
 class Handed:
-    """Answers runs that are handed over, from when the model is there until the studio ends."""
+    """Answers runs that are handed over, by the model that is there."""
 
     def __init__(self) -> None:
         self._engine: Engine | None = None
         self._presence: Presence | None = None
+        self._computing: list[Engine] = []  # one for each run, those that wait included
+        self._turns = asyncio.Semaphore(AT_ONCE)
 
     def open(self, engine: Engine, presence: Presence) -> None:
         """Begins to answer.
@@ -68,9 +70,17 @@ class Handed:
         """
         self._engine, self._presence = engine, presence
 
+    def close(self) -> None:
+        """Begins no more runs; those under way go on."""
+        self._engine = self._presence = None
+
+    def busy(self, engine: Engine) -> int:
+        """How many runs an engine still computes, or will."""
+        return sum(one is engine for one in self._computing)
+
     def routes(self) -> list[Route]:
         """Returns where it is asked."""
-        return [Route(GREETING, self.greet, methods=["POST"]), Route(RUN, _Endpoint(self.answer))]
+        return [Route(GREETING, self.greet, methods=["POST"]), Route(RUN, Streamed(self.answer))]
 
     async def greet(self, request: Request) -> Response:
         """Proves that this is the studio which the presence file tells of."""
@@ -95,24 +105,14 @@ class Handed:
         if run is None:
             await PlainTextResponse("Refused: this is no run.\n", 400)(scope, receive, send)
             return
-        await send(
-            {
-                "type": "http.response.start",
-                "status": 200,
-                "headers": [(b"content-type", b"application/x-ndjson"), (b"cache-control", b"no-store")],
-            }
-        )
-        await send_lines(computed(engine, run), receive, send)
-
-
-class _Endpoint:
-    """What Starlette calls as it is: functions it would give a request, and take a response from."""
-
-    def __init__(self, answer: Callable[[Scope, Receive, Send], Any]) -> None:
-        self._answer = answer
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._answer(scope, receive, send)
+        if len(self._computing) >= MOST:
+            await PlainTextResponse("Refused: too many runs wait already.\n", FULL)(scope, receive, send)
+            return
+        self._computing.append(engine)
+        try:
+            await send_lines(in_a_thread(computed(engine, run), self._turns), receive, send)
+        finally:
+            self._computing.remove(engine)
 
 
 async def _read(request: Request, reader: TypeAdapter[Any]) -> Any:
@@ -134,35 +134,3 @@ def computed(engine: Engine, run: HandedRun) -> Iterator[Line]:
         yield of_fault(error)
     else:
         yield {"event": "over"}
-
-
-async def send_lines(lines: Iterator[Line], receive: Receive, send: Send) -> None:
-    """Sends lines as they are computed, all of them in one thread, until the other side goes away."""
-    loop, ready = asyncio.get_running_loop(), asyncio.Queue[bytes]()
-    gone = threading.Event()
-
-    def compute() -> None:
-        try:
-            with contextlib.closing(lines):  # type: ignore[type-var]
-                for line in lines:
-                    loop.call_soon_threadsafe(ready.put_nowait, json.dumps(line).encode() + b"\n")
-                    if gone.is_set():
-                        break
-        finally:
-            loop.call_soon_threadsafe(ready.put_nowait, b"")
-
-    async def listen() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-        gone.set()
-
-    computing = asyncio.ensure_future(run_in_threadpool(compute))
-    listening = asyncio.ensure_future(listen())
-    try:
-        while body := await ready.get():
-            await send({"type": "http.response.body", "body": body, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
-    finally:
-        gone.set()
-        listening.cancel()
-        await computing

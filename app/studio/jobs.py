@@ -15,7 +15,6 @@ from engine.errors import PromptCacheError
 logger = logging.getLogger(__name__)
 
 KEPT = 16
-FRAME_SECONDS = 0.05
 EARLY_SECONDS = 600.0  # that a stop waits for work which the page has asked for and whose turn has not come
 
 
@@ -41,6 +40,7 @@ class Job:
         name: the thread's name.
         waiting: the words to show before the first step.
         result: the result to show while the work goes on.
+        alone: why no other work may go on beside it, in a sentence that says what to do; "" where any may.
     """
 
     def __init__(
@@ -50,11 +50,14 @@ class Job:
         name: str,
         waiting: str = "",
         result: Result | None = None,
+        alone: str = "",
     ) -> None:
-        self.key, self.over = key, False
+        self.key, self.name, self.alone, self.over = key, name, alone, False
         self._what, self._done, self._total, self._fault = waiting, 0, 0, ""
-        self._work, self._result, self._version = work, result, 0
-        self._changed, self._stop = threading.Condition(), threading.Event()
+        self._work, self._result = work, result
+        self._changed, self._stop = threading.RLock(), threading.Event()
+        self._followers: tuple[Callable[[], None], ...] = ()
+        self._following = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -67,18 +70,22 @@ class Job:
         Raises:
             StoppedError: it is to stop here.
         """
-        with self.changing():
-            self._done, self._total, self._what = done, total, what
+        self.tell(done, total, what)
         if self.stopping:
             raise StoppedError
+
+    def tell(self, done: int, total: int, what: str) -> None:
+        """Says how far work is that cannot be stopped here."""
+        with self.changing():
+            self._done, self._total, self._what = done, total, what
 
     @contextmanager
     def changing(self) -> Iterator[None]:
         """Holds back whoever looks at the work while what it shows is changed."""
         with self._changed:
             yield
-            self._version += 1
-            self._changed.notify_all()
+            for told in self._followers:
+                told()
 
     @property
     def stopping(self) -> bool:
@@ -102,21 +109,22 @@ class Job:
                 "result": self._result.to_json() if self._result is not None else None,
             }
 
-    def states(self) -> Iterator[JobState[Json]]:
-        """Yields its states as they change, the last one included. Closing it stops the work."""
-        seen = -1
+    @contextmanager
+    def followed(self, told: Callable[[], None]) -> Iterator[None]:
+        """Has somebody hear of each change. When the last who followed the work leaves, it stops.
+
+        Args:
+            told: called at each change, by the thread that makes it; it must return at once.
+        """
+        with self._following:
+            self._followers = (*self._followers, told)
         try:
-            while True:
-                with self._changed:
-                    while self._version == seen:
-                        self._changed.wait()
-                    seen, state = self._version, self.state()
-                yield state
-                if state["over"]:
-                    return
-                time.sleep(FRAME_SECONDS)
+            yield
         finally:
-            self.stop()
+            with self._following:
+                self._followers = tuple(one for one in self._followers if one is not told)
+                if not self._followers and not self.over:
+                    self.stop()
 
     def _run(self) -> None:
         fault, result = "", self._result
@@ -126,11 +134,16 @@ class Job:
             fault = "Stopped."
         except (PromptCacheError, OSError) as error:
             fault = str(error)
-        except Exception as error:  # the page shows it; the thread has nobody else to tell
+        except BaseException as error:  # a library's panic too; the thread has nobody else to tell
             logger.exception("Work in the background failed")
             fault = f"The work failed: {error!r}. The terminal of the studio shows the details."
+        self._work = _over  # what it was begun with, a model perhaps, is not kept for its state
         with self.changing():
             self._result, self._fault, self.over = result, fault, True
+
+
+def _over(_job: Job) -> Result:
+    raise AssertionError("work is done once")
 
 
 class Jobs:
@@ -142,12 +155,14 @@ class Jobs:
         self._lock = threading.Lock()
 
     def start(self, job: Job) -> Job:
-        """Begins a piece of work; the oldest that is over is forgotten, or the oldest, which is stopped.
+        """Begins a piece of work; the oldest that is over is forgotten.
 
         Raises:
-            PromptCacheError: other work with its key goes on.
+            PromptCacheError: other work with its key goes on, or work beside which this may not go on, or as
+                much as is kept.
         """
         with self._lock:
+            self._require_alone(job)
             self._keep(job.key, job)
             asked = self._stopped_early.pop(job.key, None)
             if asked is not None and time.monotonic() - asked < EARLY_SECONDS:
@@ -164,14 +179,37 @@ class Jobs:
         with self._lock:
             self._keep(key, job)
 
+    def _require_alone(self, job: Job) -> None:
+        """Refuses work beside what measures, and what measures beside other work."""
+        others = [one for one in self._jobs.values() if not one.over and one is not job]
+        for other in others:
+            if other.alone:
+                raise PromptCacheError(other.alone)
+        if job.alone and others:
+            raise PromptCacheError(
+                f"Other work goes on ({others[0].name}), and its share of the machine would be in the times. "
+                "Wait for its end, or stop it first."
+            )
+
     def _keep(self, key: str, job: Job) -> None:
         known = self._jobs.get(key)
         if known is not None and known is not job and not known.over:
             raise PromptCacheError("Work with this key goes on. Wait for its end, or stop it first.")
+        over = [one for one, kept in self._jobs.items() if kept.over and one != key]
+        if known is None and len(self._jobs) >= KEPT:
+            if not over:
+                raise PromptCacheError(
+                    f"{KEPT} pieces of work go on or wait already, perhaps in other tabs. Wait for one of "
+                    "them, or stop it, then start this again."
+                )
+            del self._jobs[over[0]]
         self._jobs[key] = job
-        while len(self._jobs) > KEPT:
-            over = (one for one, kept in self._jobs.items() if kept.over)
-            self._jobs.pop(next(over, next(iter(self._jobs)))).stop()
+
+    @property
+    def under_way(self) -> tuple[Job, ...]:
+        """The work that is not over."""
+        with self._lock:
+            return tuple({id(job): job for job in self._jobs.values() if not job.over}.values())
 
     def state(self, key: str) -> JobState[Json]:
         """Returns how far a piece of work is, or what came of it.
@@ -179,10 +217,23 @@ class Jobs:
         Raises:
             PromptCacheError: it is not known any more.
         """
+        return {**self.find(key).state(), "key": key}
+
+    def find(self, key: str) -> Job:
+        """A piece of work, by one of its keys.
+
+        Raises:
+            PromptCacheError: it is not known any more.
+        """
         job = self._jobs.get(key)
         if job is None:
             raise PromptCacheError("That work is not kept any more. Start it again.")
-        return {**job.state(), "key": key}
+        return job
+
+    def stop_all(self) -> None:
+        """Has all work stop at its next step."""
+        for job in self.under_way:
+            job.stop()
 
     def stop(self, key: str) -> None:
         """Has a piece of work stop at its next step, also one that waits for its turn to be started."""

@@ -1,4 +1,7 @@
-"""The engine of a studio while its model is loaded: the page is there before it."""
+"""The engine of a studio: to come while its model is loaded, there, and replaced by another model's.
+
+Knows neither how a model is loaded nor who waits for the end of what the former one computes.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +26,44 @@ class Opening:
 
     def __init__(self, engine: Engine | None = None, patience: float = PATIENCE_SECONDS) -> None:
         self._engine, self._patience = engine, patience
+        self._number = 0 if engine is None else 1
         self._done, self._total, self._what = 0, 0, ""
-        self._there = threading.Event()
-        if engine is not None:
-            self._there.set()
+        self._changed = threading.Condition()
 
     def progress(self, done: int, total: int, what: str) -> None:
         """Is told how much of a model's files is read."""
         self._done, self._total, self._what = done, total, what
 
-    def finish(self, engine: Engine) -> None:
-        """Is given the engine."""
-        self._engine = engine
-        self._there.set()
+    def finish(self, engine: Engine) -> Engine | None:
+        """Is given the engine that answers from now on; returns the one that did so far."""
+        with self._changed:
+            former, self._engine = self._engine, engine
+            self._number += 1
+            self._done, self._total, self._what = 0, 0, ""
+            self._changed.notify_all()
+        return former
+
+    def leave(self) -> Engine:
+        """Gives the engine away, before another one is there; who asks for one waits again.
+
+        Raises:
+            PromptCacheError: none is there.
+        """
+        with self._changed:
+            if self._engine is None:
+                raise PromptCacheError("The model is still being loaded. Try again in a moment.")
+            former, self._engine = self._engine, None
+        return former
 
     @property
     def there(self) -> bool:
-        """Whether the engine is there."""
-        return self._there.is_set()
+        """Whether an engine is there."""
+        return self._engine is not None
+
+    @property
+    def number(self) -> int:
+        """How many engines there have been: another number is another engine."""
+        return self._number
 
     @property
     def words(self) -> str:
@@ -57,7 +80,8 @@ class Opening:
         Raises:
             PromptCacheError: the model is still being loaded.
         """
-        self._there.wait(self._patience)
-        if self._engine is None:
-            raise PromptCacheError("The model is still being loaded. Try again in a moment.")
-        return self._engine
+        with self._changed:
+            self._changed.wait_for(lambda: self._engine is not None, self._patience)
+            if self._engine is None:
+                raise PromptCacheError("The model is still being loaded. Try again in a moment.")
+            return self._engine

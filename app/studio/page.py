@@ -13,7 +13,7 @@ from app.studio.endpoints import by_name
 from app.studio.pages import PAGES
 from app.studio.pages.page import host
 from app.studio.parts import Parts
-from app.studio.workspaces import Workspaces
+from app.studio.shared import SHARED
 
 TITLE = "Prompt Cache Studio"
 
@@ -34,8 +34,19 @@ def assets_path(folder: Path) -> str:
 
 
 def head(path: str) -> str:
-    """What the page's head loads: only from this server."""
-    styles = ["studio.css", *(f"pages/{page.name}.css" for page in PAGES)]
+    """What the page's head loads: only from this server. Styles of other pages come when they are shown."""
+    styles = [
+        "studio.css",
+        "frame.css",
+        "dialogs.css",
+        "table.css",
+        "files.css",
+        "strip.css",
+        "reads.css",
+        "chart.css",
+        f"pages/{PAGES[0].name}.css",
+        "run.css",
+    ]
     return (
         f'<link rel="icon" type="image/svg+xml" href="{path}/icon.svg">'
         + "".join(f'<link rel="stylesheet" href="{path}/{style}">' for style in styles)
@@ -58,12 +69,12 @@ def theme() -> gr.themes.Base:
 def build(parts: Parts) -> gr.Blocks:
     """The studio's page over its parts."""
     pages = [page(parts) for page in PAGES]
-    endpoints = by_name([Workspaces(parts), *pages])
+    endpoints = by_name([*(shared(parts) for shared in SHARED), *pages])
     entries = json.dumps([{"name": page.name, "title": page.title} for page in pages])
     with gr.Blocks(title=TITLE, fill_width=True, analytics_enabled=False) as blocks:
         functions = [endpoint.function() for endpoint in endpoints.values()]
-        shell = host("shell", events=("run",), told=f"pages: {entries}", server_functions=functions)
+        host("shell", told=f"pages: {entries}", server_functions=functions)
         for page in pages:
             with gr.Column(elem_id=f"page-{page.name}", elem_classes="studio-page"):
-                page.build(blocks, shell)
+                page.build()
     return blocks

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app.studio.desk import Desk
 from app.studio.documents import Documents
 from app.studio.drafts import Drafts
 from app.studio.jobs import Jobs
+from app.studio.kept import RunStore
 from app.studio.opening import Opening
+from app.studio.recent import Recent
+from app.studio.recent_models import RecentModels
 from app.studio.runs import Runs
 from app.studio.samples import Library
+from app.studio.switching import Switching
 
 if TYPE_CHECKING:
     from engine import Engine
@@ -28,7 +35,11 @@ class Parts:
         documents: parsed schemas.
         jobs: long work.
         runs: the runs of this session.
+        kept: the runs of this user, on disk.
         tokenizing: a lock held while texts are tokenized, so that one check does not slow another.
+        desk: opens workspaces and documents.
+        recent: which documents were used last.
+        switching: puts another model in the place of the one that answers.
     """
 
     opening: Opening
@@ -37,13 +48,44 @@ class Parts:
     documents: Documents
     jobs: Jobs
     runs: Runs
+    kept: RunStore
     tokenizing: threading.Lock
+    switching: Switching
+    recent: Recent
+    desk: Desk
 
     @classmethod
     def of(cls, opening: Opening, drafts: Drafts, library: Library) -> Parts:
         """Returns the parts of a studio over these."""
-        jobs = Jobs()
-        return cls(opening, drafts, library, Documents(), jobs, Runs(opening, jobs), threading.Lock())
+        jobs, tokenizing, kept = Jobs(), threading.Lock(), RunStore(drafts.folder)
+        switching = Switching(opening, jobs, tokenizing, RecentModels(drafts.folder))
+        recent = Recent(drafts.folder / "recent.json")
+        return cls(
+            opening=opening,
+            drafts=drafts,
+            library=library,
+            documents=Documents(),
+            jobs=jobs,
+            runs=Runs(jobs, kept),
+            kept=kept,
+            tokenizing=tokenizing,
+            switching=switching,
+            recent=recent,
+            desk=Desk(drafts, library, recent),
+        )
+
+    @contextmanager
+    def taken(self) -> Iterator[Engine]:
+        """The engine for work that is begun within.
+
+        Another model takes its place before that or after it, and then waits for the work or stops it: work
+        computes to its end with the model that it names.
+
+        Raises:
+            PromptCacheError: the model is still being loaded.
+        """
+        with self.tokenizing:
+            yield self.engine
 
     @property
     def engine(self) -> Engine:

@@ -13,6 +13,7 @@ from pydantic import Field, InstanceOf, Strict
 
 from app.studio.drafts import Workspace
 from app.studio.folder import Encoding, Stamp
+from app.studio.run_frame import Mode
 
 Words = InstanceOf[str]
 Whole = Annotated[int, Strict()]
@@ -32,6 +33,17 @@ def request(fields: type[Fields]) -> type[Fields]:
 @request
 class Nothing:
     """A question that needs no more than its name."""
+
+
+@request
+class OneDocument:
+    """A document of the help.
+
+    Attributes:
+        name: its file's name without the ending.
+    """
+
+    name: str
 
 
 @request
@@ -69,6 +81,17 @@ class Measure(Texts):
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@request
+class Read(Measure):
+    """Both documents, to be shown as a model reads them.
+
+    Attributes:
+        borders: also where tokens begin.
+    """
+
+    borders: Flag = False
 
 
 @request
@@ -264,9 +287,11 @@ class Work(Texts):
     Attributes:
         key: key of the work that begins.
         settings: settings, as `PageSettings` declares them.
+        mode: which sides of a run are computed.
     """
 
     key: Words
+    mode: Mode = "both"
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 

@@ -32,12 +32,13 @@ class SamplePrompt(TypedDict):
 
 
 class Sample(TypedDict):
-    """A sample as the Gallery shows it."""
+    """A sample as the Gallery shows it; `program` is the source that its schema was made from, or empty."""
 
     name: str
     title: str
     description: str
     prompts: list[SamplePrompt]
+    program: str
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Library:
                 "title": sample.title,
                 "description": sample.description,
                 "prompts": [gist(path.read_text(encoding="utf-8")) for path in sample.prompts],
+                "program": sample.program_path.read_text(encoding="utf-8") if sample.program_path else "",
             }
             for sample in sample_schemas.samples()
         ]
@@ -89,7 +91,7 @@ class Library:
         """The folder that `src` attributes of a schema of this origin are read from."""
         kind, _, name = origin.partition(":")
         if kind == "file":
-            return self.folder.path if self.folder.owns(origin) else None
+            return Path(name).parent if self.folder.owns(origin) else None
         if kind == "sample":
             return next((s.schema_path.parent for s in sample_schemas.samples() if s.name == name), None)
         return None

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal
 
+from app.studio.digests import digest
 from engine.errors import SettingsError
 from engine.inference.params import RunSettings
 from engine.inference.settings import Setting, declared, settings_of
 
+WITHOUT_EFFECT = frozenset({"repeats", "sync"})  # on what a run shows of an answer
+WHEN_DRAWN = frozenset({"seed", "top_p", "top_k"})  # they count where tokens are drawn
+Matters = Literal["always", "drawn", "never"]
 MOST_WHOLE = 2**53 - 1  # beyond it a number of JavaScript is not always the one that was written
 
 
@@ -23,8 +28,13 @@ class PageSettings(RunSettings):
     """
 
     repeats: int = field(
-        default=1,
-        metadata=declared("Repeats", "Runs that are timed; their median is shown.", least=1, most=25),
+        default=3,
+        metadata=declared(
+            "Repeats",
+            "Times that the first token of each side is timed, in turns; the median and the range are shown.",
+            least=1,
+            most=25,
+        ),
     )
 
     @classmethod
@@ -50,6 +60,25 @@ class PageSettings(RunSettings):
         """
         return cls.read({name: sent[name] for name in ("scope", "placement") if name in sent})
 
+    @property
+    def digest(self) -> str:
+        """A short name for all that can change an answer or its times."""
+        told = {name: getattr(self, name) for name in declarations() if self._matters(name)}
+        return digest(json.dumps(told, sort_keys=True))
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns them as the page sends them."""
+        return {**asdict(self), "stop": list(self.stop)}
+
+    def _matters(self, name: str) -> bool:
+        how = matters(name)
+        return how == "always" or (how == "drawn" and self.temperature > 0)
+
+
+def matters(name: str) -> Matters:
+    """Whether a setting can change the result of a run: always, never, or where tokens are drawn."""
+    return "never" if name in WITHOUT_EFFECT else "drawn" if name in WHEN_DRAWN else "always"
+
 
 def declarations() -> dict[str, Setting]:
     """Returns the settings by name, whole numbers within what a page can hold exactly."""
@@ -63,7 +92,7 @@ def declarations() -> dict[str, Setting]:
 
 def described() -> list[dict[str, Any]]:
     """Returns the declarations for the page's form."""
-    return [one.describe() for one in declarations().values()]
+    return [{**one.describe(), "matters": matters(name)} for name, one in declarations().items()]
 
 
 def as_today(kept: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired
 
 from typing_extensions import TypedDict
 
 from app.studio.answers import JobState, Json, JsonOf
+from app.studio.desk import Opened, workspace_json
 from app.studio.drafts import StaleDraftError, Workspace
 from app.studio.endpoints import Endpoints, endpoint
-from app.studio.folder import ChangedFileError, ElsewhereError, Encoding, NotUtf8Error, Stamp
 from app.studio.parts import Parts
 from app.studio.requests import (
     Nothing,
     OneJob,
-    OpenFile,
     OpenSample,
     OpenShelved,
-    OpenText,
-    Page,
-    SaveAs,
     SaveDraft,
-    SaveFile,
     Shelve,
 )
-from app.studio.runs import RunFrame
+from app.studio.run_frame import RunFrame
+from app.studio.run_state import digest_of_model
+from app.studio.runs import model_of
 from app.studio.samples import FIRST_SAMPLE, SampleTitle
-from app.studio.settings import as_today, described
+from app.studio.settings import Matters, described
 from engine.choices import TIMELINE_PARTS, TimelinePart
-from engine.errors import PromptCacheError
 from engine.inference.settings import Kind
-from engine.pml import document_kind
 from engine.tiers import TIERS, Tier
 
 if TYPE_CHECKING:
@@ -46,8 +40,9 @@ PREVIEW = 400  # characters of an earlier workspace's texts
 
 
 class ModelFacts(TypedDict):
-    """The loaded model in a few words."""
+    """The loaded model in a few words; `digest` is what its runs belong to."""
 
+    digest: str
     about: str
     name: str
     family: str
@@ -75,6 +70,7 @@ class SettingForm(TypedDict):
     choices: NotRequired[dict[str, str]]
     pattern: NotRequired[str]
     examples: NotRequired[list[str]]
+    matters: Matters
 
 
 class TierWords(TypedDict):
@@ -86,10 +82,15 @@ class TierWords(TypedDict):
 
 
 class ModelState(TypedDict):
-    """The model, or what is being done for it, in words."""
+    """The model, or what is being done for it, in words; another `number` is another model.
+
+    `switching` says what is being done for a model that will take its place, "" where nothing is.
+    """
 
     loading: str
     model: ModelFacts | None
+    number: int
+    switching: str
 
 
 class Start(TypedDict):
@@ -98,20 +99,12 @@ class Start(TypedDict):
     workspace: Annotated[Json, JsonOf(Workspace)]
     samples: list[SampleTitle]
     folder: bool
+    root: str
     files: list[str]
     settings: Annotated[list[Json], JsonOf(list[SettingForm])]
     tiers: Annotated[list[dict[str, str]], JsonOf(list[TierWords])]
     timeline_parts: dict[TimelinePart, str]
     runs: list[RunFrame]
-
-
-class Opened(TypedDict):
-    """The workspace that is open now; or what to ask about a file in another encoding."""
-
-    workspace: NotRequired[Annotated[Json, JsonOf(Workspace)]]
-    kind: NotRequired[Literal["schema", "prompt"]]
-    encoding: NotRequired[Encoding]
-    message: NotRequired[str]
 
 
 class DraftSaved(TypedDict):
@@ -120,23 +113,6 @@ class DraftSaved(TypedDict):
     revision: NotRequired[int]
     saved: NotRequired[str]
     conflict: NotRequired[Annotated[Json, JsonOf(Workspace)]]
-    message: NotRequired[str]
-
-
-class Files(TypedDict):
-    """Names of the documents in the user's folder."""
-
-    files: list[str]
-
-
-class FileSaved(TypedDict):
-    """The name of the file that was written; or why it was not, and what to ask."""
-
-    saved: NotRequired[str]
-    origin: NotRequired[str]
-    stamp: NotRequired[Annotated[Json, JsonOf(Stamp)]]
-    files: NotRequired[list[str]]
-    refused: NotRequired[Literal["elsewhere", "unknown", "gone", "changed"]]
     message: NotRequired[str]
 
 
@@ -172,6 +148,7 @@ class Workspaces(Endpoints):
     def __init__(self, parts: Parts) -> None:
         self._parts, self._drafts, self._library = parts, parts.drafts, parts.library
         self._jobs, self._runs = parts.jobs, parts.runs
+        self._desk, self._recent = parts.desk, parts.recent
 
     @endpoint
     def open_workspace(self, _request: Nothing) -> Start:
@@ -183,6 +160,7 @@ class Workspaces(Endpoints):
             "workspace": workspace_json(workspace),
             "samples": self._library.titles(),
             "folder": self._library.folder.path is not None,
+            "root": "" if self._library.folder.path is None else self._library.folder.path.as_posix(),
             "files": self._library.folder.names(),
             "settings": described(),
             "tiers": [tier.to_json() for tier in TIERS],
@@ -193,10 +171,13 @@ class Workspaces(Endpoints):
     @endpoint
     def model(self, _request: Nothing) -> ModelState:
         """The model once it is loaded; until then, what is being done for it."""
-        opening = self._parts.opening
+        opening, switch = self._parts.opening, self._parts.switching.under_way
+        number = opening.number
         return {
             "loading": opening.words,
             "model": model_facts(opening.engine) if opening.there else None,
+            "number": number,
+            "switching": switch.state()["what"] if switch is not None else "",
         }
 
     @endpoint
@@ -211,57 +192,9 @@ class Workspaces(Endpoints):
     @endpoint
     def open_sample(self, request: OpenSample) -> Opened:
         """A sample instead of the open workspace, which goes to the shelf."""
-        return self._opened(self._library.sample(request.name, request.prompt), request.page)
-
-    @endpoint
-    def list_files(self, _request: Nothing) -> Files:
-        """The documents that are in the user's folder now."""
-        return {"files": self._library.folder.names()}
-
-    @endpoint
-    def open_file(self, request: OpenFile) -> Opened:
-        """A document of the user's folder instead of the open schema or prompt, or what to ask."""
-        name, folder = request.name, self._library.folder
-        try:
-            text, stamp = folder.read(name, request.encoding)
-        except NotUtf8Error as other:
-            return {"encoding": other.encoding, "message": str(other)}
-        return self._opened_text(text, name, folder.origin(name), stamp, request.page)
-
-    @endpoint
-    def open_text(self, request: OpenText) -> Opened:
-        """A document that the browser has read, instead of the open schema or prompt."""
-        name = request.name
-        return self._opened_text(request.text, name, f"browser:{name}", request.stamp, request.page)
-
-    @endpoint
-    def save_file(self, request: SaveFile) -> FileSaved:
-        """Writes a document back to the file of the user's folder that it came from."""
-        folder = self._library.folder
-        if not request.origin.startswith("file:"):
-            raise PromptCacheError(
-                "This document did not come from the studio's folder, so no file was written."
-            )
-        try:
-            name = folder.name_of(request.origin, here=request.here)
-            stamp = folder.save(name, request.text, request.stamp, force=request.force)
-        except ElsewhereError as other:
-            return {"refused": "elsewhere" if other.known else "unknown", "message": str(other)}
-        except ChangedFileError as changed:
-            return {"refused": "gone" if changed.gone else "changed", "message": str(changed)}
-        return {"saved": name, "origin": folder.origin(name), "stamp": asdict(stamp)}
-
-    @endpoint
-    def save_as(self, request: SaveAs) -> FileSaved:
-        """Writes a document to a new file of the user's folder."""
-        folder = self._library.folder
-        stamp = folder.create(request.name, request.text, request.stamp)
-        return {
-            "saved": request.name,
-            "origin": folder.origin(request.name),
-            "stamp": asdict(stamp),
-            "files": folder.names(),
-        }
+        sample = self._library.sample(request.name, request.prompt)
+        self._recent.note(sample.origin, sample.name, "both")
+        return self._desk.open(sample, request.page)
 
     @endpoint
     def shelve(self, request: Shelve) -> Shelved:
@@ -288,7 +221,7 @@ class Workspaces(Endpoints):
     @endpoint
     def open_shelved(self, request: OpenShelved) -> Opened:
         """An earlier workspace instead of the open one."""
-        return self._opened(self._drafts.shelved(request.key), request.page)
+        return self._desk.open(self._drafts.shelved(request.key), request.page)
 
     @endpoint
     def job_state(self, request: OneJob) -> JobState[Json]:
@@ -301,39 +234,12 @@ class Workspaces(Endpoints):
         self._jobs.stop(request.key)
         return {}
 
-    def _opened(self, workspace: Workspace, page: Page) -> Opened:
-        self._keep(page)
-        return {"workspace": workspace_json(self._drafts.replace(workspace))}
-
-    def _opened_text(self, text: str, name: str, origin: str, stamp: Stamp, page: Page) -> Opened:
-        kind = document_kind(text)
-        if kind is None:
-            raise PromptCacheError(
-                f"{name!r} is no PML document. Open a file whose root is <schema> or <prompt>."
-            )
-        kept = self._keep(page)
-        files = {**kept.files, kind: asdict(stamp)}
-        if kind == "prompt":
-            opened = replace(kept, prompt=text, prompt_origin=origin, files=files)
-        else:
-            opened = replace(kept, name=name, schema=text, origin=origin, files=files)
-        return {"workspace": workspace_json(self._drafts.replace(opened)), "kind": kind}
-
-    def _keep(self, page: Page) -> Workspace:
-        kept = page.workspace()
-        self._drafts.save(kept, base=page.base, force=True)
-        return kept
-
-
-def workspace_json(workspace: Workspace) -> Json:
-    """A workspace for the page."""
-    return {**asdict(workspace), "settings": as_today(workspace.settings)}
-
 
 def model_facts(engine: Engine) -> ModelFacts:
     """The loaded model in a few words."""
     model = engine.model
     return {
+        "digest": digest_of_model(model_of(engine)),
         "about": ABOUT_DEMO if model.name == "demo" else "",
         "name": model.name,
         "family": model.family,

@@ -59,8 +59,33 @@ export function bytes(value) {
   return value < 1024 ** 3 ? `${(value / 1024 ** 2).toFixed(1)} MiB` : `${(value / 1024 ** 3).toFixed(2)} GiB`
 }
 
+/** @type {Intl.DateTimeFormatOptions} */
+const MOMENT = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", hourCycle: "h23" }
+const thisYear = new Intl.DateTimeFormat("en", MOMENT), anyYear = new Intl.DateTimeFormat("en", { ...MOMENT, year: "numeric" })
+const hours = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", hourCycle: "h23" })
+
+/** A day and a time, as "Nov 23, 09:16", with the year where it is another; "–" for what is none. @param {string | number} at a date in words, or milliseconds since 1970 */
+export function moment(at) {
+  const date = new Date(at)
+  if (Number.isNaN(date.getTime())) return "–"
+  return (date.getFullYear() === new Date().getFullYear() ? thisYear : anyYear).format(date)
+}
+
+/** The time of a day, as "09:16". @param {string | number} at */
+export const clock = at => hours.format(new Date(at))
+
 /** How much faster or slower the cached side is, as a figure and a word. @param {number} ratio of the times, uncached over cached */
 export const times = ratio => [`${(ratio >= 1 ? ratio : 1 / ratio).toFixed(Math.max(ratio, 1 / ratio) >= 100 ? 0 : 1)}×`, ratio >= 1 ? "faster" : "slower"]
+
+/** A ratio's range, in the words of `times`. @param {number} least @param {number} most */
+export function timesRange(least, most) {
+  if (least >= 1) return `${times(least)[0].slice(0, -1)} to ${times(most)[0].slice(0, -1)}`
+  if (most <= 1) return `${times(most)[0].slice(0, -1)} to ${times(least)[0].slice(0, -1)}`
+  return `from ${times(least).join(" ")} to ${times(most).join(" ")}`
+}
+
+/** Whether the timings of both sides overlap, so that they show no difference. @param {{least_speedup?: number | null, most_speedup?: number | null}} comparison */
+export const overlapping = ({ least_speedup: least, most_speedup: most }) => least != null && most != null && least < 1 && most > 1
 
 /** @param {number} wait @returns {Promise<void>} */
 export const pause = wait => new Promise(resolve => { setTimeout(resolve, wait) })

@@ -1,7 +1,7 @@
-// The settings of a run, as a form of their declarations. What is out of its range is said at its field.
-import { h } from "./dom.js"
+// The settings of a run at the side of the page, as a form of their declarations. What is out of its range is said at its field.
+import { h, plural } from "./dom.js"
 import { Emitter } from "./events.js"
-import { mended, rule, takes } from "./settings.js"
+import { changed, mended, rule, takes } from "./settings.js"
 
 const OPEN = "prompt-cache-studio.settings-open"
 const NEW_LINE = "\\n for a new line"
@@ -9,7 +9,7 @@ const NEW_LINE = "\\n for a new line"
 /**
  * @typedef {HTMLInputElement | HTMLSelectElement} Input
  * @typedef {{input: Input, show: (value: any) => void, value: () => any}} Control
- * @typedef {Control & {setting: Api.SettingForm, hint: HTMLElement | null, fault: HTMLElement}} Field
+ * @typedef {Control & {setting: Api.SettingForm, sentence: HTMLElement, hint: HTMLElement | null, fault: HTMLElement, row: HTMLElement, reset: HTMLButtonElement}} Field
  */
 
 /** What was typed: a number where it is one, else the text, which no number takes. @param {string} text */
@@ -49,24 +49,43 @@ export class Drawer extends Emitter {
   #fields = new Map()
   /** @type {Set<string>} */
   #setBack = new Set()
-  form = h("form", { class: "drawer", id: "run-settings", hidden: true, novalidate: true, onsubmit: (/** @type {Event} */ event) => event.preventDefault() })
-  toggle = h("button", { type: "button", "aria-expanded": "false", "aria-controls": "run-settings", onclick: () => this.#open(this.form.hidden === true) }, "Settings")
+  #fieldset = h("div", { class: "drawer-fields" })
+  #resetAll = h("button", { type: "button", class: "quiet", onclick: () => this.#reset([...this.#fields.values()]) }, "Reset all")
+  #count = h("span", { class: "changed-count" })
+  form = h("div", { class: "drawer", id: "run-settings", role: "dialog", "aria-labelledby": "run-settings-title", hidden: true },
+    h("header", {}, h("h2", { id: "run-settings-title" }, "Settings"), h("span", { class: "grow" }), this.#resetAll,
+      h("button", { type: "button", class: "quiet", "aria-label": "Close", title: "Close (Esc)", onclick: () => this.#leave() }, "✕")),
+    this.#fieldset)
+  toggle = h("button", { type: "button", "aria-expanded": "false", "aria-controls": "run-settings", onclick: () => { if (this.form.hidden) this.enter(); else this.#leave() } }, "Settings", this.#count)
+  /** What had the focus before. @type {HTMLElement | null} */
+  #before = null
 
   /** @param {import("./workspace.js").Workspace} workspace */
   constructor(workspace) {
     super()
     this.#workspace = workspace
     workspace.on("opened", () => this.#take())
-    for (const node of [this.form, this.toggle]) node.addEventListener("keydown", event => this.#close(/** @type {KeyboardEvent} */ (event)))
+    for (const node of [this.form, this.toggle]) node.addEventListener("keydown", event => this.#key(/** @type {KeyboardEvent} */ (event)))
     this.#open(sessionStorage.getItem(OPEN) === "yes")
   }
+
+  /** Whether it lies over the page. */
+  get isOpen() { return !this.form.hidden }
 
   /** Makes the form. @param {Api.SettingForm[]} settings as the engine declares them */
   offer(settings) {
     this.#fields = new Map(settings.map(setting => [setting.name, this.#field(setting)]))
     const lists = settings.filter(({ examples }) => examples).map(({ name, examples = [] }) =>
       h("datalist", { id: `${name}-examples` }, ...examples.map(value => h("option", { value }))))
-    this.form.replaceChildren(...[...this.#fields.values()].map(field => this.#row(field)), ...lists)
+    this.#fieldset.replaceChildren(...[...this.#fields.values()].map(field => this.#fill(field)), ...lists)
+  }
+
+  /** Opens the drawer, with the focus in it. */
+  enter() {
+    const focused = document.activeElement
+    this.#before = focused instanceof HTMLElement && focused !== document.body ? focused : this.toggle
+    this.#open(true)
+    this.#fields.values().next().value?.input.focus()
   }
 
   /** Sets one setting from elsewhere on the page. @param {string} name @param {unknown} value */
@@ -76,6 +95,13 @@ export class Drawer extends Emitter {
     field.show(value)
     this.#change(field)
     this.#judge(field)
+  }
+
+  /** @param {Field[]} fields */
+  #reset(fields) {
+    const there = fields.filter(field => changed(field.setting, field.value()))
+    for (const { setting } of there) this.set(setting.name, setting.default)
+    there[0]?.input.focus()
   }
 
   /** Why nothing can be done with these settings, in a sentence, and the focus where it has to be mended; "" where something can. */
@@ -95,12 +121,33 @@ export class Drawer extends Emitter {
     this.emit("set back", "")
   }
 
+  // Tab goes round in the drawer; Escape leaves it for where one came from.
   /** @param {KeyboardEvent} event */
-  #close(event) {
-    if (event.key !== "Escape" || event.defaultPrevented || this.form.hidden) return
+  #key(event) {
+    if (event.defaultPrevented || this.form.hidden) return
+    if (event.key === "Escape") {
+      event.preventDefault()
+      this.#leave()
+    }
+    if (event.key !== "Tab" || event.currentTarget !== this.form) return
+    const stops = [...this.form.querySelectorAll("button, input, select")].filter(node => node instanceof HTMLElement && node.offsetParent !== null && !node.matches(":disabled"))
+    const [from, to] = event.shiftKey ? [stops[0], stops.at(-1)] : [stops.at(-1), stops[0]]
+    if (document.activeElement !== from || !(to instanceof HTMLElement)) return
     event.preventDefault()
+    to.focus()
+  }
+
+  #leave() {
     this.#open(false)
-    this.toggle.focus()
+    const back = this.#before?.isConnected && this.#before.checkVisibility() ? this.#before : this.toggle
+    back.focus()
+    this.#before = null
+  }
+
+  /** Is closed without taking the focus, as what it lay over is another page now. */
+  close() {
+    this.#open(false)
+    this.#before = null
   }
 
   /** @param {boolean} open */
@@ -120,16 +167,20 @@ export class Drawer extends Emitter {
       field.show(found.settings[field.setting.name] ?? field.setting.default)
       this.#judge(field)
     }
+    this.#tally()
     this.emit("set back", found.sentence)
   }
 
   /** @param {Api.SettingForm} setting @returns {Field} */
   #field(setting) {
-    const { name, choices } = setting, control = controlOf(setting), { input } = control
+    const { name, label, choices } = setting, control = controlOf(setting), { input } = control
     input.id = `setting-${name}`
+    const sentence = h("p", { class: "sentence", id: `${input.id}-sentence` }, setting.sentence)
     const hint = choices ? h("p", { class: "hint", id: `${input.id}-hint` }) : null
     const fault = h("p", { class: "fault", id: `${input.id}-fault`, hidden: true }, rule(setting))
-    const field = { ...control, setting, hint, fault }
+    const reset = h("button", { type: "button", class: "reset", hidden: true, onclick: () => this.#reset([field]) }, "Reset", h("span", { class: "sr" }, ` ${label}`))
+    /** @type {Field} */
+    const field = { ...control, setting, sentence, hint, fault, reset, row: h("div", { class: "field" }) }
     input.addEventListener("input", () => {
       this.#change(field)
       if (!fault.hidden || takes(setting, control.value())) this.#judge(field)
@@ -139,29 +190,43 @@ export class Drawer extends Emitter {
   }
 
   /** @param {Field} field */
-  #row({ setting: { label, sentence, kind, choices }, input, hint, fault }) {
-    const kinds = `field ${choices ? "wide" : ""} ${kind === "flag" ? "check" : ""}`
-    return h("div", { class: kinds, title: sentence }, h("label", { for: input.id }, label), input, hint, fault)
+  #fill({ setting: { label, kind }, row, input, sentence, hint, fault, reset }) {
+    row.classList.toggle("check", kind === "flag")
+    row.append(h("label", { for: input.id }, label), reset, input, sentence, ...[hint, fault].filter(node => node !== null))
+    return row
+  }
+
+  // Which settings are not what they are by default.
+  #tally() {
+    let number = 0
+    for (const { setting, value, row, reset } of this.#fields.values()) {
+      const other = changed(setting, value())
+      number += Number(other)
+      row.toggleAttribute("data-changed", other)
+      reset.hidden = !other
+    }
+    this.#resetAll.disabled = number === 0
+    this.#count.textContent = number ? String(number) : ""
+    this.toggle.title = number ? `${plural(number, "setting")} changed` : ""
   }
 
   // What is out of its range is kept too: a page that is loaded again says what became of it.
   /** @param {Field} field */
   #change({ setting: { name }, value }) {
     this.#workspace.change({ [name]: value() })
+    this.#tally()
     if (this.#setBack.delete(name) && !this.#setBack.size) this.emit("set back", "")
     this.emit("changed")
   }
 
   /** Says at a field whether its value is in the range. @param {Field} field */
-  #judge({ setting, input, hint, fault, value }) {
+  #judge({ setting, input, sentence, hint, fault, value }) {
     const good = takes(setting, value())
     fault.hidden = good
     if (hint) hint.textContent = setting.choices?.[input.value] ?? ""
     if (good) input.removeAttribute("aria-invalid")
     else input.setAttribute("aria-invalid", "true")
-    const described = [hint?.id, good ? null : fault.id].filter(Boolean).join(" ")
-    if (described) input.setAttribute("aria-describedby", described)
-    else input.removeAttribute("aria-describedby")
+    input.setAttribute("aria-describedby", [good ? null : fault.id, sentence.id, hint?.id].filter(Boolean).join(" "))
     return good
   }
 }

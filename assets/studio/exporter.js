@@ -1,5 +1,6 @@
 // The export dialog: the schema or the prompt in another form, to read, copy and download.
 import { h } from "./dom.js"
+import { download } from "./saving.js"
 
 const FORMS = [
   ["pml", "PML: the schema in one file"],
@@ -9,13 +10,6 @@ const FORMS = [
   ["jinja", "Jinja: the schema as a template"],
   ["text", "Plain text of the prompt"],
 ]
-
-/** Hands a text to the browser as a file. @param {string} name @param {string} text */
-export function download(name, text, type = "application/xml") {
-  const url = URL.createObjectURL(new Blob([text], { type }))
-  h("a", { href: url, download: name }).click()
-  setTimeout(() => URL.revokeObjectURL(url), 10_000)
-}
 
 export class Exporter {
   #workspace

@@ -1,4 +1,5 @@
 // What reuse did to an answer: measured on demand, module by module, with what would mend it.
+import { originOf } from "./belonging.js"
 import { count, h, nats, plural } from "./dom.js"
 import { Emitter } from "./events.js"
 import { AWAY, Job, STOPPED } from "./jobs.js"
@@ -6,7 +7,7 @@ import { AWAY, Job, STOPPED } from "./jobs.js"
 const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
 /** @type {[string, string, (m: Api.ModuleFidelity) => string][]} */
 const COLUMNS = [
-  ["Module", "", m => m.path || "anonymous text"],
+  ["Module", "", m => m.path || "text that is always there"],
   ["Tokens", "Read from the cache", m => count(m.tokens)],
   ["Answer depends", "KL of the answer without this module, in nats per token", m => nats(m.dependence)],
   ["Keys deviate", "Distance from the keys of a full pass, by their length", m => percent(m.key_deviation)],
@@ -15,19 +16,23 @@ const COLUMNS = [
   ["Flips", "Flipped tokens that are this module's doing", m => count(m.mends)],
 ]
 const MOST_FLIPS = 8
-const OLD = "Measured of other texts than are in the editors now. Measure again for these."
 
 /**
- * "repair": the setting is wanted; "scaffold": one of these modules is.
- * @extends {Emitter<{repair: string, scaffold: string[]}>}
+ * "repair": the setting is wanted; "scaffold": one of these modules is; "found": what was measured.
+ * @extends {Emitter<{repair: string, scaffold: string[], found: Api.MeasuredFidelity}>}
  */
 export class Explanation extends Emitter {
   #workspace
   #server
   #drawer
-  /** @type {Job<Api.Fidelity> | null} */
+  #belonging
+  /** @type {Job<Api.MeasuredFidelity> | null} */
   #job = null
-  #texts = ""
+  /** @type {import("./belonging.js").Origin | null} */
+  #origin = null
+  #age = ""
+  /** The texts that were refused last. */
+  #refused = ""
   #measure = h("button", { type: "button", id: "explain", onclick: () => this.start() }, "Measure")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop")
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
@@ -39,35 +44,40 @@ export class Explanation extends Emitter {
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("./server.js").Server} server
    * @param {import("./drawer.js").Drawer} drawer
+   * @param {import("./belonging.js").Belonging} belonging
    */
-  constructor(host, workspace, server, drawer) {
+  constructor(host, workspace, server, drawer, belonging) {
     super()
     this.#workspace = workspace
     this.#server = server
     this.#drawer = drawer
+    this.#belonging = belonging
     host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
     this.#body.append(h("p", { class: "empty" }, "Measure to see how faithful the cached answer to this prompt is, which module suffers from reuse, and what would mend it."))
-    workspace.on("typing", () => this.#showAge())
-    workspace.on("opened", () => this.#showAge())
+    belonging.on("changed", () => this.#showAge())
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.say("") })
   }
 
   async start() {
-    const refusal = this.#drawer.refusal(), texts = JSON.stringify(this.#workspace.texts())
+    const refusal = this.#drawer.refusal()
     if (refusal) return this.say(`Nothing was measured. ${refusal}`, "bad")
-    /** @type {Job<Api.Fidelity>} */
+    /** @type {Job<Api.MeasuredFidelity>} */
     const job = this.#job = new Job(this.#server)
     this.#buttons()
-    const { origin, settings } = this.#workspace
+    const { origin, settings } = this.#workspace, texts = this.#workspace.texts()
     job.on("state", state => this.#progress(state))
-    const end = await job.asked(this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+    const end = await job.asked(this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...texts }))
     this.#job = null
     this.#buttons()
     if (end.result) {
-      this.#texts = texts
-      this.#show(end.result)
+      this.#origin = originOf(end.result)
+      this.#show(end.result.found)
       this.#showAge()
-    } else this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
+      this.emit("found", end.result)
+      return
+    }
+    this.#refused = JSON.stringify(texts)
+    this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
   }
 
   stop() {
@@ -75,7 +85,7 @@ export class Explanation extends Emitter {
     this.#job?.stop()
   }
 
-  /** @param {Api.JobState<Api.Fidelity>} state */
+  /** @param {Api.JobState<Api.MeasuredFidelity>} state */
   #progress({ what, done, total }) {
     this.#meter.hidden = !total
     Object.assign(this.#meter, { max: total || 1, value: done })
@@ -126,13 +136,14 @@ export class Explanation extends Emitter {
     this.say(`Repair ${repair} is set for the next run.`)
   }
 
-  // What was measured of other texts stays, and says so; an undo brings them back.
+  // What was measured of something else stays, and says of what; an undo brings that back.
   #showAge() {
-    const old = this.#texts !== "" && this.#texts !== JSON.stringify(this.#workspace.texts())
-    this.#body.toggleAttribute("data-old", old)
+    const differs = this.#origin ? this.#belonging.sentence(this.#origin) : "", before = this.#age
+    this.#body.toggleAttribute("data-old", differs !== "")
     if (this.#job) return
-    if (old) this.say(OLD)
-    else if (this.#status.textContent === OLD || this.#status.dataset.mood === "bad") this.say("")
+    this.#age = differs && `Measured ${differs}. Measure again.`
+    if (this.#age) this.say(this.#age)
+    else if (this.#status.textContent === before || this.#status.dataset.mood === "bad" && this.#refused !== JSON.stringify(this.#workspace.texts())) this.say("")
   }
 
   /** @param {string} words */

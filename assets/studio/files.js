@@ -1,11 +1,14 @@
 // Saving: each open document goes to the file it came from, or the page says that it did not, and why.
-import { h } from "./dom.js"
-import { download } from "./exporter.js"
+import { Choice } from "./choice.js"
+import { askNames } from "./filedialog.js"
+import { download } from "./saving.js"
 
 const TITLES = { schema: "schema", prompt: "prompt" }
 /** @type {Kind[]} */
 const KINDS = ["schema", "prompt"]
 const MARK = "\ufeff"
+const LOOK_AGAIN_MS = 1000
+const AWAY = "The studio's server does not answer. Your text is kept."
 const list = new Intl.ListFormat("en")
 
 /**
@@ -43,13 +46,18 @@ export function decoded(bytes, encoding = "utf-8") {
 }
 
 export class Files {
+  #host
   #workspace
   #server
   #shell
+  #choice
   #folder = false
+  #root = ""
   /** @type {Promise<unknown>} */
   #turn = Promise.resolve()
-  #dialog = h("dialog", { class: "save-as", "aria-labelledby": "save-as-title" })
+  #looked = 0
+  /** What was said of a file, until it is written or read again. @type {Map<string, string>} */
+  #told = new Map()
 
   /**
    * @param {HTMLElement} host
@@ -58,18 +66,28 @@ export class Files {
    * @param {import("./shell.js").Shell} shell shows sentences and opens documents
    */
   constructor(host, workspace, server, shell) {
+    this.#host = host
     this.#workspace = workspace
     this.#server = server
     this.#shell = shell
-    host.append(this.#dialog)
+    this.#choice = new Choice(host)
+    addEventListener("focus", () => this.look())
+    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.look() })
+    workspace.on("opened", () => this.#told.clear())
+    workspace.on("conflict", one => this.#conflict(one))
   }
 
-  /** @param {{folder: boolean}} start */
-  start({ folder }) { this.#folder = folder }
+  /** @param {{folder: boolean, root: string}} start */
+  start({ folder, root }) {
+    this.#folder = folder
+    this.#root = root
+  }
 
   get folder() { return this.#folder }
 
-  /** Writes what has a file of the user's folder; the names of the files that hold the text now. */
+  get root() { return this.#root }
+
+  /** Writes what has a file of the user's folder. */
   save() { return this.#inTurn(() => this.#save()) }
 
   // Two writes at once would each take the other for another program.
@@ -81,64 +99,129 @@ export class Files {
   }
 
   /** @param {Kind} kind @param {How} how */
-  #again(kind, how) {
-    return this.#inTurn(async () => {
-      const name = await this.#write(kind, how)
-      if (name) this.#shell.saved([name])
-    })
-  }
+  #again(kind, how) { return this.#inTurn(() => this.#write(kind, how)) }
 
   async #save() {
-    const workspace = this.#workspace, written = /** @type {string[]} */ ([])
-    const own = KINDS.filter(kind => workspace.fileOf(kind))
+    const workspace = this.#workspace, own = workspace.filed()
     this.#shell.dismiss("save")
-    for (const kind of own) {
-      const name = await this.#write(kind)
-      if (name) written.push(name)
-    }
+    for (const kind of own) await this.#write(kind)
     const homeless = KINDS.filter(kind => !own.includes(kind) && (own.length === 0 || workspace.stamp(kind).edited))
     if (homeless.length) this.#sayHomeless(homeless)
-    return written
   }
 
-  /** Writes a document to its file; the name of the file, null where it was not written. @param {Kind} kind @param {How} how */
+  /** Writes a document to its file, or says why it was not. @param {Kind} kind @param {How} how */
   async #write(kind, how = {}) {
-    const workspace = this.#workspace, name = workspace.fileOf(kind), text = workspace.texts()[kind], origin = workspace.originOf(kind)
+    const workspace = this.#workspace, text = workspace.texts()[kind], origin = workspace.originOf(kind)
     const answer = await this.#server.ask("save_file", { origin, text, stamp: workspace.stamp(kind), ...how })
     const key = `save-${kind}`
     this.#shell.dismiss(key)
-    if (workspace.originOf(kind) !== origin) return answer.saved ?? null  // another document was opened meanwhile
+    if (workspace.originOf(kind) !== origin) return  // another document was opened meanwhile
+    this.#told.delete(origin)
     if (answer.saved) {
-      await workspace.noteFile(kind, { origin: answer.origin, stamp: answer.stamp, text })
-      return name
+      if (answer.message) this.#shell.notice(answer.message, { key, mood: "warn" })
+      return workspace.noteFile(kind, { origin: answer.origin, stamp: answer.stamp, text })
     }
     await workspace.noteFile(kind, {})
-    if (answer.away) return null
+    if (answer.away) return
+    const message = answer.message ?? answer.error ?? ""
+    if (answer.refused === "changed") {
+      this.#sayChanged(kind, message, how)
+      this.#compare(kind, message, how)
+      return
+    }
     /** @type {Action} */
-    const again = [answer.refused === "gone" ? "Write it anew" : "Overwrite it", () => this.#again(kind, { ...how, force: true })]
+    const again = ["Write it anew", () => this.#again(kind, { ...how, force: true })]
     /** @type {Action} */
     const here = ["Write it here", () => this.#again(kind, { here: true })]
     /** @type {Action} */
-    const theirs = ["Load theirs", () => this.#shell.open("open_file", { name })]
-    /** @type {Action} */
     const retry = ["Try again", () => this.#again(kind, how)]
-    const actions = answer.refused ? { gone: [again], changed: [again, theirs], elsewhere: [], unknown: [here] }[answer.refused] : [retry]
-    this.#shell.notice(answer.message ?? answer.error ?? "", { key, actions: [...actions, ...this.#ways(kind)] })
-    return null
+    const actions = answer.refused ? { gone: [again], elsewhere: [], unknown: [here] }[answer.refused] : [retry]
+    this.#shell.notice(message, { key, actions: [...actions, ...this.#ways(kind)] })
+  }
+
+  /** Looks whether another program changed the files, and says so; asks at most once a second. */
+  async look() {
+    const workspace = this.#workspace, kinds = workspace.filed(), now = Date.now()
+    if (!this.#folder || !kinds.length || now - this.#looked < LOOK_AGAIN_MS || this.#server.away) return
+    this.#looked = now
+    const files = kinds.map(kind => ({ kind, origin: workspace.originOf(kind), stamp: workspace.stamp(kind) }))
+    const { files: seen } = await this.#server.ask("look_at_files", { files: files.map(({ origin, stamp }) => ({ origin, stamp })) })
+    for (const { origin, state, message } of seen ?? []) {
+      const kind = files.find(one => one.origin === origin)?.kind
+      if (!kind || workspace.originOf(kind) !== origin) continue
+      if (this.#told.get(origin) === state) continue
+      this.#told.set(origin, state)
+      if (state === "same") this.#shell.dismiss(`save-${kind}`)
+      if (state === "changed") this.#sayChanged(kind, message)
+      if (state === "gone") this.#shell.notice(message, { key: `save-${kind}`, actions: [["Write it anew", () => this.#again(kind, { force: true })], ...this.#ways(kind)] })
+    }
+  }
+
+  /** @param {Kind} kind @param {string} message @param {How} how */
+  #sayChanged(kind, message, how = {}) {
+    this.#shell.notice(message, { key: `save-${kind}`, actions: [["Compare…", () => this.#compare(kind, message, how)]] })
+  }
+
+  /** Theirs or mine: the text of a file that another program changed, beside the one in the editor. @param {Kind} kind @param {string} message @param {How} how */
+  #compare(kind, message, how = {}) {
+    const workspace = this.#workspace, origin = workspace.originOf(kind), text = workspace.texts()[kind], file = workspace.fileOf(kind)
+    const done = () => this.#shell.dismiss(`save-${kind}`)
+    return this.#choice.ask({
+      title: `${file}: theirs or mine?`, sentence: message, left: `Theirs: ${file} on the disk`, right: "Mine: in the editor",
+      compare: async () => {
+        const answer = await this.#server.ask("compare_file", { origin, text })
+        return answer.away ? AWAY : answer.error ?? [{ ...answer, title: `The ${TITLES[kind]}` }]
+      },
+      ways: [
+        { words: "Load theirs", about: "Mine goes to the versions; Ctrl-Z brings it back.", action: () => { done(); this.#shell.open("open_file", { name: this.#path(origin) }) } },
+        { words: "Keep mine: overwrite", about: "What is in the file is replaced.", action: () => this.#again(kind, { ...how, force: true }) },
+        ...(this.#folder ? [{ words: "Save mine as…", about: "Into another file; theirs stays.", action: () => this.saveAs([kind]) }] : []),
+      ],
+    })
+  }
+
+  // Where the folder is not known, a name alone.
+  /** @param {string} origin */
+  #path(origin) {
+    const path = origin.slice("file:".length)
+    return path.startsWith(`${this.#root}/`) ? path.slice(this.#root.length + 1) : path.split("/").at(-1) ?? ""
+  }
+
+  /** Two tabs have written to one workspace. @param {{conflict: Api.Workspace, message: string}} conflict */
+  #conflict({ conflict, message }) {
+    const workspace = this.#workspace
+    const load = async () => { if (await workspace.shelve()) workspace.open(conflict) }
+    const keep = () => workspace.save({ force: true })
+    const compare = () => this.#choice.ask({
+      title: "This tab or the other one?", sentence: message, left: "Theirs: of the other tab", right: "Mine: of this tab",
+      compare: async () => {
+        const both = workspace.texts(), { schema, prompt } = conflict
+        const answer = await this.#server.ask("compare_texts", { left: { schema, prompt }, right: both })
+        if (answer.away) return AWAY
+        return answer.error ?? [{ title: "The schema", difference: answer.schema }, { title: "The prompt", difference: answer.prompt }]
+      },
+      ways: [
+        { words: "Load theirs", about: "Mine goes to the versions; Ctrl-Z brings it back.", action: load },
+        { words: "Keep mine", about: "Theirs goes to the versions.", action: keep },
+        ...(this.#folder ? [{ words: "Save mine as…", about: "Into files; then choose.", action: () => this.saveAs(KINDS) }] : []),
+      ],
+    })
+    this.#shell.notice(message, { key: "conflict", actions: [["Compare…", compare], ["Load that text", load], ["Keep this text", keep]] })
   }
 
   /** @param {Kind[]} kinds */
   #sayHomeless(kinds) {
     const origins = kinds.map(kind => kind === "schema" ? this.#workspace.origin : this.#workspace.promptOrigin)
     const where = kinds.map((kind, index) => `the ${TITLES[kind]} ${whence(origins[index])}`)
-    const words = `Kept as a draft in the studio; ${list.format(where)}, so no file of it was written.`
+    const none = origins.every(origin => !origin)
+    const words = none ? "Kept as a draft in the studio. It has no file yet." : `Kept as a draft in the studio; ${list.format(where)}, so no file of it was written.`
     this.#shell.notice(words, { key: "save", mood: "info", actions: kinds.flatMap(kind => this.#ways(kind)) })
   }
 
   /** Where else a text can go. @param {Kind} kind @returns {Action[]} */
   #ways(kind) {
     /** @type {Action[]} */
-    const ways = this.#folder ? [[`Save the ${TITLES[kind]} as…`, () => this.saveAs(kind)]] : [[`Download the ${TITLES[kind]}`, () => this.download(kind)]]
+    const ways = this.#folder ? [[`Save the ${TITLES[kind]} as…`, () => this.saveAs([kind])]] : [[`Download the ${TITLES[kind]}`, () => this.download(kind)]]
     return ways
   }
 
@@ -153,26 +236,59 @@ export class Files {
     return `${this.#workspace.names[kind] || "untitled"}${kind === "prompt" ? ".prompt" : ""}.pml`
   }
 
-  /** Asks for a name in the user's folder, and writes a document there. @param {Kind} kind */
-  saveAs(kind) {
-    const said = h("p", { class: "bad", role: "alert" })
-    const name = h("input", { type: "text", id: "save-as-name", required: true, autocomplete: "off", spellcheck: "false", value: this.#suggested(kind) })
-    const close = () => this.#dialog.close()
-    const form = h("form", { onsubmit: async (/** @type {Event} */ event) => {
-      event.preventDefault()
-      const text = this.#workspace.texts()[kind], stamp = this.#workspace.stamp(kind)
-      const answer = await this.#server.ask("save_as", { name: name.value.trim(), text, stamp })
-      if (!answer.saved) { said.textContent = answer.error ?? "The studio's server does not answer. Your text is kept."; return }
-      close()
-      for (const key of ["save", `save-${kind}`]) this.#shell.dismiss(key)
-      await this.#workspace.noteFile(kind, { origin: answer.origin, stamp: answer.stamp, text })
-      this.#shell.saved([answer.saved], answer.files)
-    } },
-    h("h2", { id: "save-as-title" }, `Save the ${TITLES[kind]} as`),
-    h("label", { for: name.id }, "File name in your folder"), name, said,
-    h("div", { class: "buttons" }, h("button", { type: "submit", class: "primary" }, "Save"), h("button", { type: "button", onclick: close }, "Cancel")))
-    this.#dialog.replaceChildren(form)
-    this.#dialog.showModal()
-    name.select()
+  /** Asks for names in the user's folder, and writes documents there. @param {Kind[]} kinds */
+  saveAs(kinds = KINDS) {
+    const both = kinds.length > 1
+    /** @type {Set<Kind>} */
+    const written = new Set()
+    askNames(this.#host, {
+      title: both ? "Save as" : `Save the ${TITLES[kinds[0]]} as`,
+      action: "Save", about: "New files in your folder; a name may begin with a folder in it. Nothing is overwritten.",
+      fields: kinds.map(kind => ({ key: kind, label: both ? `The ${TITLES[kind]}` : "File name in your folder", value: this.#suggested(kind), ...(both ? { wanted: true } : {}) })),
+      done: names => this.#inTurn(async () => {
+        for (const kind of kinds) {
+          if (!(kind in names) || written.has(kind)) continue
+          const fault = await this.#writeNew(kind, names[kind])
+          if (fault) return fault
+          written.add(kind)
+        }
+        return ""
+      }),
+    })
+  }
+
+  /** Writes a document to a new file; "" or why it was not. @param {Kind} kind @param {string} name */
+  async #writeNew(kind, name) {
+    const text = this.#workspace.texts()[kind], stamp = this.#workspace.stamp(kind)
+    const answer = await this.#server.ask("save_as", { name, text, stamp })
+    if (!answer.saved) return answer.error ?? AWAY
+    for (const key of ["save", `save-${kind}`]) this.#shell.dismiss(key)
+    await this.#workspace.noteFile(kind, { origin: answer.origin, stamp: answer.stamp, text })
+    this.#shell.saved(answer.files)
+    return ""
+  }
+
+  /** Asks for another name of the workspace, and of the files that its documents are in. */
+  rename() {
+    const workspace = this.#workspace, filed = this.#folder ? workspace.filed() : []
+    const now = { workspace: workspace.name, ...Object.fromEntries(filed.map(kind => [kind, this.#path(workspace.originOf(kind))])) }
+    /** @type {Record<string, string>} */
+    const before = { ...now }
+    askNames(this.#host, {
+      title: "Rename", action: "Rename", about: filed.length ? "A file goes by its new name at once; what is in it stays." : "The name in the head and among the versions.",
+      fields: [{ key: "workspace", label: "The workspace", value: now.workspace }, ...filed.map(kind => ({ key: kind, label: `The file of the ${TITLES[kind]}`, value: before[kind] }))],
+      done: names => this.#inTurn(async () => {
+        for (const kind of filed) {
+          if (names[kind] === before[kind]) continue
+          const answer = await this.#server.ask("rename_file", { origin: workspace.originOf(kind), name: names[kind] })
+          if (!answer.saved) return answer.message ?? answer.error ?? AWAY
+          before[kind] = names[kind]
+          await workspace.noteMoved(kind, answer.origin ?? "")
+          this.#shell.saved(answer.files)
+        }
+        if (names.workspace !== before.workspace) await workspace.rename(names.workspace)
+        return ""
+      }),
+    })
   }
 }

@@ -1,44 +1,66 @@
-// The runs of this session: a list of them beside the chart, and clicks on the chart's bars.
-import { h, milliseconds, times } from "./dom.js"
+// The kept runs of the open schema: a chart of their times, and the latest of them in a list. Either brings a run back into the panes.
+import { called, ratioWords, when } from "./beside.js"
+import { Chart } from "./chart.js"
+import { debounce, h, milliseconds, plural, refill } from "./dom.js"
+import { Emitter } from "./events.js"
 
-/** @typedef {HTMLElement & {on?: (event: string, action: (detail: {points: {customdata: number}[]}) => void) => void}} Plot */
+const REFRESH_MS = 150
+const MOST_LISTED = 30
 
-export class History {
-  #list = h("ol", { class: "runs", "aria-label": "Runs of this session" })
-  #chart = document.querySelector("#ttft-chart")
-  /** @type {Map<number, {button: HTMLElement, words: HTMLElement}>} */
-  #rows = new Map()
-  #show
+/**
+ * "chosen": a run, by its id.
+ * @extends {Emitter<{chosen: string}>}
+ */
+export class History extends Emitter {
+  #workspace
+  #server
+  #chart = new Chart()
+  #list = h("ol", { class: "runs", "aria-label": "Runs of this schema, the newest first" })
+  #more = h("a", { class: "soft", href: "#/runs", hidden: true }, "All runs")
+  #empty = h("p", { class: "empty" }, "Run the prompt: the times of every run of this schema appear here.")
+  #schema = ""
+  #asked = 0
+  #current = ""
+  /** Asks for what is kept by now. */
+  refresh = debounce(REFRESH_MS, () => this.#refresh())
+  node = h("section", { class: "times", "aria-label": "Times of this schema's runs", "data-empty": true }, this.#chart.node, h("div", { class: "latest" }, this.#list, this.#more), this.#empty)
 
-  /** @param {HTMLElement} host @param {(number: number) => unknown} show brings a run back into the panes */
-  constructor(host, show) {
-    this.#show = show
-    host.append(this.#list)
-    if (this.#chart) new MutationObserver(() => this.#listen()).observe(this.#chart, { childList: true, subtree: true })
-    this.#listen()
+  /** @param {import("./workspace.js").Workspace} workspace @param {import("./server.js").Server} server */
+  constructor(workspace, server) {
+    super()
+    this.#workspace = workspace
+    this.#server = server
+    this.#chart.on("chosen", id => this.emit("chosen", id))
+    workspace.on("checked", ({ schema }) => { if (schema.name !== this.#schema) this.refresh() })
+    server.on("back", () => this.refresh())
   }
 
-  /** @param {Api.RunFrame} run */
-  note(run) {
-    if (!run.number) return
-    const { cached, uncached } = run.sides
-    const ratio = run.comparison.ttft_speedup
-    const said = `${run.schema} · ${milliseconds(cached.ttft_ms)} / ${milliseconds(uncached.ttft_ms)}${ratio ? ` · ${times(ratio).join(" ")}` : ""}`
-    const known = this.#rows.get(run.number)
-    if (known) known.words.textContent = said
-    else {
-      const words = h("span", { class: "soft" }, said)
-      const button = h("button", { type: "button", onclick: () => this.#show(run.number) }, h("strong", {}, `Run ${run.number}`), words)
-      this.#rows.set(run.number, { button, words })
-      this.#list.prepend(h("li", {}, button))
-    }
-    for (const [number, { button }] of this.#rows) button.toggleAttribute("aria-current", number === run.number)
+  /** Which run is in the panes. @param {string} id "" where it is none of these */
+  show(id) {
+    this.#current = id
+    for (const button of this.#list.querySelectorAll("button")) button.toggleAttribute("aria-current", button.dataset.key === id)
   }
 
-  #listen() {
-    const plot = /** @type {Plot | null | undefined} */ (this.#chart?.querySelector(".js-plotly-plot"))
-    if (!plot || plot.dataset.listens || typeof plot.on !== "function") return
-    plot.dataset.listens = "yes"
-    plot.on("plotly_click", ({ points }) => this.#show(points[0].customdata))
+  async #refresh() {
+    if (this.#server.away) return
+    const number = ++this.#asked, schema = this.#workspace.names.schema
+    const { runs, figure } = await this.#server.ask("draw_own_runs", { schema })
+    if (number !== this.#asked || !runs || !figure) return
+    this.#schema = schema
+    this.node.toggleAttribute("data-empty", runs.length === 0)
+    this.#empty.hidden = runs.length > 0
+    refill(this.#list, ...runs.slice(0, MOST_LISTED).map(run => this.#row(run)))
+    this.#more.hidden = runs.length <= MOST_LISTED
+    this.#more.textContent = `All ${plural(runs.length, "run")}`
+    this.#chart.draw(figure, `Chart of the times to first token of ${plural(runs.length, "run")} of ${schema}, from the cache and without it; the list beside it has those of the latest.`)
+  }
+
+  /** @param {Api.RunSummary} run */
+  #row(run) {
+    const ratio = run.speedup ? ` · ${ratioWords(run)}` : ""
+    return h("li", {}, h("button", {
+      type: "button", "data-key": run.id, "aria-current": run.id === this.#current || null, title: `${called(run)}: ${run.prompt}`,
+      onclick: () => this.emit("chosen", run.id),
+    }, h("strong", {}, run.name || when(run.started)), h("span", { class: "soft" }, `${milliseconds(run.cached_ms)} / ${milliseconds(run.uncached_ms)}${ratio}`)))
   }
 }

@@ -1,5 +1,8 @@
 // The two answers side by side, and between them what caching changed.
-import { count, h, milliseconds, nats, plural, times } from "./dom.js"
+import { originOf } from "./belonging.js"
+import { count, h, milliseconds, nats, overlapping, plural, times, timesRange } from "./dom.js"
+import { Copier } from "./copying.js"
+import { Scale } from "./scale.js"
 
 export const WAITING = "Waits for a run in another tab."
 
@@ -14,13 +17,32 @@ const WORTH_SAYING_MS = 100
 
 const GUESSES = "Tokens that were guessed from the words of prompt and answer, and how many of them the model chose: those took no pass of their own."
 
+const COLD = "Segments had to be computed again for these, as they did not stay: they are in no median and no ratio."
+
+/** Why an answer ends where it does. @param {Api.SideFrame} side @param {Record<string, any>} settings @param {string} message what the run says of its end */
+export function endingWords({ state, ended, tokens }, { max_new_tokens: most, stop = [] }, message = "") {
+  if (state === "stopped") return message || "Stopped by you."
+  if (state !== "done") return ""
+  if (ended === "stop") return stop.length === 1 ? `Met the stop text ${JSON.stringify(stop[0])}.` : "Met one of the stop texts."
+  if (ended !== "length") return ended ? "Ended by itself." : ""
+  const made = plural(tokens.generated ?? 0, "token")
+  return tokens.generated < most ? `Cut at ${made}: the context window is full.` : `Cut at ${made}: raise Most new tokens.`
+}
+
+/** When an answer was whole: its first token, and the others at their rate; null where there is none. @param {Api.SideFrame} side */
+function wholeAnswer({ ttft_ms: first, tokens: { generated }, tokens_per_second: rate }) {
+  return first == null || !generated ? null : first + (rate ? 1000 * (generated - 1) / rate : 0)
+}
+
 class Pane {
   #ttft = h("strong", { class: "ttft" }, "–")
   #state = h("span", { class: "state" })
-  #facts = h("dl", { class: "facts" })
+  #facts = h("dl", { class: "facts", tabindex: "0" })
   #bar = h("div", { class: "timeline", role: "img" })
   #parts = h("ul", { class: "parts" })
   #answer = h("div", { class: "answer", tabindex: "0", role: "region" })
+  #copier
+  #text = ""
   #empty
   #stages
 
@@ -29,9 +51,9 @@ class Pane {
     this.#stages = stages
     this.#empty = empty
     this.#answer.setAttribute("aria-label", `${title} answer`)
+    this.#copier = new Copier(`Copy the ${title.toLowerCase()} answer`, () => this.#text)
     this.node = h("section", { class: "pane", "aria-label": title },
-      h("header", { class: "bar" }, h("h2", {}, title), this.#state, h("span", { class: "grow" }),
-        h("span", { class: "soft" }, "first token after"), this.#ttft),
+      h("header", { class: "bar" }, h("h2", {}, title), this.#copier.node, h("span", { class: "sr" }, "first token after"), this.#ttft, this.#state),
       h("div", { class: "measures" }, this.#facts, this.#bar, this.#parts),
       this.#answer)
   }
@@ -40,35 +62,35 @@ class Pane {
    * @param {Api.SideFrame | undefined} side
    * @param {number} longest time that a bar of full width stands for
    * @param {[string, boolean][] | undefined} difference
-   * @param {string | undefined} stage of the whole run
+   * @param {Api.RunFrame | null} run
    */
-  show(side, longest, difference, stage) {
+  show(side, longest, difference, run) {
     this.node.dataset.state = side?.state ?? "empty"
-    this.#state.textContent = side ? (side.waits ? WAITS : STATES[side.state]) : ""
+    this.#state.textContent = this.#state.title = side ? (side.waits ? WAITS : (run && endingWords(side, run.settings, run.message)) || STATES[side.state]) : ""
     this.#ttft.textContent = milliseconds(side?.ttft_ms)
     this.#showFacts(side)
     this.#showTimeline(side, longest)
-    this.#showAnswer(side, difference, stage)
+    this.#showAnswer(side, difference, run)
+    this.#text = side?.text ?? ""
+    this.#copier.node.disabled = !this.#text
   }
 
   /** @param {Api.SideFrame | undefined} side */
   #showFacts(side) {
     const tokens = side?.tokens ?? {}
     const rate = side?.tokens_per_second
-    const samples = side?.samples_ms ?? []
     const facts = [
-      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache - (tokens.encoded ?? 0))],
-      ["computed", tokens.computed == null ? "–" : count(tokens.computed)],
-      ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–"],
+      ["from cache", tokens.from_cache == null ? "–" : count(tokens.from_cache)],
+      ["computed", tokens.computed == null ? "–" : count(tokens.computed), "Tokens of the prompt that went through the model for this answer"],
+      ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–", "Tokens of the answer behind the first one, in a second"],
     ]
     if (tokens.drafted) facts.push(["guesses held", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
-    if (side?.ttft_ms != null && tokens.generated) {
-      const after = rate ? 1000 * (tokens.generated - 1) / rate : 0
+    const whole = side ? wholeAnswer(side) : null
+    if (side && whole !== null) {
       const waited = side.waited_ms > WORTH_SAYING_MS ? `+${milliseconds(side.waited_ms)} waiting for other runs` : ""
-      facts.push(["whole answer", milliseconds(side.ttft_ms + after), `${count(tokens.generated)} tokens, the first one included. ${waited && WAITED}`, waited])
+      facts.push(["whole answer", milliseconds(whole), `${count(tokens.generated)} tokens, the first one included. ${waited && WAITED}`, waited])
     }
-    if (tokens.encoded) facts.splice(1, 0, ["encoded now", count(tokens.encoded)])
-    if (samples.length > 1) facts.push([`median of ${samples.length}`, `${milliseconds(Math.min(...samples))} to ${milliseconds(Math.max(...samples))}`])
+    if (side?.cold_ms.length) facts.push(["with encoding in it", side.cold_ms.map(milliseconds).join(", "), COLD])
     this.#facts.replaceChildren(...facts.map(([name, value, about, more]) =>
       h("div", { title: about ?? "" }, h("dt", {}, name), h("dd", {}, value), more && h("dd", { class: "soft" }, more))))
   }
@@ -87,25 +109,34 @@ class Pane {
     this.#parts.replaceChildren(...parts.map((part, index) => h("li", {}, h("i", { class: `swatch ${part}` }), words[index])))
   }
 
-  /** @param {Api.SideFrame | undefined} side @param {[string, boolean][] | undefined} difference @param {string | undefined} stage */
-  #showAnswer(side, difference, stage) {
+  /** @param {Api.SideFrame | undefined} side @param {[string, boolean][] | undefined} difference @param {Api.RunFrame | null} run */
+  #showAnswer(side, difference, run) {
     const box = this.#answer
     const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 24
     if (!side) box.replaceChildren(h("p", { class: "empty" }, this.#empty))
-    else if (!side.text) box.replaceChildren(this.#progress(side, stage))
+    else if (!side.text) box.replaceChildren(this.#progress(side, run))
     else if (difference) box.replaceChildren(...difference.map(([text, differs]) => differs ? h("mark", {}, text) : text))
     else if (box.firstChild instanceof Text && box.childNodes.length === 1) box.firstChild.data = side.text
     else box.replaceChildren(side.text)
     if (atEnd && side?.state === "streaming") box.scrollTop = box.scrollHeight
   }
 
-  /** @param {Api.SideFrame} side @param {string | undefined} stage */
-  #progress(side, stage) {
+  /** Shows the answer from its first line on. */
+  toTop() { this.#answer.scrollTop = 0 }
+
+  /** Moves along with another pane, so that the same lines stand side by side; `when` says whether. @param {Pane} other @param {() => boolean} when */
+  follow(other, when) {
+    this.#answer.addEventListener("scroll", () => { if (when()) other.#answer.scrollTop = this.#answer.scrollTop })
+  }
+
+  /** @param {Api.SideFrame} side @param {Api.RunFrame | null} run */
+  #progress(side, run) {
+    const ahead = run?.encoding.state === "working", alone = run?.mode !== "both" ? "Not run: this run was of the other side only." : "Not run."
     /** @type {Partial<Record<Api.SideFrame["state"], string>>} */
     const all = {
-      waiting: stage === "working" ? "Runs after the other side, so that neither spoils the other's clock." : "",
+      waiting: run?.state !== "working" ? "" : ahead ? "Runs when what is missing is encoded." : run.mode === "both" ? "Runs after the other side, so that neither spoils the other's clock." : alone,
       working: side.waits ? WAITING : side.working ? `${side.working[0].toUpperCase()}${side.working.slice(1)}` : "Working…",
-      streaming: "", done: "The model ended without a word.", stopped: "Stopped before the first word.", "not run": "Not run.",
+      streaming: "", done: "The model ended without a word.", stopped: "Stopped before the first word.", "not run": alone,
     }
     const words = all[side.state] ?? ""
     const counted = side.state === "working" && !side.waits && side.total
@@ -121,48 +152,55 @@ export class Panes {
   #uncached
   #ratio = h("strong", { class: "ratio" }, "–")
   #ratioWords = h("span", { class: "soft" })
+  #range = h("span", { class: "soft ratio-range" })
+  #whole = h("p", { class: "soft" })
+  #payback = h("span", { class: "payback" })
+  #scale = new Scale()
   #agrees = h("dd", {}, "–")
   #divergence = h("dd", {}, "–")
   #texts = h("dd", {}, "–")
   #mark = h("input", { type: "checkbox", checked: true })
-  #title = h("p", { class: "soft run-title" })
   #age = h("p", { class: "age", role: "status" })
   #panes
   /** @type {Api.RunFrame | null} */
   #run = null
-  #beside = ""
+  #then = ""
+  #belonging
   /** @type {string[]} */
   #faulty = []
 
-  /** @param {HTMLElement} host @param {Record<string, string>} stages of a timeline, in words */
-  constructor(host, stages) {
+  /** @param {HTMLElement} host @param {Record<string, string>} stages of a timeline, in words @param {import("./belonging.js").Belonging} belonging */
+  constructor(host, stages, belonging) {
+    this.#belonging = belonging
+    belonging.on("changed", () => this.#showAge())
     this.#cached = new Pane("Cached", "Run the prompt: modules that are not stored yet are computed first, and this answer reads them instead of computing them again.", stages)
     this.#uncached = new Pane("Uncached", "The same tokens, all computed afresh, for comparison.", stages)
     const meaning = "How far caching moved the probabilities of the first token (Kullback-Leibler divergence); 0 is not at all"
     const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
-      this.#title,
-      h("p", { class: "headline" }, this.#ratio, this.#ratioWords),
-      h("dl", { class: "verdicts" },
-        h("div", {}, h("dt", {}, "First token"), this.#agrees),
-        h("div", { title: meaning }, h("dt", {}, "KL, first token"), this.#divergence),
-        h("div", {}, h("dt", {}, "Texts"), this.#texts)),
-      h("label", { class: "check" }, this.#mark, "Mark differences"))
-    this.#panes = h("div", { class: "panes" }, this.#cached.node, comparison, this.#uncached.node)
-    host.append(this.#age, this.#panes)
+      h("div", { class: "headline" }, this.#ratio, h("div", { class: "ratio-words" }, h("p", {}, this.#ratioWords, this.#range), this.#whole), this.#payback),
+      this.#scale.node, this.#age,
+      h("div", { class: "verdict" },
+        h("dl", { class: "verdicts" },
+          h("div", { title: "The token that is most probable after the prompt, with the cache and without" }, h("dt", {}, "First token"), this.#agrees),
+          h("div", { title: meaning }, h("dt", {}, "KL"), this.#divergence),
+          h("div", { title: "Whether both answers are the same, word for word" }, h("dt", {}, "Texts"), this.#texts)),
+        h("label", { class: "check" }, this.#mark, "Mark differences")))
+    this.#panes = h("div", { class: "panes" }, comparison, this.#cached.node, this.#uncached.node)
+    host.append(this.#panes)
     this.#mark.addEventListener("change", () => this.#paint())
+    const over = () => this.#run?.state !== "working"
+    this.#cached.follow(this.#uncached, over)
+    this.#uncached.follow(this.#cached, over)
     this.#paint()
   }
 
-  /** @param {Api.RunFrame} run */
-  show(run) {
+  /** @param {Api.RunFrame} run @param {string} then when it was, where it is one of those that are kept */
+  show(run, then = "") {
+    const over = run.state !== "working", begun = this.#run?.state === "working"
     this.#run = run
+    this.#then = then
     this.#paint()
-  }
-
-  /** Says which texts are in the editors now. @param {string} texts their digest */
-  beside(texts) {
-    this.#beside = texts
-    this.#showAge()
+    if (over && begun) for (const pane of [this.#cached, this.#uncached]) pane.toTop()
   }
 
   /** Says which documents have errors that keep them from being run. @param {string[]} kinds */
@@ -172,37 +210,63 @@ export class Panes {
   }
 
   #showAge() {
-    const run = this.#run, old = run !== null && this.#beside !== "" && run.texts !== this.#beside
-    this.#panes.toggleAttribute("data-old", old)
-    const which = run?.number ? `Run ${run.number}` : "This run"
-    const next = this.#faulty.length ? `To see these answered, mend the errors of the ${this.#faulty.join(" and the ")}, then run.` : "Run to see these answered."
-    const words = old ? `${which} answers other texts than are in the editors now (its schema: ${run.schema}). ${next}` : ""
-    if (this.#age.textContent !== words) this.#age.textContent = words
+    const run = this.#run, differs = run ? this.#belonging.sentence(originOf(run)) : ""
+    this.#panes.toggleAttribute("data-old", differs !== "")
+    const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then ? `A kept run of ${this.#then}.` : ""
+    const next = this.#faulty.length ? `Mend the errors of the ${this.#faulty.join(" and the ")}, then run again.` : "Run again."
+    const words = [kept, differs && `${which} is ${differs}. ${next}`].filter(Boolean).join(" ")
+    if (this.#age.textContent !== words) this.#age.textContent = this.#age.title = words
   }
 
   #paint() {
     this.#showAge()
-    const run = this.#run, difference = this.#mark.checked ? run?.difference : null
+    const run = this.#run, drawn = (run?.settings.temperature ?? 0) > 0
+    const difference = this.#mark.checked && !drawn ? run?.difference : null
     const longest = Math.max(0, ...Object.values(run?.sides ?? {}).map(side => side.ttft_ms ?? 0))
-    this.#cached.show(run?.sides.cached, longest, difference?.cached, run?.state)
-    this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run?.state)
+    this.#cached.show(run?.sides.cached, longest, difference?.cached, run)
+    this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run)
+    const { scope, repair } = run?.settings ?? {}, how = [scope, repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
+    this.#scale.show(run, run?.number ? [`Run ${run.number}`, ...how].join(" · ") : "")
+    this.#showRatio(run)
     /** @type {Api.ComparedSoFar} */
-    const { ttft_speedup: ratio, first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
-    const how = [run?.scope, run?.repair !== "none" && run?.repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
-    this.#title.textContent = run?.number ? [`Run ${run.number}`, ...how].join(" · ") : ""
-    const [figure, way] = ratio == null ? ["–", ""] : times(ratio)
-    this.#ratio.textContent = figure
-    this.#ratioWords.textContent = way ? `${way} to the first token` : "not timed yet"
-    this.#ratio.dataset.verdict = ratio == null ? "" : ratio >= 1 ? "good" : "warn"
-    this.#verdict(this.#agrees, agrees == null ? null : agrees, agrees ? "the same" : "differs")
+    const { first_token_agrees: agrees, kl_first_token: divergence } = run?.comparison ?? {}
+    this.#verdict(this.#agrees, agrees ?? null, agrees == null ? "–" : agrees ? "the same" : "differs")
     this.#divergence.textContent = divergence == null ? "–" : nats(divergence)
     const differing = run?.difference?.differing
-    this.#verdict(this.#texts, differing == null ? null : differing === 0, differing === 0 ? "the same" : `${plural(differing ?? 0, "word")} differ`)
+    if (drawn && differing != null) this.#verdict(this.#texts, null, differing ? "differ by chance" : "the same by chance")
+    else this.#verdict(this.#texts, differing == null ? null : differing === 0, differing == null ? "–" : differing === 0 ? "the same" : `${plural(differing, "word")} differ`)
+    this.#texts.title = drawn ? `At temperature ${run?.settings.temperature} each token is drawn: the logits of the first one are what can be compared.` : ""
+    this.#mark.disabled = drawn
+  }
+
+  /** @param {Api.RunFrame | null} run */
+  #showRatio(run) {
+    const { ttft_speedup: ratio, least_speedup: least, most_speedup: most } = /** @type {Api.ComparedSoFar} */ (run?.comparison ?? {})
+    const [figure, way] = ratio == null ? ["–", ""] : times(ratio), alone = run && run.mode !== "both"
+    this.#ratio.textContent = figure
+    const unclear = overlapping(run?.comparison ?? {})
+    this.#ratioWords.textContent = unclear ? "first token: no clear difference" : way ? `${way} first token` : (alone ? `${run.mode} side only` : "not timed yet")
+    this.#ratio.dataset.verdict = ratio == null || unclear ? "" : ratio >= 1 ? "good" : "warn"
+    this.#range.textContent = least == null || most == null ? "" : ` (${timesRange(least, most)})`
+    this.#showWhole(run)
+    this.#payback.textContent = this.#payback.title = run?.payback?.words ?? ""
+    this.#range.title = "From the slowest cached timing beside the quickest uncached one, to the quickest beside the slowest"
+  }
+
+  // The first token is sooner than the answer: what reading gains, writing a longer text can lose.
+  /** @param {Api.RunFrame | null} run */
+  #showWhole(run) {
+    const { cached, uncached } = run?.sides ?? {}, both = [cached, uncached].every(side => side?.state === "done")
+    const took = both && cached ? wholeAnswer(cached) : null, without = both && uncached ? wholeAnswer(uncached) : null
+    if (!took || !without) return this.#whole.replaceChildren()
+    const [figure, way] = times(without / took)
+    this.#whole.textContent = `whole answer ${figure}${figure === "1.0×" ? "" : ` ${way}`}`
+    this.#whole.title = `With the cache ${plural(cached?.tokens.generated ?? 0, "token")} in ${milliseconds(took)}, without it ${plural(uncached?.tokens.generated ?? 0, "token")} in ${milliseconds(without)}`
   }
 
   /** @param {HTMLElement} node @param {boolean | null} good @param {string} words */
   #verdict(node, good, words) {
-    node.textContent = good == null ? "–" : words
+    node.textContent = words
     node.dataset.verdict = good == null ? "" : good ? "good" : "warn"
   }
 }

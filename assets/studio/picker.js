@@ -35,6 +35,7 @@ export class Picker {
   #rows = new Map()
   /** @type {{group: HTMLElement, none: HTMLInputElement, paths: string[]}[]} */
   #unions = []
+  #groups = 0
   /** @type {Set<string>} */
   #picked = new Set()
   /** @type {Record<string, Api.ModuleSize>} */
@@ -165,7 +166,7 @@ export class Picker {
 
   /** @param {TreeNode} union */
   #union({ children: members }) {
-    const group = `union-${this.#unions.length}`
+    const group = `union-${this.#groups++}`  // a union inside has one of its own
     const paths = members.map(member => member.path ?? "")
     const none = h("input", { type: "radio", name: group, "data-key": `none ${paths[0]}` })
     none.addEventListener("change", () => {

@@ -1,6 +1,9 @@
 // A question before something that cannot be taken back.
 import { h } from "./dom.js"
 
+// The second click of a double click may have been meant for what lay there before.
+const once = (/** @type {MouseEvent} */ event) => { if (event.detail > 1) event.preventDefault() }
+
 /**
  * Whether the user wants `action` to be done. Closing the question, and Escape, are a no.
  * @param {HTMLElement} host
@@ -15,7 +18,7 @@ export function confirmed(host, sentence, action) {
       h("form", { method: "dialog" },
         h("p", {}, sentence),
         h("div", { class: "buttons" },
-          h("button", { value: "yes" }, action),
+          h("button", { value: "yes", class: "danger", onclick: once }, action),
           h("button", { value: "no", autofocus: true }, "Cancel"))))
     host.append(dialog)
     dialog.showModal()

@@ -1,98 +1,160 @@
 // Run and stop, and what is said of a run.
-import { h, times } from "./dom.js"
+import { count, h, milliseconds, overlapping, plural, times } from "./dom.js"
 import { Emitter } from "./events.js"
-import { AWAY, Job } from "./jobs.js"
+import { AWAY, Job, STOPPED } from "./jobs.js"
 import { WAITING } from "./panes.js"
+import { CHOICES, RunMenu } from "./runmenu.js"
+import { keysOf, pressed } from "./shortcuts.js"
 
+const GONE = `${AWAY} Nothing was run. Your text is kept.`
+const WENT = "Stopped: the studio's server went away."
 const KINDS = { schema: "Schema", prompt: "Prompt" }
 
+/** What a run came to that nobody goes on with. @param {Api.RunFrame} frame @returns {Api.RunFrame} */
+export function cutOff(frame) {
+  /** @param {Api.SideFrame} side @returns {Api.SideFrame} */
+  const cut = side => side.state === "done" ? side : { ...side, waits: false, working: "", state: side.ttft_ms == null ? "not run" : "stopped" }
+  const { encoding, sides } = frame
+  return {
+    ...frame, state: "stopped", message: WENT, sides: { cached: cut(sides.cached), uncached: cut(sides.uncached) },
+    encoding: encoding.state === "done" ? encoding : { ...encoding, waits: false, state: encoding.state === "waiting" ? "not run" : "stopped" },
+  }
+}
+
 /**
- * "start": a run begins; "frame": there is more of it to show.
- * @extends {Emitter<{start: void, frame: Api.RunFrame}>}
+ * "start": a run begins; "frame": there is more of it to show, and the last may come twice; "ended": the work for it is over; "fault": it was refused for one, which is to be seen; "encoded": all modules were.
+ * @extends {Emitter<{start: void, frame: Api.RunFrame, ended: Api.RunFrame, fault: import("./workspace.js").PlacedFault, encoded: void}>}
  */
 export class RunBar extends Emitter {
   #workspace
   #server
-  #trigger
-  /** @type {Job<Api.RunFrame> | null} */
+  /** @type {Job<any> | null} */
   #job = null
-  #run = h("button", { type: "button", class: "primary", id: "run", onclick: () => this.start() }, "Run", h("kbd", {}, "Ctrl ↵"))
-  #stop = h("button", { type: "button", id: "stop", disabled: true, onclick: () => this.stop() }, "Stop", h("kbd", {}, "Esc"))
+  /** Gives up waiting for the model; null where nothing waits. @type {(() => void) | null} */
+  #unwait = null
+  #menu = new RunMenu()
+  #title = h("span", {}, CHOICES[this.#menu.choice].button)
+  #run = h("button", { type: "button", class: "primary", id: "run", onclick: () => this.start() }, this.#title, h("kbd", {}, keysOf("run").replace("Enter", "↵")))
+  #stop = h("button", { type: "button", id: "stop", disabled: true, onclick: () => this.stop() }, "Stop", h("kbd", {}, keysOf("stop")))
   #status = h("div", { class: "run-status", role: "status", "aria-live": "polite" })
+  /** What is said of a run, to be placed on the page. @type {HTMLElement} */
+  status = this.#status
   #drawer
+  #awaits = false  // a workspace that is being opened
 
   /**
-   * @param {HTMLElement} host
+   * @param {HTMLElement} host of the buttons
    * @param {import("./workspace.js").Workspace} workspace
    * @param {import("./server.js").Server} server
    * @param {import("./drawer.js").Drawer} drawer
-   * @param {(event: string, detail: unknown) => void} trigger tells the server of an event
    */
-  constructor(host, workspace, server, drawer, trigger) {
+  constructor(host, workspace, server, drawer) {
     super()
     this.#workspace = workspace
     this.#server = server
-    this.#trigger = trigger
     this.#drawer = drawer
-    host.append(h("div", { class: "run-bar" }, this.#run, this.#stop, drawer.toggle, this.#status), drawer.form)
+    host.append(h("div", { class: "run-bar", role: "group", "aria-label": "Run" }, h("div", { class: "run-split" }, this.#run, this.#menu.node), this.#stop, drawer.toggle))
+    this.#menu.on("chosen", choice => { this.#title.textContent = CHOICES[choice].button; this.start() })
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
     workspace.on("opened", () => { if (!this.#job) this.#say("") })  // it was said of another document
     workspace.on("typing", () => { if (this.#status.dataset.mood === "bad") this.#say("") })
     document.addEventListener("keydown", event => {
       if (event.defaultPrevented) return
-      if ((event.ctrlKey || event.metaKey) && event.key === "Enter") { event.preventDefault(); this.start() }
-      if (event.key === "Escape" && this.#job && !document.querySelector("dialog[open]")) this.stop()
+      if (pressed(event, "run")) { event.preventDefault(); this.start() }
+      if (!pressed(event, "stop") || document.querySelector("dialog[open]")) return
+      if (this.#job) this.stop()
+      else if (drawer.isOpen) drawer.close()
     })
   }
 
   get running() { return this.#job !== null }
 
+  /** Runs in a way that is remembered. @param {import("./runmenu.js").Choice} choice */
+  choose(choice) { if (!this.#job) this.#menu.choose(choice) }
+
+  /** Does what is chosen beside Run. */
   async start() {
-    if (this.#job) return
-    const refusal = this.#drawer.refusal()
+    if (this.#job || this.#awaits) return
+    // What was chosen to be opened is what is to be run.
+    this.#awaits = true
+    while (this.#workspace.opening) await this.#workspace.opening
+    this.#awaits = false
+    this.emit("start")
+    const refusal = this.#drawer.refusal(), choice = this.#menu.choice
     if (refusal) return this.#say(`Nothing was run. ${refusal}`, "bad")
+    return choice === "encode" ? this.#encode() : this.#answer(choice)
+  }
+
+  /** @param {Api.RunFrame["mode"]} mode */
+  async #answer(mode) {
     /** @type {Job<Api.RunFrame>} */
-    const job = this.#job = new Job(this.#server)
+    const job = new Job(this.#server)
+    this.#job = job
+    if (!await this.#sound(["schema", "prompt"])) return
+    this.#say("Running…")
+    /** @type {Api.RunFrame | null} */
+    let last = null
+    job.on("state", ({ result }) => { if (result) this.#progress(last = result) })
+    const end = await job.followed(this.#server.ask("run_prompt", { ...this.#request(job.key), mode }))
+    if (end.result) return this.#finish(end.result)
+    if (last) this.emit("frame", cutOff(last))
+    if (end.away) this.#refuse(last ? `${WENT} What came is shown; run again when it is back.` : GONE)
+    else this.#refuse((end.fault || end.error) ?? AWAY)
+  }
+
+  async #encode() {
+    /** @type {Job<Api.EncodeReport>} */
+    const job = new Job(this.#server)
+    this.#job = job
+    if (!await this.#sound(["schema"])) return
+    job.on("state", ({ what, done, total }) => { if (!this.#stop.disabled) this.#encoding(what, done, total) })
+    const end = await job.asked(this.#server.ask("encode_all", this.#request(job.key)))
+    this.emit("encoded")
+    if (end.result) this.#encoded(end.result)
+    else if (end.fault === STOPPED) { this.#refuse("Stopped; what was encoded stays.", "") }
+    else this.#refuse((end.fault || end.error) ?? `${AWAY} What was encoded stays; encode again when it is back.`)
+    this.#workspace.remeasure()
+  }
+
+  /** @param {string} key */
+  #request(key) {
+    const { origin, settings } = this.#workspace
+    return { key, origin, settings, ...this.#workspace.texts() }
+  }
+
+  /** Whether documents can be run; where they cannot, it is said why. @param {import("./workspace.js").Kind[]} kinds */
+  async #sound(kinds) {
     this.#buttons()
+    if (this.#server.away) return this.#refuse(GONE)
+    if (!this.#workspace.countsTokens && !await this.#model()) return false
     this.#say("Checking the documents…")
     const faults = await this.#workspace.faults()
     // A module that is too long for the model does not matter to a prompt that leaves it out.
-    const fault = faults?.find(({ severity, kind, counted }) => severity === "error" && !(kind === "schema" && counted))
-    if (!faults) return this.#refuse("The studio's server does not answer, so nothing was run. Your text is kept.")
-    if (fault) return this.#refuseFor(fault)
-    await this.#workspace.save()
-    this.#say("Running…")
-    const { origin, settings } = this.#workspace
-    job.on("state", ({ result }) => { if (result) this.#progress(result) })
-    job.on("late", () => this.#say("Waiting for a run in another tab to end…"))
-    const request = { key: job.key, origin, settings, ...this.#workspace.texts() }
-    const end = await job.followed(() => this.#trigger("run", { request }))
-    if (end.away) this.#refuse("The studio's server went away during the run. What came is kept; run again when it is back.")
-    else if (end.result) this.#finish(end.result)
-    else this.#refuse(end.fault ?? end.error ?? AWAY)
+    const fault = faults?.find(({ severity, kind, counted }) => severity === "error" && kinds.includes(kind) && !(kind === "schema" && counted && kinds.length > 1))
+    if (!faults) this.#refuse(GONE)
+    else if (fault) this.#refuseFor(fault)
+    else await this.#workspace.save()
+    return faults !== null && !fault
   }
 
   stop() {
     if (!this.#job) return
+    if (this.#unwait) return this.#unwait()
     this.#say("Stopping…")
+    if (document.activeElement === this.#stop) this.#run.focus()
     this.#stop.disabled = true
     this.#job.stop()
-  }
-
-  /** One state of a run from the server. @param {Api.JobState<Api.RunFrame>} state */
-  take(state) {
-    if (state.key === this.#job?.key) this.#job.take(state)
-    // What comes of a run that was given up is shown all the same.
-    else if (state.result) this.emit("frame", state.result)
   }
 
   /** @param {Api.RunFrame} frame */
   #progress(frame) {
     this.emit("frame", frame)
     if (frame.state !== "working" || this.#stop.disabled) return
+    const { encoding } = frame
+    if (encoding.state === "working") return encoding.waits ? this.#say(WAITING) : this.#encoding(encoding.working, encoding.done, encoding.total)
     const side = frame.order.find(name => ["working", "streaming"].includes(frame.sides[name].state))
     if (frame.order.some(name => frame.sides[name].waits)) return this.#say(WAITING)
-    const of = frame.repeats > 1 && frame.repeat > 1 ? `Timing again, ${frame.repeat} of ${frame.repeats}…` : null
+    const of = frame.settings.repeats > 1 && frame.repeat > 1 ? `Timing again, ${frame.repeat} of ${frame.settings.repeats}…` : null
     this.#say(of ?? (side ? `Running the ${side} side…` : "Running…"))
   }
 
@@ -101,39 +163,78 @@ export class RunBar extends Emitter {
     this.#job = null
     this.#buttons()
     const ratio = frame.comparison.ttft_speedup
-    const encoded = frame.sides.cached.timeline_ms.encode
     const warnings = frame.warnings.join(" ")
-    const summary = warnings || (encoded ? "Modules were computed in this run and are kept: run again to use them."
-      : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : "")
+    const drawn = frame.settings.temperature > 0, differing = drawn ? null : frame.difference?.differing
+    const chance = ` At temperature ${frame.settings.temperature} texts are drawn and differ by chance: compare the first token.`
+    const texts = drawn ? chance : differing == null ? "" : differing ? ` The texts differ in ${plural(differing, "word")}.` : " The texts are the same."
+    const unclear = overlapping(frame.comparison), sooner = unclear ? "No clear difference: the timings of both sides overlap." : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : ""
+    const summary = warnings || (sooner && sooner + texts)
     if (frame.state === "failed") this.#say(frame.message, "bad")
     else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; what was computed stays."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")
+    this.#status.dataset.of = "run"
+    this.emit("ended", frame)
     this.#workspace.remeasure()
   }
 
+  /** Waits for the model; whether it came before somebody stopped waiting. */
+  async #model() {
+    this.#say("The model is still being loaded: this begins when it is there.")
+    /** @type {"came" | "stopped" | "gone"} */
+    const end = await new Promise(resolve => {
+      this.#unwait = () => resolve("stopped")
+      this.#workspace.once("countable", () => resolve("came"))
+      this.#server.once("away", () => resolve("gone"))
+    })
+    this.#unwait = null
+    if (end === "stopped") this.#refuse("Stopped before the model was there; nothing was run.", "")
+    if (end === "gone") this.#refuse(GONE)
+    return end === "came"
+  }
+
+  /** @param {string} what @param {number} done @param {number} total */
+  #encoding(what, done, total) {
+    const words = what === "encoded" ? "Writing what was encoded" : what ? `${what[0].toUpperCase()}${what.slice(1)}` : "Looking for what is encoded already"
+    this.#say(`${words}…${total > 1 ? ` ${count(done)} of ${count(total)}` : ""}`)
+  }
+
+  /** @param {Api.EncodeReport} report */
+  #encoded({ encoded, reused, elsewhere, tokens, seconds, kept, total, warnings }) {
+    const there = [reused && `${count(reused)} were there`, elsewhere && `${count(elsewhere)} came from another program`].filter(Boolean).join(", ")
+    const made = encoded ? `${plural(encoded, "segment")}, ${plural(tokens, "token")}, encoded in ${milliseconds(1000 * seconds)}` : "Nothing was missing"
+    const lacking = kept < total ? ` ${count(total - kept)} of ${plural(total, "segment")} are not on disk: the budget of the cache is too small, or the disk is full.` : ""
+    const mood = warnings.length || lacking ? "warn" : ""
+    this.#refuse(`Done. ${made}${there ? `; ${there}` : ""}.${lacking} ${warnings.join(" ")}`.trim(), mood)
+  }
+
   /** @param {import("./workspace.js").PlacedFault} fault */
-  #refuseFor({ kind, line, column, code, message, from }) {
-    const show = () => this.#workspace.editors[kind].reveal(from)
+  #refuseFor(fault) {
+    const { kind, line, column, code, message, from } = fault
+    const show = () => { this.emit("fault", fault); this.#workspace.editors[kind].reveal(from) }
     this.#refuse(h("span", {}, `${KINDS[kind]}, line ${line}, column ${column}: ${code}: ${message} `,
       h("button", { type: "button", class: "link", onclick: show }, "Go there")))
     show()
   }
 
   /** @param {string | Node} words */
-  #refuse(words) {
+  #refuse(words, mood = "bad") {
     this.#job = null
     this.#buttons()
-    this.#say(words, "bad")
+    this.#say(words, mood)
   }
 
   /** @param {string | Node} words */
   #say(words, mood = "") {
     if (typeof words === "string" && this.#status.textContent === words) return
     this.#status.dataset.mood = mood
+    delete this.#status.dataset.of
     this.#status.replaceChildren(words)
   }
 
   #buttons() {
-    this.#run.disabled = this.#job !== null
+    // A button that is disabled would lose the focus: these say that they are, and do nothing.
+    this.#run.setAttribute("aria-disabled", String(this.#job !== null))
+    this.#menu.disabled = this.#job !== null
+    if (!this.#job && document.activeElement === this.#stop) this.#run.focus()
     this.#stop.disabled = this.#job === null
   }
 }

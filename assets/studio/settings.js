@@ -14,6 +14,9 @@ export function takes({ kind, choices, least, most, above, pattern }, value) {
   return (least == null || value > least || (value === least && !above)) && (most == null || value <= most)
 }
 
+/** Whether a value is another than the default. @param {Api.SettingForm} setting @param {unknown} value */
+export const changed = (setting, value) => JSON.stringify(value) !== JSON.stringify(setting.default)
+
 /** What a setting must be, in a sentence. @param {Api.SettingForm} setting */
 export const rule = ({ label, range }) => `${label} must be ${range}.`
 

@@ -1,61 +1,183 @@
-// The prompt drawn to scale along its positions.
-import { bytes, count, h, plural } from "./dom.js"
+// The prompt along its positions: to scale, or each part as wide as the others. A part leads to its source.
+import { originOf } from "./belonging.js"
+import { bytes, count, debounce, h, nats, plural } from "./dom.js"
+import { Emitter } from "./events.js"
+import { Savings } from "./savings.js"
+
+/** @typedef {import("./owing.js").Owing} Owing */
 
 const KINDS = { anonymous: "always there", module: "module", argument: "argument", text: "new text" }
+const KEPT = "prompt-cache-studio.strip-scale"
+const TICK_PX = 72
+const OLD_AFTER_MS = 600  // the next look at the texts is there sooner, as a rule
+/** Settings that say where segments stand and what they see. @param {string} name */
+const placing = name => ["scope", "placement"].includes(name)
 
-/** @typedef {Api.Piece & {node: HTMLElement}} DrawnPiece */
+/**
+ * @typedef {Api.Piece & {node: HTMLElement}} DrawnPiece
+ * @typedef {import("./workspace.js").Kind} Kind
+ */
 
-export class Strip {
-  #track = h("div", { class: "track", tabindex: "0", role: "group", "aria-label": "The prompt along its positions; arrow keys step through it" })
+/**
+ * "reveal": a place in a document is wanted.
+ * @extends {Emitter<{reveal: {kind: Kind, from: number}}>}
+ */
+export class Strip extends Emitter {
+  #track = h("div", { class: "track", tabindex: "0", role: "group", "aria-label": "The prompt along its positions; arrow keys step through it, Enter goes to the source of a part" })
+  #axis = h("div", { class: "axis", "aria-hidden": "true" })
+  #owes = h("div", { class: "owes", "aria-hidden": "true", "data-empty": true })
   #readout = h("p", { class: "readout", role: "status" })
+  #scales = h("div", { class: "scales", role: "group", "aria-label": "Width of the parts" })
+  #missing = h("li", { hidden: true }, h("i", { class: "swatch module uncached" }), "still to compute")
+  #owesKey = h("span", { class: "soft owes-key", hidden: true }, h("i", { class: "swatch owes-swatch" }), "owed by the answer")
   #summary = ""
+  #equal = localStorage.getItem(KEPT) === "equal"
   /** @type {DrawnPiece[]} */
   #pieces = []
+  #total = 0
   #current = -1
+  #owing
+  #savings
+  #belonging
+  /** @type {import("./belonging.js").Origin | null} */
+  #origin = null
+  #age = ""
+  #ageSoon = debounce(OLD_AFTER_MS, () => this.#showAge())
   /** The tiers in words. @type {Api.TierWords[]} */
   tiers = []
 
-  /** @param {HTMLElement} host @param {import("./workspace.js").Workspace} workspace */
-  constructor(host, workspace) {
+  /** @param {HTMLElement} host @param {import("./workspace.js").Workspace} workspace @param {import("./belonging.js").Belonging} belonging @param {Owing} owing */
+  constructor(host, workspace, belonging, owing) {
+    super()
+    this.#owing = owing
+    this.#savings = new Savings(belonging)
+    this.#belonging = belonging
     const legend = h("ul", { class: "legend", "aria-label": "Legend" },
       ...Object.entries(KINDS).map(([kind, word]) => h("li", {}, h("i", { class: `swatch ${kind}` }), word)),
-      h("li", {}, h("i", { class: "swatch module uncached" }), "still to compute"))
-    host.append(h("div", { class: "strip-head" }, h("h2", {}, "Layout"), this.#readout, legend), this.#track)
-    this.#track.addEventListener("pointermove", event => this.#point(this.#pieces.findIndex(piece => piece.node === event.target)))
-    this.#track.addEventListener("pointerleave", () => this.#point(-1))
-    this.#track.addEventListener("blur", () => this.#point(-1))
+      this.#missing)
+    for (const [equal, word] of /** @type {[boolean, string][]} */ ([[false, "To scale"], [true, "Equal"]])) {
+      this.#scales.append(h("button", { type: "button", class: "quiet", "aria-pressed": String(this.#equal === equal), onclick: () => this.#scale(equal) }, word))
+    }
+    host.append(h("div", { class: "strip-head" }, h("h2", {}, "Layout"), legend, h("span", { class: "grow" }), this.#scales),
+      h("div", { class: "strip-scroll" }, this.#track, this.#axis, this.#owes), h("div", { class: "strip-foot" }, this.#readout, this.#owesKey))
+    this.#track.addEventListener("pointermove", event => this.#point(this.#at(event.target)))
+    this.#track.addEventListener("pointerleave", () => { if (document.activeElement !== this.#track) this.#point(-1) })
+    this.#track.addEventListener("blur", () => { if (!this.#track.matches(":hover")) this.#point(-1) })
     this.#track.addEventListener("keydown", event => this.#key(event))
-    workspace.on("measured", ({ strip }) => this.#draw(strip))
-    this.#readout.textContent = "Drawn when the documents are read."
+    this.#track.addEventListener("click", event => this.#reveal(this.#at(event.target)))
+    new ResizeObserver(() => this.#ticks()).observe(this.#track)
+    owing.on("changed", () => { this.#showOwed(); this.#say() })
+    workspace.on("measured", ({ strip, of, settings, model }) => {
+      this.#origin = strip && of && settings && model ? originOf({ of, settings, model }) : null
+      this.#draw(strip)
+      this.#showAge()
+    })
+    belonging.on("changed", () => this.#ageSoon())
+    this.#summary = "Drawn when the documents are read."
+    this.#say()
+  }
+
+  /** A run that was measured. @param {Api.RunFrame} run */
+  note(run) {
+    this.#savings.note(run)
+    this.#say()
   }
 
   /** @param {Api.Strip | null} strip */
   #draw(strip) {
     this.#current = -1
-    if (!strip) {
-      this.#summary = "Shown when both documents are without errors."
-      this.#pieces = []
-    } else {
+    this.#pieces = (strip?.pieces ?? []).filter(({ tokens }) => tokens > 0).map(piece => ({ ...piece, node: h("span") }))
+    this.#total = strip?.total ?? 0
+    if (!strip) this.#summary = "Shown when both documents are without errors."
+    else {
       const share = strip.total ? Math.round(100 * strip.cached / strip.total) : 0
       const there = strip.pieces.filter(({ cached }) => cached !== "none").reduce((sum, { tokens }) => sum + tokens, 0)
       const missing = Math.max(0, strip.cached - there)
       const rest = missing ? ` · ${count(missing)} still to compute once` : ""
       this.#summary = `${plural(strip.total, "token")}: ${count(strip.cached)} reusable (${share}%), ${count(strip.new)} new${rest}`
-      this.#pieces = strip.pieces.filter(piece => piece.tokens > 0).map(piece => {
-        const node = h("span", { class: `piece ${piece.kind}${missing && piece.cached === "none" ? " uncached" : ""}` })
-        node.style.flexGrow = String(piece.tokens)
-        return { ...piece, node }
-      })
+      this.#missing.hidden = !missing
+      for (const { node, kind, cached, path, document: where } of this.#pieces) {
+        node.className = `piece ${kind}${missing && cached === "none" ? " uncached" : ""}${where ? " written" : ""}`
+        node.append(h("span", { class: "name" }, path.split(/[/:]/).at(-1) || KINDS[kind]))
+      }
     }
-    this.#track.replaceChildren(...this.#pieces.map(piece => piece.node))
-    this.#readout.textContent = this.#summary
+    this.#track.replaceChildren(...this.#pieces.map(({ node }) => node))
+    this.#stretch()
+    this.#say()
+  }
+
+  // What is drawn of something else than there is now is grey, and says of what.
+  #showAge() {
+    this.#age = this.#origin ? this.#belonging.sentence(this.#origin, placing) : ""
+    this.#track.toggleAttribute("data-old", this.#age !== "")
+    this.#say()
+  }
+
+  /** @param {boolean} equal */
+  #scale(equal) {
+    this.#equal = equal
+    try { localStorage.setItem(KEPT, equal ? "equal" : "scale") } catch { /* not remembered */ }
+    this.#scales.querySelectorAll("button").forEach((button, at) => button.setAttribute("aria-pressed", String(equal === (at === 1))))
+    this.#stretch()
+  }
+
+  #stretch() {
+    this.#track.toggleAttribute("data-equal", this.#equal)
+    for (const { node, tokens } of this.#pieces) node.style.flexGrow = this.#equal ? "1" : String(tokens)
+    this.#showOwed()
+    this.#ticks()
+  }
+
+  // Where parts begin, if each is as wide as the others; else round numbers of tokens.
+  #ticks() {
+    const width = this.#track.clientWidth, left = this.#track.getBoundingClientRect().left
+    if (!width || !this.#pieces.length) return this.#axis.replaceChildren()
+    const edges = this.#pieces.map(({ node, tokens }, at) => ({ node, tokens, before: this.#pieces.slice(0, at).reduce((sum, one) => sum + one.tokens, 0) }))
+    /** @type {[number, number][]} */
+    let places = []
+    if (this.#equal) places = edges.map(({ node, before }) => [before, node.getBoundingClientRect().left - left])
+    else {
+      const step = roundStep(this.#total * TICK_PX / width)
+      for (let tokens = 0; tokens < this.#total; tokens += step) {
+        const edge = edges.findLast(({ before }) => before <= tokens) ?? edges[0], box = edge.node.getBoundingClientRect()
+        places.push([tokens, box.left - left + box.width * (tokens - edge.before) / edge.tokens])
+      }
+    }
+    const shown = places.filter(([, x], at) => at === 0 || x < width - 2 * TICK_PX).reduce((kept, one) => !kept.length || one[1] - kept[kept.length - 1][1] >= TICK_PX / 2 ? [...kept, one] : kept, /** @type {[number, number][]} */ ([]))
+    const marks = shown.map(([tokens, x]) => { const mark = h("span", { class: "tick" }, count(tokens)); mark.style.left = `${x}px`; return mark })
+    this.#axis.replaceChildren(...marks, h("span", { class: "tick last" }, plural(this.#total, "token")))
+  }
+
+  /** @param {EventTarget | null} target */
+  #at(target) { return this.#pieces.findIndex(({ node }) => target instanceof Node && node.contains(target)) }
+
+  /** @param {DrawnPiece} piece */
+  #owedTo({ kind, path }) { return kind === "text" || kind === "argument" ? undefined : this.#owing.modules.get(path) }
+
+  #showOwed() {
+    const found = this.#pieces.map(piece => this.#owedTo(piece)?.dependence ?? 0), most = Math.max(0, ...found)
+    this.#owesKey.hidden = most <= 0
+    this.#owes.toggleAttribute("data-empty", most <= 0)
+    for (const node of [this.#owes, this.#owesKey]) node.toggleAttribute("data-old", !this.#owing.holds)
+    this.#owesKey.title = this.#owing.holds ? "" : "Measured of something else than there is now: measure again."
+    this.#owes.replaceChildren(...this.#pieces.map(({ node }, at) => {
+      const bar = h("i", {}), cell = h("span", { class: "owed" }, bar)
+      cell.style.flexGrow = node.style.flexGrow
+      bar.style.height = `${most > 0 ? Math.max(found[at] > 0 ? 6 : 0, 100 * found[at] / most) : 0}%`
+      return cell
+    }))
   }
 
   /** @param {DrawnPiece} piece */
-  #describe({ kind, label, path, start, tokens, cached, bytes: size }) {
+  #describe(piece) {
+    const { kind, label, path, start, tokens, cached, bytes: size } = piece
     const what = label || path || KINDS[kind], tier = this.tiers.find(({ name }) => name === cached)
-    const held = kind === "text" || kind === "argument" ? KINDS[kind] : [size ? bytes(size) : "", tier?.meaning ?? cached].filter(Boolean).join(" · ")
-    return `${what} · ${plural(tokens, "token")} · positions ${count(start)}–${count(start + tokens - 1)} · ${held}`
+    const at = tokens > 1 ? `positions ${count(start)}–${count(start + tokens - 1)}` : `position ${count(start)}`
+    const reused = kind !== "text" && kind !== "argument" && size > 0 || cached !== "none"
+    const held = reused ? [size ? bytes(size) : "", tier?.label ?? cached, this.#savings.words(tokens)] : [kind in KINDS ? "computed each time" : ""]
+    const owed = this.#owing.holds ? this.#owedTo(piece) : undefined
+    if (owed) held.push(`the answer owes it ${nats(Math.max(0, owed.dependence))} nats a token`)
+    return [h("strong", {}, what), ["", plural(tokens, "token"), at, ...held].filter((one, place) => place === 0 || one).join(" · ")]
   }
 
   /** @param {number} index */
@@ -63,16 +185,34 @@ export class Strip {
     if (index === this.#current) return
     this.#pieces[this.#current]?.node.classList.remove("current")
     this.#current = index
-    const piece = this.#pieces[index]
-    piece?.node.classList.add("current")
-    this.#readout.textContent = piece ? this.#describe(piece) : this.#summary
+    this.#pieces[index]?.node.classList.add("current")
+    this.#say()
+  }
+
+  #say() {
+    const piece = this.#pieces[this.#current]
+    this.#readout.replaceChildren(...(piece ? this.#describe(piece) : [this.#age ? `Drawn ${this.#age}. It is drawn again once this can be read.` : this.#summary]))
   }
 
   /** @param {KeyboardEvent} event */
   #key(event) {
+    if (event.key === "Enter" && this.#current >= 0) { event.preventDefault(); return this.#reveal(this.#current) }
     const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0
     if (!step || !this.#pieces.length) return
     event.preventDefault()
     this.#point(Math.min(this.#pieces.length - 1, Math.max(0, this.#current + step)))
+    this.#pieces[this.#current].node.scrollIntoView({ block: "nearest", inline: "nearest" })
   }
+
+  /** @param {number} index */
+  #reveal(index) {
+    const piece = this.#pieces[index]
+    if (piece?.document) this.emit("reveal", { kind: piece.document, from: piece.at })
+  }
+}
+
+/** The least of 1, 2, 5, 10, … that is not below a number. @param {number} least */
+function roundStep(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)))
+  return [1, 2, 5, 10].map(one => one * power).find(one => one >= least) ?? 10 * power
 }

@@ -1,26 +1,33 @@
-// Puts the page together. Gradio hands over one host element after another; the page starts when all of them are there.
+// Puts the page together. Gradio hands over one host element after another; a page of the studio is mounted when its own are there.
+import { Belonging } from "./belonging.js"
+import { Coach } from "./coach.js"
+import { Commands } from "./commands.js"
 import { pause } from "./dom.js"
 import { Emitter } from "./events.js"
+import { Help } from "./help.js"
+import { Palette } from "./palette.js"
 import { Server } from "./server.js"
 import { Shell } from "./shell.js"
+import { SHORTCUTS, keysOf } from "./shortcuts.js"
+import { Views } from "./views.js"
 import { Workspace } from "./workspace.js"
 
 const FONTS_MS = 1500
 const ASK_MODEL_MS = 300
+const ASK_NEWS_MS = 3000
+const EDITORS = "author"  // the page that holds the editors of the workspace, which all pages share
 
 /**
- * @typedef {{name: string, title: string}} Entry a page of the server's registry
- * @typedef {{begin?: (start: Api.Start) => unknown, shown?: () => unknown}} View what a page does once it has its data, and whenever it is shown
- * @typedef {{mount: (studio: Studio) => View, hosts?: string[]}} Script what `pages/NAME.js` exports; `hosts`: elements besides its own
  * @typedef {{
- *   element: HTMLElement, props: {value?: string}, trigger: (event: string, detail: unknown) => void, watch: (name: string, action: () => void) => void,
- *   server: Record<string, (request: unknown) => Promise<unknown>>, pages?: Entry[],
+ *   element: HTMLElement, server: Record<string, (request: unknown) => Promise<unknown>>, pages?: import("./rail.js").Entry[],
  * }} Parts what Gradio gives to a host element
  */
 
+/** @typedef {import("./views.js").View} View */
+
 /**
- * What the pages share. "stored": the store may hold something else now; "model": it is loaded.
- * @extends {Emitter<{stored: void, model: Api.ModelFacts}>}
+ * What the pages share. "stored": the store may hold something else now; "model": it is loaded, or another one than before; "restored": the documents of a kept run are open, by its id.
+ * @extends {Emitter<{stored: void, model: Api.ModelFacts, restored: string}>}
  */
 export class Studio extends Emitter {
   /**
@@ -35,7 +42,31 @@ export class Studio extends Emitter {
     this.hosts = elements
     this.workspace = documents
     this.server = asked
+    this.commands = new Commands()
+    /** The model that is loaded; null before. @type {Api.ModelFacts | null} */
+    this.model = null
+    this.on("model", model => { this.model = model })
+    this.belonging = new Belonging(documents)
+    this.on("model", model => this.belonging.model(model))
     this.shell = new Shell(elements.shell, documents, asked, gradio.pages ?? [])
+    this.coach = new Coach(elements.shell, this.shell)
+    this.help = new Help(elements.shell, asked, this.shell, () => this.coach.again())
+    this.palette = new Palette(elements.shell, this.commands)
+    this.#offer()
+  }
+
+  #offer() {
+    const { shell, commands, help, palette } = this
+    shell.sign("help", `Help (${keysOf("help")})`, () => help.open())
+    shell.sign("commands", `Commands (${SHORTCUTS.commands.keys[0]})`, () => palette.open())
+    commands.add(...shell.pages.map(({ name, title }) => ({ title, group: "Page", run: () => shell.go(name) })))
+    commands.from(() => shell.fileCommands())
+    commands.add(
+      { title: "Light or dark", group: "View", words: "theme colours", run: () => shell.turn() },
+      { title: "Help", group: "Help", keys: keysOf("help"), words: "documentation manual", run: () => help.open() },
+      { title: "Shortcuts", group: "Help", words: "keyboard keys", run: () => help.open("") },
+      { title: "Glossary", group: "Help", words: "words terms", run: () => help.open("glossary") },
+      { title: "Show the first steps", group: "Help", words: "tour", run: () => this.coach.again() })
   }
 }
 
@@ -43,9 +74,19 @@ const server = new Server()
 const workspace = new Workspace(server)
 /** @type {Record<string, HTMLElement>} */
 const hosts = {}
+/** @type {Map<string, (element: HTMLElement) => void>} */
+const awaited = new Map()
 /** @type {Parts | null} */
 let gradio = null
-let started = false
+
+/** The element of a host, when Gradio has handed it over. @param {string} part @returns {Promise<HTMLElement>} */
+function hosted(part) {
+  if (hosts[part]) return Promise.resolve(hosts[part])
+  return new Promise(resolve => {
+    const earlier = awaited.get(part)
+    awaited.set(part, element => { earlier?.(element); resolve(element) })
+  })
+}
 
 // The editors measure their lines once; a font that comes later would leave the line numbers beside other lines.
 function fontsReady() {
@@ -53,27 +94,20 @@ function fontsReady() {
   return Promise.race([Promise.all(faces), pause(FONTS_MS)]).catch(() => {})
 }
 
-/** @param {Entry[]} pages @returns {Promise<[string, Script][]>} */
-const scriptsOf = pages => Promise.all(pages.map(async ({ name }) => [name, await import(`./pages/${name}.js`)]))
-
 async function start() {
-  if (!gradio?.pages) return
-  const scripts = await scriptsOf(gradio.pages)
-  const wanted = scripts.flatMap(([name, script]) => [name, ...script.hosts ?? []])
-  if (started || !wanted.every(part => part in hosts)) return
-  started = true
-  await fontsReady()
+  await Promise.all([hosted("shell"), fontsReady()])
+  if (!gradio) return
   server.connect(gradio.server)
-  const studio = new Studio(gradio, hosts, workspace, server)
-  const views = new Map(scripts.map(([name, { mount }]) => [name, mount(studio)]))
-  studio.shell.on("shown", name => views.get(name)?.shown?.())
-  views.get(studio.shell.page)?.shown?.()
-  await begin(studio, [...views.values()])
+  const studio = new Studio(gradio, hosts, workspace, server), views = new Views(studio, hosted)
+  studio.shell.on("shown", page => views.show(page, { travelled: true }))
+  views.show(studio.shell.page, { travelled: false })
+  await begin(studio, views)
 }
 
-/** @param {Studio} studio @param {View[]} views */
+/** @param {Studio} studio @param {Views} views */
 async function begin(studio, views) {
   const again = () => begin(studio, views)
+  try { await views.mount(EDITORS) } catch { return studio.shell.notice("The editors could not be loaded.", { key: "editors", actions: [["Load the page again", () => location.reload()]] }) }
   const answer = await server.ask("open_workspace", {})
   if (answer.away) {
     server.once("back", again)
@@ -84,29 +118,43 @@ async function begin(studio, views) {
     return
   }
   studio.shell.start(answer)
-  for (const view of views) view.begin?.(answer)
+  studio.belonging.forms = answer.settings
+  await views.begin(answer)
   awaitModel(studio)
   await workspace.start(answer.workspace)
   document.documentElement.dataset.studio = "ready"
+  studio.coach.begin()
 }
 
-// The page is there before the model, which takes longer to load.
+// The page is there before the model, which takes longer to load; later, here or in another tab, another may take its place.
 /** @param {Studio} studio */
 async function awaitModel(studio) {
-  let waited = false
+  let waited = false, known = 0
+  server.on("back", () => { known = 0; dispatchEvent(new Event("studio-model")) })  // one that was started since may have another
   for (;;) {
-    const answer = await server.ask("model", {})
-    if (answer.model) {
+    const answer = server.away || (document.hidden && known) ? null : await server.ask("model", {})
+    if (answer?.model && answer.number !== known) {
+      const first = known === 0
+      known = answer.number
       studio.shell.model(answer.model)
       studio.emit("model", answer.model)
       workspace.countable()
-      if (waited) studio.emit("stored")
-      return
+      if (waited || !first) studio.emit("stored")
     }
-    waited = true
-    if (answer.loading) studio.shell.loading(answer.loading)
-    await pause(ASK_MODEL_MS)
+    waited ||= known === 0
+    if (answer?.loading) studio.shell.loading(answer.loading)
+    await (server.away || known && !answer?.switching && !answer?.loading ? news() : pause(ASK_MODEL_MS))
   }
+}
+
+/** A while, or less where somebody comes back to the page, or has loaded another model. */
+async function news() {
+  const over = new AbortController()
+  const told = new Promise(resolve => {
+    for (const event of ["visibilitychange", "studio-model"]) addEventListener(event, resolve, { signal: over.signal })
+  })
+  await Promise.race([pause(ASK_NEWS_MS), told])
+  over.abort()
 }
 
 /** @param {string} part @param {Parts} parts */
@@ -115,8 +163,10 @@ function host(part, parts) {
   if (!element || hosts[part] === element) return
   hosts[part] = element
   if (part === "shell") gradio = parts
-  start()
+  awaited.get(part)?.(element)
+  awaited.delete(part)
 }
 
 Object.assign(window, { promptCacheStudio: { host, workspace } })
+start()
 dispatchEvent(new Event("studio-ready"))

@@ -7,6 +7,7 @@ import { Unsaved } from "./unsaved.js"
 const CHECK_AFTER_MS = 90
 const MEASURE_AFTER_MS = 60
 const SAVE_AFTER_MS = 400
+const READS_FILES = /\bsrc\s*=/
 /** @type {Kind[]} */
 const KINDS = ["schema", "prompt"]
 const fileName = (/** @type {string} */ origin) => origin.startsWith("file:") ? origin.slice("file:".length).split("/").at(-1) ?? "" : ""
@@ -30,11 +31,11 @@ function source({ name, origin, prompt_origin, files }, kind) {
 }
 
 /**
- * "problems": of one document; "unchecked": why the texts could not be looked at, "" once they could; "unsaved": why the draft was not kept, "" where no server is; "recovered": text of closed tabs; "written": what a file holds has changed; "notice": a sentence.
+ * "problems": of one document; "unchecked": why the texts could not be looked at, "" once they could; "unsaved": why the draft was not kept, "" where no server is; "recovered": text of closed tabs; "written": what a file holds has changed; "settings": those of a run have; "countable": a model is there; "wanted": a place in a document is to be shown; "notice": a sentence.
  * @extends {Emitter<{
  *   checked: Api.CheckedTexts, measured: Api.Measured, problems: {kind: Kind, list: Api.Mark[]}, saving: void, saved: string, unsaved: string,
  *   conflict: {conflict: Api.Workspace, message: string}, recovered: {restored: boolean, keys: string[]}, written: void, typing: void,
- *   opened: void, notice: string, unchecked: string,
+ *   opened: void, notice: string, unchecked: string, settings: void, countable: void, wanted: Kind,
  * }>}
  */
 export class Workspace extends Emitter {
@@ -42,6 +43,8 @@ export class Workspace extends Emitter {
   editors
   /** @type {Record<string, any>} */
   settings = {}
+  /** Another workspace is about to be opened; null where none is. @type {Promise<void> | null} */
+  opening = null
   /** What the documents call themselves; "" where they do not. @type {Record<Kind, string>} */
   names = { schema: "", prompt: "" }
   #server
@@ -58,6 +61,8 @@ export class Workspace extends Emitter {
   /** @type {MarksOfBoth} */
   #plain = { schema: [], prompt: [] }
   #dirty = false
+  /** Sources of the open documents that this page has written to. @type {Set<string>} */
+  #written = new Set()
   #conflict = false
   #countable = false
   /** @type {Promise<void> | null} */
@@ -75,17 +80,21 @@ export class Workspace extends Emitter {
     super()
     this.editors = /** @type {Record<Kind, Editor>} */ ({})
     this.#server = server
+    server.on("away", () => { this.#countable = false })
     server.on("back", () => { this.save(); this.#checkSoon() })
     addEventListener("pagehide", () => this.#backUp())
     addEventListener("beforeunload", event => { if ((this.#dirty || this.#saving) && !this.keepHere()) event.preventDefault() })
     document.addEventListener("visibilitychange", () => { if (document.hidden) this.save() })
+    addEventListener("focus", () => { if (READS_FILES.test(this.editors.schema?.text() ?? "")) this.#checkSoon() })  // they may say something else now
   }
 
   /** @param {Kind} kind @param {HTMLElement} host @param {Record<string, () => unknown>} keys */
   mount(kind, host, keys) {
     const label = kind === "schema" ? "Schema document" : "Prompt document"
     const onChange = () => this.#changed(), say = "Tab indents. To leave the editor, press Escape, then Tab. F8 goes to the next problem."
-    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save(), onFix: (/** @type {Api.Mark} */ diagnostic) => this.#fix(kind, diagnostic) })
+    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save(), onFix: (/** @type {Api.Mark} */ diagnostic) => this.fix(kind, diagnostic) })
+    const { reveal } = this.editors[kind]
+    this.editors[kind].reveal = (/** @type {number} */ at) => { this.emit("wanted", kind); reveal(at) }
     this.editors[kind].view.contentDOM.setAttribute("aria-description", say)
   }
 
@@ -144,9 +153,13 @@ export class Workspace extends Emitter {
   open(workspace) {
     this.#saveSoon.cancel()
     this.#take(workspace)
-    for (const kind of KINDS) this.editors[kind].replace(workspace[kind], { from: source(workspace, kind), quiet: true })
+    for (const kind of KINDS) {
+      this.editors[kind].replace(workspace[kind], { from: source(workspace, kind), quiet: true })
+      this.editors[kind].view.scrollDOM.scrollTop = 0
+    }
     this.#goodSchema = null
     this.#known = null
+    this.#written.clear()
     this.#dirty = false
     this.#conflict = false
     this.#version++
@@ -183,13 +196,39 @@ export class Workspace extends Emitter {
     return fileName(this.originOf(kind))
   }
 
+  /** Documents that came from a file of a folder, or were written to one. */
+  filed() { return KINDS.filter(kind => this.fileOf(kind)) }
+
   /** Documents whose file does not hold what is in the editor. */
-  unwritten() { return KINDS.filter(kind => this.fileOf(kind) && this.stamp(kind).edited) }
+  unwritten() { return this.filed().filter(kind => this.stamp(kind).edited) }
+
+  /** Whether the file of a document was written since it was opened here; else it was read. @param {Kind} kind */
+  wrote(kind) { return this.#written.has(this.originOf(kind)) }
 
   /** Remembers what a file holds now: `text`, or something else where that is missing. @param {Kind} kind @param {{origin?: string, stamp?: FileStamp, text?: string}} written */
   noteFile(kind, { origin, stamp = {}, text }) {
-    const editor = this.editors[kind], moved = origin ? { origin, name: fileName(origin) } : {}
+    const editor = this.editors[kind], moved = origin && origin !== this.originOf(kind) ? { origin, name: fileName(origin) } : {}
     editor.setSource({ ...editor.source(), ...stamp, ...moved, edited: editor.text() !== text })
+    if (text !== undefined) this.#written.add(this.originOf(kind))
+    this.#dirty = true
+    this.emit("written")
+    return this.save()
+  }
+
+  /** The file of a document has another name. @param {Kind} kind @param {string} origin */
+  noteMoved(kind, origin) {
+    const editor = this.editors[kind], was = editor.source()
+    if (this.wrote(kind)) this.#written.add(origin)
+    editor.setSource({ ...was, origin, ...(was.name === fileName(was.origin ?? "") ? { name: fileName(origin) } : {}) })
+    this.#dirty = true
+    this.emit("written")
+    return this.save()
+  }
+
+  /** Calls the workspace something else; its files keep their names. @param {string} name */
+  rename(name) {
+    const editor = this.editors.schema
+    editor.setSource({ ...editor.source(), name })
     this.#dirty = true
     this.emit("written")
     return this.save()
@@ -198,19 +237,31 @@ export class Workspace extends Emitter {
   /** The schema that the prompt is checked against: the present one, or the last one without errors. */
   basis() { return this.#goodSchema ?? this.editors.schema.text() }
 
+  /** Whether that one has no errors of its own. */
+  get sound() { return this.#goodSchema !== null }
+
+  /** Whether it is an earlier text than the one in the editor. */
+  get stale() { return this.#stale }
+
   /** @param {Record<string, unknown>} settings */
   change(settings) {
     this.settings = { ...this.settings, ...settings }
     this.#dirty = true
     this.#saveSoon()
     this.#measureSoon()
+    this.emit("settings")
   }
 
   remeasure() { this.#measureSoon() }
 
-  /** The model is there, so tokens can be counted. */
+  /** Whether a model is there to count tokens. */
+  get countsTokens() { return this.#countable }
+
+  /** A model is there, so tokens can be counted. */
   countable() {
     this.#countable = true
+    this.emit("countable")
+    this.#measured.version = -1
     this.#measureSoon()
   }
 
@@ -229,9 +280,8 @@ export class Workspace extends Emitter {
     if (answer.prompt == null || answer.prompt === mark.text) this.#checkSoon()
   }
 
-  // The server makes the edit and reads the result: a fix that would bring more faults than it mends is refused.
-  /** @param {Kind} kind @param {Api.Mark} fault */
-  async #fix(kind, { code, from }) {
+  /** Mends a fault; the server makes the edit and reads the result, and refuses what would bring more faults than it mends. @param {Kind} kind @param {Api.Mark} fault */
+  async fix(kind, { code, from }) {
     const mark = this.editors[kind].mark()
     const texts = { schema: this.basis(), prompt: this.editors.prompt.text(), [kind]: mark.text }
     const answer = await this.#server.ask("fix_document", { ...texts, origin: this.origin, kind, code, at: from })
@@ -328,6 +378,7 @@ export class Workspace extends Emitter {
     if (answer.away || answer.error != null) { if (answer.error) this.emit("unchecked", answer.error); return false }
     this.#checked = version
     if (answer.schema.ok) this.#goodSchema = texts.schema
+    else if (!answer.basis.stale) this.#goodSchema = null  // it was another schema
     this.#known = answer.basis.digest
     this.#stale = answer.basis.stale
     this.names = { schema: answer.schema.name, prompt: answer.prompt.name }

@@ -14,7 +14,7 @@ from app.studio.opening import Opening
 from app.studio.pages import PAGES
 from app.studio.parts import Parts
 from app.studio.samples import Library
-from app.studio.workspaces import Workspaces
+from app.studio.shared import SHARED
 from engine import Engine
 
 
@@ -30,7 +30,7 @@ class Asked:
     def __init__(self, folder: Path, documents: Path | None = None, engine: Engine | None = None) -> None:
         library = Library(Folder(documents))
         self.parts = Parts.of(Opening(engine, patience=0), Drafts(folder / "data"), library)
-        self.endpoints = by_name([Workspaces(self.parts), *(page(self.parts) for page in PAGES)])
+        self.endpoints = by_name(one(self.parts) for one in (*SHARED, *PAGES))
 
     def ask(self, question: str, request: Any = None) -> Any:
         """The answer to a question of the page."""

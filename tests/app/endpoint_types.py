@@ -16,7 +16,7 @@ from typing import Any, Literal, NotRequired, TypeVar, Union, get_args, get_orig
 from app.studio.answers import JsonOf
 from app.studio.endpoints import Endpoint, Endpoints
 from app.studio.pages import PAGES
-from app.studio.workspaces import Workspaces
+from app.studio.shared import SHARED
 
 FILE = Path(__file__).parents[2] / "app" / "editor" / "types" / "api.d.ts"
 HEAD = "// What the page asks the server. Written by `python -m tests.app.endpoint_types`.\n"
@@ -105,7 +105,7 @@ def _is_required(field: dataclasses.Field[Any]) -> bool:
 
 def endpoints() -> list[Endpoint]:
     """Returns every question of the page, without a studio that answers."""
-    parts: list[type[Endpoints]] = [Workspaces, *PAGES]
+    parts: list[type[Endpoints]] = [*SHARED, *PAGES]
     made = [part.__new__(part) for part in parts]
     return sorted((one for part in made for one in part.endpoints()), key=lambda one: one.name)
 

@@ -207,7 +207,9 @@ def test_only_a_private_file_of_this_machine_is_believed(tmp_path: Path) -> None
 
 
 @contextmanager
-def impostor(lines: list[dict[str, Any]], proof: Callable[[str], str]) -> Iterator[tuple[int, list[Any]]]:
+def impostor(
+    lines: list[dict[str, Any]], proof: Callable[[str], str], status: int = 200
+) -> Iterator[tuple[int, list[Any]]]:
     """Somebody on a port who answers greetings and runs: the port, and the paths and headers that came."""
     heard: list[Any] = []
 
@@ -217,7 +219,7 @@ def impostor(lines: list[dict[str, Any]], proof: Callable[[str], str]) -> Iterat
         def do_POST(self) -> None:
             sent = json.loads(self.rfile.read(int(self.headers["content-length"])))
             heard.append((self.path, dict(self.headers)))
-            self.send_response(200)
+            self.send_response(200 if self.path == "/runs/greeting" else status)
             if self.path == "/runs/greeting":
                 body = json.dumps({"proof": proof(sent["challenge"])}).encode()
                 self.send_header("content-length", str(len(body)))

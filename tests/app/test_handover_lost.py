@@ -21,6 +21,7 @@ from app.handover import client
 from app.handover.client import LostError, asked
 from app.handover.presence import Presence, forget, present
 from app.studio import handed
+from app.studio.streaming import in_a_thread, send_lines
 from engine import Engine
 from engine.cache.store import Store
 from engine.errors import ClosedError, StoreError
@@ -80,11 +81,12 @@ def test_a_line_that_cannot_be_written_ends_the_answer() -> None:
         sent.append(message)
 
     async def bounded() -> None:
-        await asyncio.wait_for(handed.send_lines(lines(), receive, send), 5)
+        computed = in_a_thread(lines(), asyncio.Semaphore(1))
+        await asyncio.wait_for(send_lines(computed, receive, send), 5)
 
     with pytest.raises(TypeError, match="JSON"):
         asyncio.run(bounded())
-    assert sent == [{"type": "http.response.body", "body": b""}]
+    assert sent[1:] == [{"type": "http.response.body", "body": b""}]
 
 
 ANSWER: dict[str, Any] = {
@@ -136,6 +138,16 @@ def test_a_fault_of_the_studios_own_is_not_the_runs(
     assert found.status == 1
     assert ("Loaded" in found.err) != printed
     assert (str(fault) or "MemoryError") in found.err
+
+
+def test_a_studio_without_room_for_a_run_has_it_computed_here(run_pml: Run, tmp_path: Path) -> None:
+    here = held(terms(tmp_path))
+    proof = Presence(1, here, SECRET).proof
+    with impostor(WHOLE, proof, client.FULL) as (port, _), Presence(port, here, SECRET).told():
+        found = run_pml(*RUN, "--cache-dir", tmp_path)
+        assert len(present()) == 1, "it is asked again the next time"
+    assert "as many runs as it takes wait there already" in found.err
+    assert "Loaded" in found.err
 
 
 def test_what_could_not_be_stored_is_told_with_the_run(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -170,3 +173,59 @@ def test_drafts_are_for_their_owner_alone(tmp_path: Path) -> None:
     (tmp_path / "drafts").mkdir(mode=0o755)
     Drafts(tmp_path / "drafts")
     assert (tmp_path / "drafts").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_clock_that_goes_back_throws_the_oldest_out(
+    drafts: Drafts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(SHELF_SIZE):
+        drafts.replace(workspace(f"before {number}"))
+    monkeypatch.setattr("app.studio.drafts._now", lambda: datetime(2001, 1, 1, tzinfo=UTC))
+    for number in range(5):
+        drafts.replace(workspace(f"after {number}"))
+    kept = [one.schema for _, one in drafts.shelf()]
+    assert len(kept) == SHELF_SIZE
+    assert kept[:4] == [workspace(f"after {number}").schema for number in (3, 2, 1, 0)]
+    assert workspace("before 4").schema in kept
+    assert workspace("before 3").schema not in kept
+
+
+SAVES = 25
+OTHER_STUDIO = """
+import sys
+from pathlib import Path
+from app.studio.drafts import Drafts, StaleDraftError, Workspace
+
+drafts, name, lost = Drafts(Path(sys.argv[1])), sys.argv[2], 0
+print("ready", flush=True)
+sys.stdin.readline()
+base = drafts.load().revision
+for number in range(int(sys.argv[3])):
+    text = Workspace("travel", f"{name} {number}", "p")
+    try:
+        base = drafts.save(text, base=base).revision
+    except StaleDraftError:  # the user keeps what this page shows
+        base = drafts.save(text, base=base, force=True).revision
+    print(base, flush=True)
+"""
+
+
+def test_two_studios_lose_nothing_without_a_conflict(drafts: Drafts) -> None:
+    """Every revision was given once: who saved over another text was told of it."""
+    drafts.save(workspace("begin"), base=0)
+    command = [sys.executable, "-c", OTHER_STUDIO, str(drafts.folder)]
+    both = [
+        subprocess.Popen(
+            [*command, name, str(SAVES)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+        for name in "AB"
+    ]
+    for one in both:
+        assert one.stdout is not None
+        assert one.stdout.readline() == "ready\n"
+    for one in both:
+        assert one.stdin is not None
+        one.stdin.write("\n")
+        one.stdin.flush()
+    revisions = [int(line) for one in both for line in one.communicate(timeout=60)[0].split()]
+    assert len(revisions) == len(set(revisions)) == 2 * SAVES

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from app.studio.digests import digest, digest_of_schema
 from app.studio.jobs import KEPT
-from app.studio.pages.author import AuthorPage
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.model.network import Network
+from engine.pml import parse_schema
 from tests.app.asked import Asked
 from tests.engine.cases import model_of
 
@@ -42,13 +42,40 @@ def test_a_measurement_ends_with_its_result_or_with_words(asked: Asked) -> None:
     assert begin(asked, "1", max_new_tokens=4)["key"] == "1"
     state = asked.ended("1")
     assert state["fault"] == ""
-    assert [module["path"] for module in state["result"]["modules"]] == ["", "a", "b"]
+    assert [module["path"] for module in state["result"]["found"]["modules"]] == ["", "a", "b"]
+    texts = {"schema": SCHEMA, "prompt": PROMPT}
+    assert state["result"]["schema"] == "s"
+    of, named = state["result"]["of"], asked.ask("check", texts)["texts"]
+    assert {kind: of[kind] for kind in texts} == named, "greyed when the page names other texts"
+    assert of["model"] == asked.ask("model")["model"]["digest"]
+    drawn = asked.ask("measure", {**texts, "settings": {"scope": "isolated"}})
+    assert (drawn["of"]["schema"], drawn["settings"]["scope"]) == (named["schema"], "isolated")
     begin(asked, "2", "<prompt><b/><a/></prompt>", placement="schema")
     assert "E506" in asked.ended("2")["fault"]
     with asked.parts.engine.computing.step():  # a run goes on, so the measurement waits
         begin(asked, "3", max_new_tokens=4)
         asked.ask("stop_job", {"key": "3"})
     assert asked.ended("3")["fault"] == "Stopped."
+
+
+def test_a_result_belongs_to_what_the_files_of_its_schema_say(asked: Asked, tmp_path: Path) -> None:
+    source = '<schema name="s"><include src="more.pml"/><module name="a" src="a.txt"/></schema>'
+    more = '<schema name="more"><module name="m">one <param name="p" len="{}"/></module></schema>'
+
+    def named(text: str, length: int) -> str:
+        (tmp_path / "a.txt").write_text(text)
+        (tmp_path / "more.pml").write_text(more.format(length))
+        parsed = parse_schema(source, base=tmp_path)
+        assert parsed.ok, parsed.diagnostics
+        found = digest_of_schema(source, parsed.tree)
+        assert found == digest_of_schema(source, asked.parts.engine.schema(source, base=tmp_path).tree)
+        return found
+
+    first = named("alpha", 2)
+    assert first == named("alpha", 2)
+    assert len({first, named("beta", 2), named("alpha", 3)}) == 3
+    alone = '<schema name="s"><module name="a">alpha</module></schema>'
+    assert digest_of_schema(alone, parse_schema(alone).tree) == digest(alone)
 
 
 def test_the_oldest_are_forgotten(asked: Asked) -> None:
@@ -79,7 +106,5 @@ def test_what_is_no_number_is_said_in_words_by_a_run_and_by_a_measurement(
     said = "What the model computed is no number at token 1 of the answer."
     begin(asked, "1", max_new_tokens=2)
     assert asked.ended("1")["fault"].startswith(said)
-    *_, (last, _) = AuthorPage(asked.parts).run(
-        {"key": "2", "schema": SCHEMA, "prompt": PROMPT, "settings": {}}
-    )
-    assert json.loads(last)["result"]["message"].startswith(said)
+    asked.ask("run_prompt", {"key": "2", "schema": SCHEMA, "prompt": PROMPT})
+    assert asked.ended("2")["result"]["message"].startswith(said)

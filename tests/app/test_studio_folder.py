@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from app.studio.folder import BOM, ChangedFileError, Folder, NotUtf8Error, Stamp
+from app.writing import write_bytes
 from engine.errors import PromptCacheError
 
 TEXT = '<schema name="s">\n  é 😀\n</schema>\n'
@@ -97,6 +101,26 @@ def test_permissions_stay_and_a_link_stays_a_link(folder: Folder, tmp_path: Path
     assert (tmp_path / "a.pml").is_symlink()
     assert target.read_text() == "<schema>new</schema>"
     assert stat.S_IMODE(target.stat().st_mode) == 0o640
+
+
+def test_nothing_is_written_through_a_link_that_leads_out(folder: Folder, tmp_path: Path) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside.pml"
+    (tmp_path / "dangling.pml").symlink_to(outside)
+    with pytest.raises(PromptCacheError, match="There is a link"):
+        folder.create("dangling.pml", "<schema/>", Stamp())
+    assert not outside.exists()
+    outside.write_text("<schema/>")
+    text, stamp = folder.read("dangling.pml")
+    for force in (False, True):
+        with pytest.raises(PromptCacheError, match="not in the studio's folder"):
+            folder.save("dangling.pml", text + "\n", stamp, force=force)
+    assert outside.read_text() == "<schema/>"
+
+
+def test_only_documents_are_written(folder: Folder, tmp_path: Path) -> None:
+    with pytest.raises(PromptCacheError, match="no document"):
+        folder.save(".profile", "x", Stamp(), force=True)
+    assert not (tmp_path / ".profile").exists()
 
 
 def test_a_read_only_file_is_left_alone(folder: Folder, tmp_path: Path) -> None:
@@ -204,6 +228,54 @@ def test_another_tab_is_not_called_another_program(folder: Folder, tmp_path: Pat
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes here")
+def test_of_two_studios_that_save_at_once_one_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.pml").write_text(TEXT, encoding="utf-8")
+    first, second = Folder(tmp_path), Folder(tmp_path)
+    _, stamp = first.read("a.pml")
+    writes, goes_on = threading.Event(), threading.Event()
+
+    def slowly(path: Path, data: bytes, *, overwrite: bool) -> None:
+        writes.set()
+        goes_on.wait(30)
+        write_bytes(path, data, overwrite=overwrite)
+
+    monkeypatch.setattr("app.studio.folder.write_bytes", slowly)
+    with ThreadPoolExecutor(2) as threads:
+        one = threads.submit(first.save, "a.pml", "<one/>", stamp)
+        assert writes.wait(30)
+        other = threads.submit(second.save, "a.pml", "<other/>", stamp)
+        with pytest.raises(TimeoutError):
+            other.result(0.2)
+        goes_on.set()
+        one.result()
+        with pytest.raises(ChangedFileError):
+            other.result()
+    assert (tmp_path / "a.pml").read_text(encoding="utf-8") == "<one/>"
+
+
+def test_a_folder_that_cannot_be_locked_is_written_to(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> bool:
+        raise OSError(errno.ENOLCK, "no locks available")
+
+    monkeypatch.setattr("app.studio.folder.lock_descriptor", refuse)
+    folder.create("a.pml", TEXT, Stamp())
+    assert (tmp_path / "a.pml").read_text(encoding="utf-8") == TEXT
+
+
+@pytest.mark.parametrize("name", [".git/a.pml", "far/.hidden/a.pml"])
+def test_nothing_goes_where_it_would_not_be_listed(folder: Folder, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(parents=True)
+    folder.create("a.pml", TEXT, Stamp())
+    for write in (lambda: folder.create(name, TEXT, Stamp()), lambda: folder.rename("a.pml", name)):
+        with pytest.raises(PromptCacheError, match="hidden, and not listed"):
+            write()
+    assert folder.names() == ["a.pml"]
+
+
 def test_a_pipe_is_not_waited_for(folder: Folder, tmp_path: Path) -> None:
     (tmp_path / "a.pml").write_text("<schema/>")
     _, stamp = folder.read("a.pml")
@@ -217,3 +289,76 @@ def test_without_a_folder_nothing_is_written() -> None:
     with pytest.raises(PromptCacheError, match="--schemas"):
         Folder().create("a.pml", "", Stamp())
     assert Folder().names() == []
+
+
+def test_documents_of_folders_inside_are_found_read_and_saved(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "trips" / "far").mkdir(parents=True)
+    (tmp_path / ".hidden").mkdir()
+    for name in ("b.pml", "trips/a.pml", "trips/far/c.xml", "trips/notes.txt", ".hidden/d.pml"):
+        (tmp_path / name).write_text("<schema/>")
+    (tmp_path / "elsewhere").symlink_to(tmp_path / "trips")
+    assert folder.names() == ["b.pml", "trips/a.pml", "trips/far/c.xml"]
+    assert [found.size for found in folder.documents()] == [9, 9, 9]
+    text, stamp = folder.read("trips/far/c.xml")
+    origin = folder.origin("trips/far/c.xml")
+    assert folder.name_of(origin) == "trips/far/c.xml"
+    folder.save("trips/far/c.xml", text + "\n", stamp)
+    assert (tmp_path / "trips" / "far" / "c.xml").read_text() == "<schema/>\n"
+    folder.create("trips/new.pml", "<schema/>", Stamp())
+    assert not folder.owns(f"file:{tmp_path.parent}/b.pml")
+
+
+@pytest.mark.parametrize("name", ["trips/../../a.pml", "trips//a.pml", "./a.pml", "out/a.pml", "C:\\a.pml"])
+def test_no_path_leads_out_of_the_folder(folder: Folder, tmp_path: Path, name: str) -> None:
+    outside = tmp_path.parent / f"{tmp_path.name}-outside"
+    outside.mkdir()
+    (outside / "a.pml").write_text("<schema/>")
+    (tmp_path / "trips").mkdir()
+    (tmp_path / "out").symlink_to(outside)
+    for refused in (folder.read, lambda one: folder.create(one, "x", Stamp()), folder.origin):
+        with pytest.raises(PromptCacheError):
+            refused(name)
+    assert (outside / "a.pml").read_text() == "<schema/>"
+
+
+def test_a_document_is_renamed_to_a_name_that_is_free(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "a.pml").write_text("<schema/>")
+    (tmp_path / "b.pml").write_text("<prompt/>")
+    (tmp_path / "trips").mkdir()
+    with pytest.raises(PromptCacheError, match=r"There is a file 'b\.pml' already"):
+        folder.rename("a.pml", "b.pml")
+    for new in ("../c.pml", "c.txt", ""):
+        with pytest.raises(PromptCacheError, match="Write a plain file name"):
+            folder.rename("a.pml", new)
+    with pytest.raises(PromptCacheError, match=r"'gone/c\.pml' has no such folder"):
+        folder.rename("a.pml", "gone/c.pml")
+    folder.rename("a.pml", "trips/c.pml")
+    assert folder.names() == ["b.pml", "trips/c.pml"]
+    with pytest.raises(PromptCacheError, match=r"'a\.pml' is not there any more"):
+        folder.rename("a.pml", "d.pml")
+
+
+def test_a_document_is_renamed_where_no_links_are(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_links(*_names: object, **_options: object) -> None:
+        raise OSError(95, "Operation not supported")
+
+    monkeypatch.setattr("os.link", no_links)
+    (tmp_path / "a.pml").write_text("<schema/>")
+    folder.rename("a.pml", "b.pml")
+    assert (tmp_path / "b.pml").read_text() == "<schema/>"
+    (tmp_path / "a.pml").write_text("<prompt/>")
+    with pytest.raises(PromptCacheError, match="already"):
+        folder.rename("a.pml", "b.pml")
+    assert folder.names() == ["a.pml", "b.pml"]
+
+
+def test_a_document_is_looked_at_without_being_opened(folder: Folder, tmp_path: Path) -> None:
+    (tmp_path / "a.pml").write_text("<schema/>")
+    _, stamp = folder.read("a.pml")
+    assert folder.look("a.pml", stamp) == "same"
+    (tmp_path / "a.pml").write_text("<schema>theirs</schema>")
+    assert folder.look("a.pml", stamp) == "changed"
+    (tmp_path / "a.pml").unlink()
+    assert folder.look("a.pml", stamp) == "gone"

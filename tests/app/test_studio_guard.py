@@ -103,7 +103,7 @@ def test_a_link_elsewhere_opens_the_page_and_only_there(site: str) -> None:
     assert (b"x-frame-options", b"DENY") in start["headers"]
     assert (b"cross-origin-opener-policy", b"same-origin") in start["headers"]
     assert ask(link, path="/theme.css")[0]["status"] == 403
-    assert ask(link, path="/gradio_api/queue/data")[0]["status"] == 403
+    assert ask(link, path="/work")[0]["status"] == 403
     for method in ("POST", "HEAD", "PUT"):
         assert ask(link, method=method)[0]["status"] == 403
     for changed in (
@@ -126,9 +126,10 @@ def test_a_link_elsewhere_opens_the_page_and_only_there(site: str) -> None:
             ("GET", "/own/studio.js", 200),
             ("GET", "/assets/a.js", 200),
         ),
-        *(("GET", "/gradio_api/queue/data", 200), ("GET", "/gradio_api/upload", 404), ("POST", "/", 404)),
+        *(("GET", "/alive", 200), ("GET", "/gradio_api/upload", 404), ("POST", "/", 404)),
+        *(("GET", "/work", 200), ("POST", "/work", 404), ("GET", "/gradio_api/queue/data", 404)),
         *(("GET", "/own/../../secret", 404), ("GET", "/own", 404), ("GET", "/ownother/a", 404)),
-        *(("PUT", "/", 404), ("OPTIONS", "/", 404), ("GET", "//gradio_api/queue/data", 404)),
+        *(("PUT", "/", 404), ("OPTIONS", "/", 404), ("GET", "//alive", 404)),
     ],
 )
 def test_only_what_the_page_needs_is_served(method: str, path: str, status: int) -> None:
@@ -157,12 +158,7 @@ def test_every_route_of_gradio_is_closed_but_those_of_the_list(served: Served) -
     }
     assert open_paths <= {
         *(("GET", "/"), ("HEAD", "/"), ("GET", "/theme.css"), ("GET", "/static/"), ("GET", "/assets/")),
-        *(("GET", "/gradio_api/app_id"), ("GET", "/gradio_api/startup-events")),
-        *(
-            ("GET", "/gradio_api/queue/data"),
-            ("POST", "/gradio_api/queue/join"),
-            *(("POST", "/gradio_api/cancel"), ("GET", "/favicon.ico")),
-        ),
+        *(("GET", "/gradio_api/startup-events"), ("GET", "/favicon.ico")),
         *(("POST", "/gradio_api/component_server"), ("POST", "/gradio_api/component_server/")),
     }
 
@@ -216,7 +212,7 @@ def test_a_body_of_unknown_length_is_bounded_while_it_is_read() -> None:
         sent.append(message)
 
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json")]
-    scope = {"type": "http", "method": "POST", "path": "/gradio_api/queue/join", "headers": headers}
+    scope = {"type": "http", "method": "POST", "path": "/gradio_api/component_server", "headers": headers}
     asyncio.run(Guard(reading, HOSTS, "/own")(scope, receive, send))
     assert [message.get("status") for message in sent] == [413, None]
     assert taken <= LARGEST_BODY + (1 << 20)

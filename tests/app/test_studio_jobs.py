@@ -11,6 +11,7 @@ import pytest
 from app.studio.answers import JobState, Json
 from app.studio.jobs import KEPT, Job, Jobs, Result
 from engine.errors import PromptCacheError
+from tests.app.followed import follow
 
 
 def started(work: Callable[[Job], Result]) -> Job:
@@ -54,7 +55,15 @@ def test_faults_become_sentences() -> None:
         raise KeyError("x")
 
     assert ended(started(refuse))["fault"] == "The disk is gone."
+
+    class Panic(BaseException):
+        """As compiled libraries raise it."""
+
+    def panic(_: Job) -> Result:
+        raise Panic
+
     assert "KeyError" in ended(started(fail))["fault"]
+    assert "Panic" in ended(started(panic))["fault"]
 
 
 def test_its_states_are_told_as_they_change_and_to_the_end() -> None:
@@ -67,7 +76,7 @@ def test_its_states_are_told_as_they_change_and_to_the_end() -> None:
         raise PromptCacheError("The end.")
 
     told = []
-    for state in started(work).states():
+    for state in follow(started(work)):
         told.append(state)
         if len(told) <= len(steps):
             steps[len(told) - 1].set()
@@ -85,9 +94,9 @@ def test_work_that_nobody_follows_any_more_is_stopped() -> None:
         raise AssertionError("it was told to stop")
 
     job = started(work)
-    states = job.states()
+    states = follow(job)
     next(states)
-    states.close()  # type: ignore[attr-defined]
+    states.close()
     go.set()
     assert ended(job)["fault"] == "Stopped."
 
@@ -111,6 +120,23 @@ def test_work_that_goes_on_outlives_later_work_that_is_over() -> None:
         jobs.state("0")
     go.set()
     assert ended(long)["fault"] == "The end."
+
+
+def test_nothing_is_stopped_to_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.studio.jobs.KEPT", 3)
+    go, jobs = threading.Event(), Jobs()
+
+    def wait(job: Job) -> Result:
+        assert go.wait(30)
+        job.progress(1, 1, "a step")
+        raise PromptCacheError("The end.")
+
+    going = [jobs.start(Job(f"{number}", wait, "test")) for number in range(3)]
+    with pytest.raises(PromptCacheError, match="3 pieces of work go on"):
+        jobs.start(Job("more", wait, "test"))
+    go.set()
+    assert [ended(one)["fault"] for one in going] == ["The end."] * 3
+    assert ended(jobs.start(Job("more", wait, "test")))["fault"] == "The end."
 
 
 def test_a_key_of_work_that_goes_on_is_refused_and_free_again_after_it() -> None:
@@ -167,3 +193,25 @@ def test_a_second_key_of_one_piece_of_work_asks_about_it_and_stops_it() -> None:
     go.set()
     assert ended(job)["fault"] == jobs.state("b")["fault"] == "Stopped."
     other.stop()
+
+
+def test_what_measures_goes_on_alone() -> None:
+    jobs, go = Jobs(), threading.Event()
+
+    def wait(_: Job) -> Result:
+        go.wait()
+        raise PromptCacheError("over")
+
+    run = jobs.start(Job("r", wait, "run"))
+    with pytest.raises(PromptCacheError, match=r"Other work goes on \(run\)"):
+        jobs.start(Job("b", wait, "benchmark", alone="It measures. Wait."))
+    go.set()
+    ended(run)
+    go.clear()
+    benchmark = jobs.start(Job("b", wait, "benchmark", alone="It measures. Wait."))
+    for other in (Job("r2", wait, "run"), Job("b2", wait, "benchmark", alone="Another.")):
+        with pytest.raises(PromptCacheError, match=r"It measures\. Wait\."):
+            jobs.start(other)
+    go.set()
+    ended(benchmark)
+    ended(jobs.start(Job("r3", wait, "run")))

@@ -16,17 +16,18 @@ from app.studio.opening import Opening
 from app.studio.pages import PAGES
 from app.studio.parts import Parts
 from app.studio.samples import Library
-from app.studio.workspaces import Workspaces
+from app.studio.shared import SHARED
 from engine import Engine
 from engine.errors import PromptCacheError
 
 SCHEMA = '<schema name="s"><module name="m">Text.</module></schema>'
+COMING = {"model": None, "number": 0, "switching": ""}
 MEASURE = {"schema": SCHEMA, "prompt": '<prompt schema="s"><m/>?</prompt>', "settings": {}}
 
 
 def ask(opening: Opening, folder: Path, question: str, request: Any) -> Any:
     parts = Parts.of(opening, Drafts(folder), Library(Folder(None)))
-    endpoints = by_name([Workspaces(parts), *(page(parts) for page in PAGES)])
+    endpoints = by_name(one(parts) for one in (*SHARED, *PAGES))
     return json.loads(bytes(endpoints[question].function()(request).body))
 
 
@@ -41,9 +42,9 @@ def test_documents_are_opened_and_checked_without_a_model(tmp_path: Path) -> Non
 
 def test_the_page_is_told_how_far_the_model_is(tmp_path: Path) -> None:
     opening = Opening(patience=0)
-    assert ask(opening, tmp_path, "model", {}) == {"loading": "loading", "model": None}
+    assert ask(opening, tmp_path, "model", {}) == {**COMING, "loading": "loading"}
     opening.progress(1, 4, "reading model.safetensors")
-    assert ask(opening, tmp_path, "model", {}) == {"loading": "loading, 25 %", "model": None}
+    assert ask(opening, tmp_path, "model", {}) == {**COMING, "loading": "loading, 25 %"}
     with Engine.open("demo", cache_dir=tmp_path / "cache") as engine:
         opening.finish(engine)
         told = ask(opening, tmp_path, "model", {})

@@ -93,7 +93,8 @@ def test_a_draft_of_an_earlier_version_is_asked_about(tmp_path: Path, folders: t
 def test_the_list_of_files_is_the_folders_of_now(tmp_path: Path, folders: tuple[Path, Path]) -> None:
     author = studio(tmp_path, folders[0])
     (folders[0] / "later.pml").write_text(TEXT)
-    assert author.ask("list_files") == {"files": ["later.pml", "trip.pml"]}
+    here = {"folder": True, "root": folders[0].as_posix()}
+    assert author.ask("list_files") == {**here, "files": ["later.pml", "trip.pml"]}
 
 
 def test_a_text_under_a_new_name_is_this_folders(tmp_path: Path, folders: tuple[Path, Path]) -> None:

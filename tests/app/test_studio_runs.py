@@ -2,33 +2,48 @@
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from app.studio.chart import ttft_chart
 from app.studio.jobs import Jobs
-from app.studio.opening import Opening
-from app.studio.runs import NOT_STORED, Clock, Run, RunRequest, Runs, apply, word_difference
+from app.studio.run_frame import Mode, ModelOfRun
+from app.studio.runs import NOT_STORED, RunRequest, Runs
 from app.studio.settings import PageSettings
-from engine import Answer, Compared, Comparison, Delta, Engine, Finished, FirstToken, RunSettings, Working
-from engine.errors import PromptCacheError
+from engine import (
+    Answer,
+    Compared,
+    Comparison,
+    Delta,
+    Engine,
+    Finished,
+    FirstToken,
+    PromptEncoding,
+    RunSettings,
+    Working,
+)
+from engine.errors import CancelledError, PromptCacheError
 from engine.events import Listener, Waiting
 from engine.model.model import Model
+from engine.pml import parse_schema
+from tests.app.followed import follow
 
+MODEL: ModelOfRun = {"name": "m", "fingerprint": "f", "device": "cpu", "dtype": "fp32", "weights": "plain"}
+SCHEMA = '<schema name="s"><module name="m">one two</module></schema>'
 PROMPT = '<prompt schema="s"><m/>Go on.</prompt>'
 TTFT = {"cached": [30.0, 10.0, 12.0], "uncached": [200.0, 240.0, 220.0]}
 
 
 class PlayedEngine:
-    """Plays the events of a prompt, and stands for its engine and schema.
+    """Plays the events of a prompt, and stands for its engine, model and schema.
 
-    `gate` holds it before the second half of the first side; `warnings` are those of every answer, and
-    `encoded` are its tokens that the run computed segments of.
+    `gate` holds it before the second half of the first side; `warnings` are those of every answer, `encoded`
+    are the tokens of the one segment that is missing, and `cold` are the turns in which it is missing again.
     """
 
     def __init__(
@@ -38,8 +53,11 @@ class PlayedEngine:
         warnings: tuple[str, ...] = (),
         encoded: int = 0,
         budget: int = 1,
+        cold: tuple[int, ...] = (),
     ) -> None:
-        self._warnings, self._encoded = warnings, encoded
+        self._warnings, self._encoded, self._cold = warnings, encoded, cold
+        self.model = SimpleNamespace(**MODEL)
+        self.tree = parse_schema(SCHEMA).tree
         self.store = SimpleNamespace(settings=SimpleNamespace(budget=budget))
         self.orders: list[tuple[str, ...]] = []
         self.budgets: list[int] = []
@@ -55,8 +73,20 @@ class PlayedEngine:
         assert text == PROMPT
         return self
 
-    def stream(self, settings: RunSettings, *, mode: str, order: Any, listener: Listener) -> Iterator[Any]:
-        assert mode == "both"
+    def encoding(
+        self, _settings: RunSettings, listener: Listener
+    ) -> Generator[Working, None, PromptEncoding]:
+        self.listener = listener
+        if not self._encoded:
+            return PromptEncoding((), 0, 0, 0.0, 1, 500.0)
+        yield Working("cached", "encoding m", 0, 1)
+        return PromptEncoding(("m",), 1, self._encoded, 400.0, 1, 100.0)
+
+    def stream(
+        self, settings: RunSettings, *, mode: str, listener: Listener, order: Any = None
+    ) -> Iterator[Any]:
+        assert (mode == "both") == (order is not None)
+        order = order or (mode,)
         self.listener = listener
         turn = len(self.orders)
         self.orders.append(tuple(order))
@@ -64,50 +94,45 @@ class PlayedEngine:
         try:
             for side in order:
                 yield from self._side(side, turn)
-            yield Compared(Comparison(8.0, True, 0.25, False))
+            if len(order) == 2:
+                yield Compared(Comparison(8.0, True, 0.25, False))
         finally:
             self.closed.set()
 
     def _side(self, side: Any, turn: int) -> Iterator[Any]:
-        if side == "cached" and turn == 0:
-            yield Working(side, "encoding m", 0, 1)
         if self._fault is not None:
             raise self._fault
         ttft = TTFT[side][turn]
-        tokens = {"prompt": 10, "from_cache": 8, "computed": 2, "encoded": self._encoded}
-        yield FirstToken(side, ttft, {"parse": 1.0, "prefill": ttft - 1.0}, tokens)
+        tokens = {"prompt": 10, "from_cache": 8, "computed": 2, "encoded": 0}
+        timeline = {"parse": 1.0, "prefill": ttft - 1.0}
+        if side == "cached" and turn in self._cold:
+            timeline["encode"] = 1000.0
+        yield FirstToken(side, sum(timeline.values()), timeline, tokens)
         yield Delta(side, "one ")
         if self._gate is not None:
             assert self._gate.wait(10)
         yield Delta(side, f"two {side}")
         text = f"one two {side}"
-        timeline = {"parse": 1.0, "prefill": ttft - 1.0}
         made = {**tokens, "generated": 3}
         yield Finished(side, Answer(text, (1, 2, 3), ttft, 4.0, timeline, made, (), "eos", self._warnings))
 
 
-def request(engine: PlayedEngine, repeats: int = 1, key: str = "k") -> RunRequest:
-    settings = PageSettings(max_new_tokens=64, repeats=repeats)
-    return RunRequest(key, engine, PROMPT, settings)  # type: ignore[arg-type]
-
-
-def runs_of(engine: PlayedEngine, jobs: Jobs | None = None) -> Runs:
-    return runs_over(cast(Engine, engine), jobs)
-
-
-def runs_over(engine: Engine, jobs: Jobs | None = None) -> Runs:
-    return Runs(Opening(engine), jobs or Jobs())
+def request(
+    engine: PlayedEngine, repeats: int = 1, key: str = "k", mode: Mode = "both", **settings: Any
+) -> RunRequest:
+    given = PageSettings(max_new_tokens=64, repeats=repeats, **settings)
+    return RunRequest(key, engine, engine, PROMPT, given, mode, ("s", "p"))  # type: ignore[arg-type]
 
 
 def last(runs: Runs, wanted: RunRequest) -> Any:
     """The run as its last state shows it."""
-    *_, state = runs.start(wanted).states()
+    *_, state = follow(runs.start(wanted))
     assert (state["over"], state["fault"]) == (True, "")
     return state["result"]
 
 
 def test_both_sides_run_to_the_end() -> None:
-    run = last(runs_of(engine := PlayedEngine()), request(engine))
+    run = last(Runs(Jobs()), request(PlayedEngine()))
     assert run["state"] == "done"
     assert run["number"] == 1
     cached, uncached = run["sides"]["cached"], run["sides"]["uncached"]
@@ -122,7 +147,7 @@ def test_both_sides_run_to_the_end() -> None:
 
 def test_the_order_alternates_from_run_to_run() -> None:
     engine = PlayedEngine()
-    runs = runs_of(engine)
+    runs = Runs(Jobs())
     last(runs, request(engine, key="a"))
     last(runs, request(engine, key="b"))
     assert engine.orders == [("cached", "uncached"), ("uncached", "cached")]
@@ -131,7 +156,7 @@ def test_the_order_alternates_from_run_to_run() -> None:
 
 def test_repeats_show_the_median_sample_with_its_own_timeline() -> None:
     engine = PlayedEngine()
-    run = last(runs_of(engine), request(engine, repeats=3))
+    run = last(Runs(Jobs()), request(engine, repeats=3))
     assert engine.budgets == [64, 1, 1]
     forth = ("cached", "uncached")
     assert engine.orders == [forth, forth[::-1], forth], (
@@ -141,15 +166,94 @@ def test_repeats_show_the_median_sample_with_its_own_timeline() -> None:
     assert run["sides"]["cached"]["ttft_ms"] == 12.0
     assert run["sides"]["cached"]["timeline_ms"]["prefill"] == 11.0
     assert run["comparison"]["ttft_speedup"] == pytest.approx(220 / 12)
+    assert run["comparison"]["least_speedup"] == pytest.approx(200 / 30)
+    assert run["comparison"]["most_speedup"] == pytest.approx(240 / 10)
     assert run["sides"]["cached"]["text"] == "one two cached"
+
+
+def test_what_is_missing_is_encoded_first_and_is_in_no_time_of_a_side() -> None:
+    engine = PlayedEngine(encoded=8)
+    states = list(follow(Runs(Jobs()).start(request(engine, repeats=3))))
+    run = states[-1]["result"]
+    assert run is not None
+    assert run["encoding"]["state"] == "done"
+    assert (run["encoding"]["modules"], run["encoding"]["tokens"]) == (["m"], 8)
+    assert (run["encoding"]["ms"], run["encoding"]["others_ms"]) == (400.0, 100.0)
+    assert run["sides"]["cached"]["ttft_ms"] == 12.0
+    saved = 220 - 12
+    assert run["payback"]["first_ms"] == 512.0
+    assert run["payback"]["runs"] == 3
+    assert 500 + 3 * 12 < 3 * 220
+    assert 500 + 2 * 12 >= 2 * 220, f"each run saves {saved}"
+
+
+def test_a_sample_with_encoding_in_it_is_none_beside_others() -> None:
+    engine = PlayedEngine(cold=(0,))
+    side = last(Runs(Jobs()), request(engine, repeats=3))["sides"]["cached"]
+    assert side["samples_ms"] == [10.0, 12.0]
+    assert side["cold_ms"] == [1030.0]
+    assert side["ttft_ms"] == 10.0
+    assert "encode" not in side["timeline_ms"]
+
+
+def test_a_run_that_can_keep_nothing_shows_what_each_run_takes_and_no_payback() -> None:
+    engine = PlayedEngine(cold=(0, 1, 2))
+    run = last(Runs(Jobs()), request(engine, repeats=3))
+    assert run["sides"]["cached"]["ttft_ms"] == 1012.0
+    assert run["sides"]["cached"]["samples_ms"] == []
+    assert run["payback"] is None
+    assert "least_speedup" not in run["comparison"]
+
+
+@pytest.mark.parametrize("mode", ["cached", "uncached"])
+def test_one_side_runs_alone(mode: Any) -> None:
+    engine = PlayedEngine(encoded=8)
+    run = last(Runs(Jobs()), request(engine, repeats=2, mode=mode))
+    other = "uncached" if mode == "cached" else "cached"
+    assert (run["mode"], run["state"], run["order"]) == (mode, "done", [mode])
+    assert engine.orders == [(mode,), (mode,)]
+    assert len(run["sides"][mode]["samples_ms"]) == 2
+    assert run["sides"][other]["state"] == "not run"
+    assert run["encoding"]["state"] == ("done" if mode == "cached" else "not run")
+    assert run["comparison"] == {}
+
+
+def test_a_run_says_what_it_belongs_to() -> None:
+    engine = PlayedEngine()
+    runs = Runs(Jobs())
+
+    def belongs(**settings: Any) -> Any:
+        return last(runs, request(engine, **settings))["of"]
+
+    plain = belongs()
+    assert (plain["schema"], plain["prompt"]) == ("s", "p")
+    assert belongs(repeats=2, sync=True) == plain
+    assert belongs(seed=7, top_k=5) == plain, "at temperature 0 nothing is drawn"
+    assert belongs(temperature=1.0)["settings"] not in (
+        plain["settings"],
+        belongs(temperature=1.0, seed=7)["settings"],
+    )
+    assert belongs(scope="isolated")["settings"] != plain["settings"]
+    engine.model.dtype = "bf16"
+    assert belongs()["model"] != plain["model"]
+
+
+def test_a_frame_is_clean_json() -> None:
+    engine = PlayedEngine(encoded=8)
+    run = last(Runs(Jobs()), request(engine, stop=("END",)))
+    sent = json.loads(json.dumps(run, allow_nan=False))
+    assert {**sent, "difference": None} == {**run, "difference": None}
+    assert run["format"] == 1
+    assert run["settings"]["stop"] == ["END"]
+    assert run["model"] == MODEL
 
 
 def test_stopping_half_way_keeps_what_came() -> None:
     gate, jobs = threading.Event(), Jobs()
     engine = PlayedEngine(gate)
-    runs = runs_of(engine, jobs)
+    runs = Runs(jobs)
     frame: Any = None
-    for state in runs.start(request(engine)).states():
+    for state in follow(runs.start(request(engine))):
         frame = state["result"]
         if frame["sides"]["cached"]["text"] == "one " and not gate.is_set():
             jobs.stop("k")
@@ -177,7 +281,7 @@ def test_stopping_reaches_into_a_step() -> None:
                 threading.Event().wait(0.01)
             yield from super()._side(side, number)
 
-    states = runs_of(engine := Long(), jobs).start(request(engine)).states()
+    states = follow(Runs(jobs).start(request(Long())))
     next(states)
     assert begun.wait(10)
     jobs.stop("k")
@@ -189,24 +293,44 @@ def test_stopping_reaches_into_a_step() -> None:
 def test_a_run_that_is_stopped_before_its_turn_computes_nothing() -> None:
     engine, jobs = PlayedEngine(), Jobs()
     jobs.stop("k")
-    assert last(runs_of(engine, jobs), request(engine))["state"] == "stopped"
+    assert last(Runs(jobs), request(engine))["state"] == "stopped"
     assert engine.orders == []
+
+
+def test_a_run_that_is_stopped_while_it_encodes_runs_no_side() -> None:
+    jobs = Jobs()
+
+    class Long(PlayedEngine):
+        def encoding(
+            self, _settings: RunSettings, listener: Listener
+        ) -> Generator[Working, None, PromptEncoding]:
+            yield Working("cached", "encoding m", 0, 2)
+            jobs.stop("k")
+            while not listener.stopped():
+                pass
+            raise CancelledError("stopped")
+
+    run = last(Runs(jobs), request(engine := Long()))
+    assert (run["state"], run["encoding"]["state"]) == ("stopped", "stopped")
+    assert (run["encoding"]["done"], run["encoding"]["total"]) == (0, 2)
+    assert engine.orders == []
+    assert run["number"] == 0
 
 
 def test_leaving_the_page_stops_the_run() -> None:
     gate = threading.Event()
     engine = PlayedEngine(gate)
-    states = runs_of(engine).start(request(engine)).states()
+    states = follow(Runs(Jobs()).start(request(engine)))
     while next(states)["result"]["sides"]["cached"]["text"] != "one ":
         pass
-    states.close()  # type: ignore[attr-defined]
+    states.close()
     gate.set()
     assert engine.closed.wait(10)
 
 
 def test_what_the_answers_are_complete_without_is_said_once() -> None:
     engine = PlayedEngine(warnings=("The disk is full.",))
-    assert last(runs_of(engine), request(engine))["warnings"] == ["The disk is full."]
+    assert last(Runs(Jobs()), request(engine))["warnings"] == ["The disk is full."]
 
 
 @pytest.mark.parametrize(("encoded", "budget", "said"), [(8, 0, [NOT_STORED]), (8, 1, []), (0, 0, [])])
@@ -214,30 +338,22 @@ def test_what_was_computed_is_not_called_kept_under_a_budget_of_nothing(
     encoded: int, budget: int, said: list[str]
 ) -> None:
     engine = PlayedEngine(encoded=encoded, budget=budget)
-    assert last(runs_of(engine), request(engine))["warnings"] == said
+    assert last(Runs(Jobs()), request(engine))["warnings"] == said
 
 
 def test_a_fault_of_the_users_is_said_as_it_is() -> None:
     engine = PlayedEngine(fault=PromptCacheError("The prompt is too long. Pick fewer."))
-    run = last(runs_of(engine), request(engine))
+    run = last(Runs(Jobs()), request(engine))
     assert (run["state"], run["message"]) == ("failed", "The prompt is too long. Pick fewer.")
     assert run["number"] == 0
 
 
 def test_any_other_fault_is_logged_and_said(caplog: pytest.LogCaptureFixture) -> None:
     engine = PlayedEngine(fault=RuntimeError("boom"))
-    run = last(runs_of(engine), request(engine))
+    run = last(Runs(Jobs()), request(engine))
     assert run["state"] == "failed"
     assert "boom" in run["message"]
     assert "A run failed" in caplog.text
-
-
-def test_the_rate_of_a_run_that_shares_the_machine_is_of_its_own_steps() -> None:
-    run, clock = Run("s", PageSettings(), ("cached", "uncached")), Clock()
-    for number in range(5):  # every tenth of a second a token, and each time as long for another run
-        waited = 100.0 * number
-        apply(run, Delta("cached", "word ", waited), 7.0 + 0.2 * number, clock)
-    assert run.sides["cached"].tokens_per_second == pytest.approx(10)
 
 
 WORDS = '<schema name="s"><module name="m">alpha beta gamma</module></schema>'
@@ -252,21 +368,21 @@ def engine(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def asked(engine: Engine, key: str, tokens: int) -> RunRequest:
     settings = PageSettings(max_new_tokens=tokens, temperature=2.0)
-    return RunRequest(key, engine.schema(WORDS), PROMPT, settings)
+    return RunRequest(key, engine, engine.schema(WORDS), PROMPT, settings)
 
 
 def test_a_run_says_that_it_waits_for_a_step_of_another(engine: Engine) -> None:
     engine.computing.patience = 0.01
     with engine.computing.step():
-        states = runs_over(engine).start(asked(engine, "k", 4)).states()
-        while not (sides := next(states)["result"]["sides"])["cached"]["waits"]:
+        states = follow(Runs(Jobs()).start(asked(engine, "k", 4)))
+        while not (found := next(states)["result"])["encoding"]["waits"]:
             pass
-        assert (sides["cached"]["state"], sides["cached"]["working"]) == ("working", "")
-        assert (sides["uncached"]["state"], sides["uncached"]["waits"]) == ("waiting", False)
+        assert found["encoding"]["state"] == "working"
+        assert [side["state"] for side in found["sides"].values()] == ["waiting", "waiting"]
     *_, end = states
     assert end["result"]["state"] == "done"
+    assert not end["result"]["encoding"]["waits"]
     assert not any(side["waits"] for side in end["result"]["sides"].values())
-    assert end["result"]["sides"]["cached"]["waited_ms"] >= 10
 
 
 def test_a_run_whose_turn_has_come_waits_no_longer_though_nothing_has_come_of_it_yet() -> None:
@@ -281,7 +397,7 @@ def test_a_run_whose_turn_has_come_waits_no_longer_though_nothing_has_come_of_it
             yield from super()._side(side, number)
 
     engine = Held()
-    states = runs_of(engine).start(request(engine)).states()
+    states = follow(Runs(Jobs()).start(request(engine)))
 
     def until(*, waits: bool) -> Any:
         while (sides := next(states)["result"]["sides"])["cached"]["waits"] is not waits:
@@ -296,27 +412,17 @@ def test_a_run_whose_turn_has_come_waits_no_longer_though_nothing_has_come_of_it
     assert end["result"]["state"] == "done"
 
 
-def test_the_side_that_runs_next_is_no_longer_said_to_wait_its_turn() -> None:
-    run = Run("s", PageSettings(), ("uncached", "cached"))
-    run.begin()
-    assert [run.sides[side].state for side in run.order] == ["working", "waiting"]
-    answer = Answer("a", (1,), 1.0, 0.0, {}, {}, (), "eos", waited_ms=2400.0)
-    apply(run, Finished("uncached", answer), 0.0, Clock())
-    assert [run.sides[side].state for side in run.order] == ["done", "working"]
-    assert run.frame()["sides"]["uncached"]["waited_ms"] == 2400.0
-
-
 def test_two_runs_share_the_machine_and_each_has_its_own_answer(engine: Engine) -> None:
     """As two tabs do: a short run is over while a long one that was begun before goes on."""
-    runs = runs_over(engine)
+    runs = Runs(Jobs())
     requests = [asked(engine, "long", 200), asked(engine, "short", 3)]
     with engine.computing.step():
         long, short = jobs = [runs.start(one) for one in requests]
-    assert list(short.states())[-1]["over"]
+    assert list(follow(short))[-1]["over"]
     assert not long.over
     found = []
     for job, wanted in zip(jobs, requests, strict=True):
-        *_, state = job.states()
+        *_, state = follow(job)
         found.append(state["result"])
         assert found[-1]["state"] == "done"
         prompt = wanted.schema.prompt(PROMPT)
@@ -327,39 +433,3 @@ def test_two_runs_share_the_machine_and_each_has_its_own_answer(engine: Engine) 
     assert {run["number"] for run in found} == {1, 2}
     assert [run.number for run in runs.history] == [1, 2]
     assert found[0]["order"] != found[1]["order"], "neither side is always first"
-
-
-@pytest.mark.parametrize(
-    ("left", "right", "differing"),
-    [
-        ("", "", 0),
-        ("a b c", "a b c", 0),
-        ("a b c", "a x c", 1),
-        ("a b", "a b c d", 2),
-        ("  a\nb", "a b", 0),
-        ("", "a", 1),
-    ],
-)
-def test_word_difference_loses_no_letter(left: str, right: str, differing: int) -> None:
-    difference = word_difference(left, right)
-    assert "".join(text for text, _ in difference["cached"]) == left
-    assert "".join(text for text, _ in difference["uncached"]) == right
-    assert difference["differing"] == differing
-
-
-def test_the_chart_has_one_bar_per_side_and_run_in_the_timelines_parts() -> None:
-    engine = PlayedEngine()
-    runs = runs_of(engine)
-    last(runs, request(engine))
-    figure = ttft_chart(runs.history).to_dict()
-    bars = {trace["name"]: trace for trace in figure["data"] if trace["type"] == "bar"}
-    assert set(bars) == {"parse", "prefill"}
-    assert list(bars["prefill"]["y"]) == [29.0, 199.0]
-    assert [list(level) for level in bars["prefill"]["x"]] == [["Run 1", "Run 1"], ["cached", "uncached"]]
-    assert list(bars["prefill"]["customdata"]) == [1, 1]
-    assert figure["layout"]["paper_bgcolor"] == "rgba(0,0,0,0)"
-
-
-def test_the_chart_without_runs_says_what_to_do() -> None:
-    figure = ttft_chart(()).to_dict()
-    assert "Run the prompt" in figure["layout"]["annotations"][0]["text"]

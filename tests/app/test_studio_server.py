@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.app.studio_server import Served
@@ -54,3 +56,29 @@ def test_half_of_a_surrogate_pair_does_not_close_the_page(served: Served) -> Non
     kept = served.ask("save_draft", {"name": "n", "schema": "", "prompt": broken, "base": 0})
     assert kept["revision"]
     assert "workspace" in served.ask("open_workspace", {})
+
+
+def test_a_page_hears_that_the_studio_is_there_and_every_state_of_its_run(served: Served) -> None:
+    here = json.loads(served.send("GET", "/alive").body)
+    assert here == json.loads(served.send("GET", "/alive").body), "the same start"
+    assert served.send("GET", f"{here['assets']}/studio.js").status == 200
+    assert served.send("GET", f"{here['assets']}/plotly/plotly.min.js").status == 200
+    texts = {
+        "schema": '<schema name="s"><module name="a">one two</module></schema>',
+        "prompt": '<prompt schema="s"><a/>three</prompt>',
+    }
+    begun = served.ask("run_prompt", {**texts, "key": "1-2", "settings": {"max_new_tokens": 2, "repeats": 1}})
+    assert (begun["key"], begun["fault"]) == ("1-2", "")
+    answer = served.send("GET", "/work?key=1-2")
+    states = [json.loads(line) for line in answer.body.splitlines()]
+    assert [state["over"] for state in states] == [False] * (len(states) - 1) + [True]
+    assert states[-1]["result"]["state"] == "done"
+    assert states[-1]["result"]["sides"]["cached"]["tokens"]["generated"] == 2
+    lost = served.send("GET", "/work?key=other")
+    assert (lost.status, b"not kept any more" in lost.body) == (404, True)
+    refused = served.ask("run_prompt", {**texts, "key": "3-4", "prompt": '<prompt schema="s"><b/></prompt>'})
+    assert "E4" in refused["error"]
+    drawn = served.ask("draw_own_runs", {"schema": "s"})
+    assert [run["state"] for run in drawn["runs"]] == ["done"]
+    assert {len(line["x"]) for line in drawn["figure"]["data"]} == {1}
+    assert served.ask("draw_own_runs", {"schema": "other"})["runs"] == []

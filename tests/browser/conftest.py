@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Error, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Error, Page, expect, sync_playwright
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
@@ -32,10 +32,10 @@ from pathlib import Path
 import gradio, torch, transformers
 from app.studio import launch
 
-def serve(folder, parent):
+def serve(port, folder, parent):
     documents = folder / "documents"
     studio = launch(
-        port=0, open_browser=False, block=False, cache_dir=folder / "cache", data_dir=folder / "data",
+        port=port, open_browser=False, block=False, cache_dir=folder / "cache", data_dir=folder / "data",
         schemas_dir=documents if documents.is_dir() else None,
     )
     print(studio.url, os.getpid(), flush=True)
@@ -51,12 +51,13 @@ for line in sys.stdin:
         parent, child = os.getpid(), os.fork()
         if child == 0:
             try:
-                serve(Path(given), parent)
+                port, _, folder = given.partition(" ")
+                serve(int(port), Path(folder), parent)
             finally:
                 os._exit(0)
         running.add(child)
     else:
-        os.kill(int(given), signal.SIGTERM)
+        os.kill(int(given), signal.SIGKILL if what == "kill" else signal.SIGTERM)
         os.waitpid(int(given), 0)
         running.remove(int(given))
         print("stopped", flush=True)
@@ -111,11 +112,13 @@ class Studios:
             encoding="utf-8",
         )
 
-    def start(self, folder: Path) -> Server:
+    def start(self, folder: Path, port: int = 0) -> Server:
         """Starts a studio that keeps all under `folder`; its documents are those of `documents` in it."""
-        url, _, process = self._said(f"start {folder}").partition(" ")
+        url, _, process = self._said(f"start {port} {folder}").partition(" ")
         assert url.startswith("http://127.0.0.1:"), f"the studio did not start: {url!r}"
-        return Server(url, folder, lambda: self._said(f"stop {process}"))
+        return Server(
+            url, folder, lambda: self._said(f"stop {process}"), lambda: self._said(f"kill {process}")
+        )
 
     def close(self) -> None:
         """Ends all that still run."""
@@ -135,11 +138,12 @@ class Studios:
 
 @dataclass(frozen=True)
 class Server:
-    """A running studio, where it keeps everything, and what ends its process."""
+    """A running studio, where it keeps everything, and what ends its process, orderly or at once."""
 
     url: str
     folder: Path
     stop: Callable[[], object]
+    kill: Callable[[], object]
 
 
 @pytest.fixture(scope="package")
@@ -147,6 +151,27 @@ def studios() -> Iterator[Studios]:
     made = Studios()
     yield made
     made.close()
+
+
+STEPS_SEEN = "try { localStorage.setItem('prompt-cache-studio.first-steps', '4') } catch {}"
+
+
+def knowing(started: Browser) -> Browser:
+    """A browser whose pages have seen the first steps of the studio, so that no mark is in the way."""
+    new_context, new_page = started.new_context, started.new_page
+
+    def context(**options: Any) -> BrowserContext:
+        made = new_context(**options)
+        made.add_init_script(STEPS_SEEN)
+        return made
+
+    def page(**options: Any) -> Page:
+        made = new_page(**options)
+        made.add_init_script(STEPS_SEEN)
+        return made
+
+    started.new_context, started.new_page = context, page  # type: ignore[method-assign]
+    return started
 
 
 @pytest.fixture(scope="package")
@@ -157,7 +182,7 @@ def browser() -> Iterator[Browser]:
     )
     with sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=path, args=FLAGS)
-        yield started
+        yield knowing(started)
         started.close()
 
 

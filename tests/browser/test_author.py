@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from engine.pml import parse_schema
 from tests.browser.conftest import COLOURS, Server, Studios, Watched
@@ -26,11 +28,24 @@ def wait_for_text(page: Page, kind: str, pattern: str) -> None:
     )
 
 
+def document(page: Page, kind: str) -> Locator:
+    """The editor of a document, which is brought to the front."""
+    page.get_by_role("tab", name=kind.title()).click()
+    return page.get_by_role("textbox", name=f"{kind.title()} document")
+
+
+PASTE = """(node, text) => {
+    const clipboardData = new DataTransfer()
+    clipboardData.setData("text/plain", text)
+    node.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true })) }"""
+
+
 def rewrite(page: Page, kind: str, text: str) -> None:
-    """Replaces a document by typing over it, as a paste does."""
-    page.get_by_role("textbox", name=f"{kind.title()} document").click()
+    """Pastes a document over the one that is there. Text that is typed takes a browser 20 ms a line."""
+    editor = document(page, kind)
+    editor.click()
     page.keyboard.press("Control+a")
-    page.keyboard.insert_text(text)
+    editor.evaluate(PASTE, text)
 
 
 def few_tokens(page: Page) -> None:
@@ -56,7 +71,7 @@ def test_the_page_says_what_the_bundled_model_is_and_how_to_load_another(author:
 
 
 def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
-    author.get_by_role("textbox", name="Schema document").click()
+    document(author, "schema").click()
     author.keyboard.press("Control+Home")
     # Between two keystrokes the mark must come quickly; the page measures from the key to the underline.
     author.evaluate(
@@ -93,6 +108,8 @@ def test_picks_write_the_prompt(author: Page) -> None:
     wait_for_text(author, "prompt", "<overseas")
     tree.get_by_role("radio", name=re.compile("^tokyo")).click()
     wait_for_text(author, "prompt", "<tokyo/>")
+    for name in ("overseas", "tokyo"):  # each is the choice of a union of its own
+        expect(tree.get_by_role("radio", name=re.compile(f"^{name}"))).to_be_checked()
     duration = tree.get_by_role("textbox", name=re.compile("duration"))
     duration.fill("3 days")
     wait_for_text(author, "prompt", 'duration="3 days"')
@@ -117,6 +134,11 @@ def fact(author: Page, name: str) -> int:
     return int(re.sub(r"\D", "", said.locator("dd").inner_text())) if said.count() else 0
 
 
+def encoded(page: Page) -> bool:
+    """Whether the run that is shown has encoded something."""
+    return "Encoded now" in page.locator(".scale-words").inner_text()
+
+
 def test_both_sides_run_and_are_compared(author: Page) -> None:
     run(author)
     for name in ("Cached", "Uncached"):
@@ -124,18 +146,19 @@ def test_both_sides_run_and_are_compared(author: Page) -> None:
         assert pane(author, name).locator(".answer").inner_text().strip()
         expect(pane(author, name).locator(".parts")).to_contain_text("prefill")
     expect(author.locator(".ratio")).to_have_text(re.compile(r"[\d.]+"))
-    assert fact(author, "from cache") + fact(author, "encoded now") > 500
-    expect(author.locator("#ttft-chart .js-plotly-plot")).to_be_visible()
-    bars = author.locator("#ttft-chart .bars path").count()
+    assert fact(author, "from cache") > 500
+    times = author.get_by_role("region", name="Times of this schema's runs")
+    expect(times.locator(".js-plotly-plot")).to_be_visible()
+    points = times.locator(".points path").count()
     run(author)
     assert "encode" not in pane(author, "Cached").locator(".parts").inner_text()
     said = author.locator(".headline").inner_text().split()
-    expect(author.locator("#history .runs button").first).to_contain_text(f"{said[0]} {said[1]}")
-    expect(author.locator(".run-status")).to_contain_text(f"First token {said[0]} {said[1]} with the cache.")
+    expect(times.locator(".runs button").first).to_contain_text("no clear" if said[1] == "no" else said[0])
+    words = "No clear difference" if said[1] == "no" else f"First token {said[0]} {said[1]} with the cache."
+    expect(author.locator(".run-status")).to_contain_text(words)  # timings overlap on a busy machine
     assert fact(author, "from cache") > 500
-    assert fact(author, "encoded now") == 0
-    author.wait_for_function("n => document.querySelectorAll('#ttft-chart .bars path').length > n", arg=bars)
-    expect(author.locator("#history")).to_contain_text("Run 1")
+    assert not encoded(author)
+    author.wait_for_function("n => document.querySelectorAll('.times .points path').length > n", arg=points)
     expect(author.get_by_role("region", name="Modules").locator(".row.on .badge").first).to_have_text(
         "memory"
     )
@@ -144,9 +167,10 @@ def test_both_sides_run_and_are_compared(author: Page) -> None:
 def test_a_new_module_is_encoded_once(author: Page) -> None:
     rewrite(author, "prompt", text_of(author, "prompt").replace("<tokyo/>", "<sydney/>"))
     run(author)
-    assert "encode" in pane(author, "Cached").locator(".parts").inner_text()
-    run(author)
+    assert encoded(author)
     assert "encode" not in pane(author, "Cached").locator(".parts").inner_text()
+    run(author)
+    assert not encoded(author)
 
 
 def test_a_run_is_stopped_half_way_and_keeps_what_came(author: Page) -> None:
@@ -185,7 +209,7 @@ def test_runs_in_two_tabs_share_the_machine(author: Page, watched: Watched) -> N
     def answers() -> list[str]:
         return [pane(author, name).locator(".answer").inner_text() for name in ("Cached", "Uncached")]
 
-    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 600, temperature: 5})")
+    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 200, temperature: 5})")
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
     alone = answers()
@@ -201,7 +225,9 @@ def test_runs_in_two_tabs_share_the_machine(author: Page, watched: Watched) -> N
     assert all(other.locator(".pane .answer").all_inner_texts())
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=LONG_RUN_MS)
     assert answers() == alone
-    numbers = [page.locator("#history .runs button strong").first.inner_text() for page in (author, other)]
+    words = [page.locator(".scale-words").inner_text() for page in (author, other)]
+    numbers = [re.findall(r"Run \d+", one) for one in words]
+    assert all(numbers)
     assert numbers[0] != numbers[1]
     other.close()
 
@@ -217,6 +243,7 @@ def test_a_run_with_errors_is_refused_with_the_first_of_them(author: Page) -> No
 
 def test_the_schema_downloads_and_parses_again(author: Page) -> None:
     author.get_by_role("button", name="File").click()
+    expect(author.locator(".menu-hint")).to_have_text(re.compile(r"start the studio with --schemas DIR\.$"))
     with author.expect_download() as download:
         author.get_by_role("menuitem", name="Download the schema").click()
     assert download.value.suggested_filename == "travel.pml"
@@ -234,26 +261,47 @@ def test_work_survives_a_reload(author: Page) -> None:
     wait_for_text(author, "prompt", "Never lose this")
 
 
-def test_work_and_segments_survive_a_restart(browser: Browser, studios: Studios, tmp_path: Path) -> None:
-    for turn in ("first", "second"):
-        server = studios.start(tmp_path)
-        try:
-            watch = Watched(browser.new_page(), server.url)
-            page = watch.open()
-            if turn == "first":
-                rewrite(page, "prompt", text_of(page, "prompt").replace("surf", "very best surf"))
-                run(page)
-                assert "encode" in pane(page, "Cached").locator(".parts").inner_text()
-            else:
-                wait_for_text(page, "prompt", "very best surf")
-                expect(page.locator(".picker .row.on .badge").first).to_have_text("disk")
-                run(page)
-                parts = pane(page, "Cached").locator(".parts").inner_text()
-                assert "encode" not in parts
-                assert "load" in parts
-            page.close()
-        finally:
-            server.stop()
+def noticed(page: Page, ended: Callable[[], object]) -> float:
+    """Seconds from the end of a server to the sentence that tells of it."""
+    ended()
+    begun = time.monotonic()
+    expect(page.locator(".notice[data-notice=away]")).to_be_visible()
+    return time.monotonic() - begun
+
+
+def test_a_server_that_is_gone_is_noticed_and_the_page_goes_on_when_it_is_back(
+    browser: Browser, studios: Studios, tmp_path: Path
+) -> None:
+    server = studios.start(tmp_path)
+    watched = Watched(browser.new_page(), server.url)
+    page = watched.open()
+    rewrite(page, "prompt", text_of(page, "prompt").replace("surf", "very best surf"))
+    run(page)
+    assert encoded(page)
+    page.evaluate("window.stays = 1")
+    page.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2000, temperature: 5})")
+    page.locator("#run").click()
+    page.wait_for_selector(".pane[data-state=streaming]", timeout=60_000)
+    assert noticed(page, server.kill) < 2
+    expect(page.locator(".run-status")).to_contain_text("Stopped: the studio's server went away.")
+    expect(page.locator(".pane[data-state=stopped] .state")).to_contain_text("server went away")
+    expect(page.locator("#run")).to_be_enabled()
+    rewrite(page, "prompt", text_of(page, "prompt").replace("very best surf", "calmest water"))
+    assert page.locator(".toast-body").count() == 0, "Gradio says nothing of its own"
+
+    server = studios.start(tmp_path, int(server.url.rpartition(":")[2]))
+    expect(page.locator(".notice[data-notice=away]")).to_have_count(0)
+    expect(page.locator(".picker .row.on .badge").first).to_have_text("disk")
+    page.evaluate("window.promptCacheStudio.workspace.change({temperature: 0})")
+    run(page)
+    assert not encoded(page), "segments survive"
+    assert fact(page, "from cache") > 500
+    assert page.evaluate("window.stays") == 1, "the page was not loaded again"
+    page.reload()
+    watched.ready()
+    wait_for_text(page, "prompt", "calmest water")
+    assert noticed(page, server.kill) < 2
+    page.close()
 
 
 def test_markup_in_texts_is_only_text(author: Page) -> None:
@@ -322,11 +370,18 @@ def test_the_page_fits_and_can_be_read(watched: Watched, width: int, theme: str)
         }"""
     )
     assert contrast[0] >= 4.5, contrast
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme.includes('dark')") == (
+        theme == "dark"
+    ), "the scrollbar of the page is of its theme"
+    page.evaluate("location.hash = '#/benchmark'")
+    expect(page.locator("[aria-current] span", has_text="Benchmark")).to_have_css(
+        "height", re.compile("^1[0-6]")
+    )
 
 
 def test_the_keyboard_alone_is_enough(author: Page) -> None:
     few_tokens(author)
-    author.get_by_role("textbox", name="Prompt document").focus()
+    document(author, "prompt").focus()
     author.keyboard.press("Escape")
     author.keyboard.press("Tab")
     assert not author.evaluate("Boolean(document.activeElement.closest('.panel.prompt .cm-editor'))")
@@ -344,7 +399,7 @@ def test_the_keyboard_alone_is_enough(author: Page) -> None:
 def test_the_gallery_opens_samples_ready_to_run(watched: Watched) -> None:
     page = watched.open("/#/gallery")
     cards = page.locator("#page-gallery article")
-    expect(cards).to_have_count(4)
+    expect(cards).to_have_count(6)
     page.get_by_role("button", name=re.compile("^Open .*document.* with prompt 1", re.IGNORECASE)).click()
     wait_for_text(page, "schema", 'name="documents"')
     run(page)

@@ -33,9 +33,7 @@ def open_cache(page: Page) -> None:
 
 
 def run(page: Page) -> None:
-    if not page.get_by_label("Most new tokens").is_visible():
-        page.get_by_role("button", name="Settings").click()
-    page.get_by_label("Most new tokens").fill("2")
+    page.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2})")
     page.locator("#run").click()
     expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
 
@@ -50,16 +48,22 @@ def test_segments_are_listed_filtered_sorted_and_deleted(author: Page) -> None:
     expect(rows.first).to_contain_text("tokyo")
     assert 0 < rows.count() < before
     rows.first.get_by_role("checkbox").check()
+    question = author.locator("dialog.question")
     author.get_by_role("button", name="Delete 1 segment").click()
+    expect(question).to_contain_text(re.compile(r"Delete \S*tokyo of travel, "))
+    expect(question).to_contain_text(re.compile(r"computed again: [1-9]\d* tokens at most, which took"))
+    author.keyboard.press("Escape")
+    expect(author.locator(".cache-head [role=status]")).to_have_text("Nothing was deleted.")
+    author.get_by_role("button", name="Delete 1 segment").click()
+    question.get_by_role("button", name="Delete").click()
     expect(author.locator(".cache-head [role=status]")).to_contain_text("Deleted 1 segment")
     author.get_by_label("Filter segments").fill("")
     expect(rows).to_have_count(before - 1)
     expect(author.locator(".evictions")).to_contain_text("deleted")
-    author.get_by_role("button", name="Tokens").click()
+    author.get_by_role("button", name="Tokens", exact=True).click()
     expect(author.locator("th[aria-sort]")).to_contain_text("Tokens")
-    tokens = [
-        int(cell.replace(",", "")) for cell in author.locator("tbody td:nth-child(6)").all_inner_texts()
-    ]
+    cells = author.get_by_role("region", name="Segments").locator("tbody td:nth-child(6)")
+    tokens = [int(cell.replace(",", "")) for cell in cells.all_inner_texts()]
     assert tokens == sorted(tokens, reverse=True)
 
 
@@ -68,7 +72,7 @@ def test_a_pinned_schema_survives_a_prune(author: Page) -> None:
     open_cache(author)
     author.get_by_role("checkbox", name="travel").check()
     expect(author.locator("tbody .pill").first).to_have_text("pinned")
-    author.get_by_label("Size").fill("0")
+    author.get_by_role("spinbutton", name="Size").fill("0")
     author.get_by_role("button", name="Prune to this now").click()
     expect(author.locator(".cache-head [role=status]")).to_contain_text("Pruned")
     expect(author.locator("tbody tr").first).to_contain_text("travel")
@@ -77,6 +81,52 @@ def test_a_pinned_schema_survives_a_prune(author: Page) -> None:
     author.get_by_role("button", name="Prune to this now").click()
     expect(author.locator(".empty", has_text="Nothing is stored. Run a prompt")).to_be_visible()
     expect(author.locator(".evictions")).to_contain_text("evicted: budget")
+
+
+def test_the_map_narrows_the_list_and_what_is_pinned_is_asked_about_twice(author: Page) -> None:
+    run(author)
+    open_cache(author)
+    rows = author.get_by_role("region", name="Segments").locator("tbody tr")
+    expect(rows.first).to_be_visible()
+    before = rows.count()
+    expect(author.locator(".studio-cache")).to_contain_text(
+        "a run's further timings and of batches among them"
+    )
+    cells = author.locator(".treemap .cell")
+    expect(cells.filter(has_text="text that is always there").first).to_be_attached()
+    expect(cells.filter(has_text="travel")).to_have_count(0)
+    painted = """cells => cells.filter(cell => cell.dataset.key.startsWith("travel\\n"))
+        .map(cell => getComputedStyle(cell).backgroundColor)"""
+    colours = cells.evaluate_all(painted)
+    assert len(set(colours)) == 1, "of one schema"
+    cells.first.focus()
+    author.keyboard.press("ArrowRight")
+    author.keyboard.press("Enter")
+    expect(author.locator(".narrowed")).to_contain_text("Only travel")
+    expect(rows).not_to_have_count(before)
+    expect(cells.nth(1)).to_have_attribute("aria-pressed", "true")
+    expect(cells.nth(1)).to_be_focused()
+    author.keyboard.press("Enter")
+    expect(rows).to_have_count(before)
+    room = author.get_by_role("region", name="Making room")
+    expect(room).to_contain_text("Nothing would have to go")
+    room.get_by_label("To make room for").fill("1000000")
+    room.get_by_role("button", name="Show").click()
+    expect(room.get_by_role("row").nth(1)).to_contain_text("travel")
+    expect(room).to_contain_text("would still be lacking")
+    expect(author.get_by_role("region", name="What was missing")).to_contain_text("travel")
+    author.get_by_role("checkbox", name="travel").check()
+    expect(author.locator("tbody .pill").first).to_have_text("pinned")
+    rows.first.get_by_role("checkbox").check()
+    author.get_by_role("button", name="Delete 1 segment").click()
+    question = author.locator("dialog.question")
+    question.get_by_role("button", name="Delete").click()
+    expect(question).to_contain_text("1 of them is of a pinned schema (travel)")
+    author.keyboard.press("Escape")
+    expect(author.locator(".cache-head [role=status]")).to_have_text("Nothing was deleted.")
+    expect(rows).to_have_count(before)
+    author.get_by_role("checkbox", name="travel").uncheck()
+    expect(author.locator("tbody .pill")).to_have_count(0)
 
 
 def test_the_store_is_verified(author: Page) -> None:
@@ -91,20 +141,20 @@ def test_the_store_is_verified(author: Page) -> None:
 def test_a_budget_that_is_none_is_not_taken(author: Page) -> None:
     open_cache(author)
     status = author.locator(".cache-head [role=status]")
-    author.get_by_label("Size").fill("20")
+    author.get_by_role("spinbutton", name="Size").fill("20")
     author.get_by_role("button", name="Prune to this now").click()
     expect(status).to_contain_text("Pruned")
     for wrong in ("-3", ""):
-        author.get_by_label("Size").fill(wrong)
+        author.get_by_role("spinbutton", name="Size").fill(wrong)
         author.get_by_role("button", name="Set as budget").click()
         expect(status).to_have_text("A size is a number of 0 or more. Nothing was changed.")
-        expect(author.get_by_label("Size")).to_be_focused()
+        expect(author.get_by_role("spinbutton", name="Size")).to_be_focused()
     expect(author.locator(".totals")).to_contain_text("of 20.00 GiB")
 
 
 def test_the_budget_that_is_offered_is_the_present_one(author: Page) -> None:
     open_cache(author)
-    expect(author.get_by_label("Size")).to_have_value("20")
+    expect(author.get_by_role("spinbutton", name="Size")).to_have_value("20")
     expect(author.get_by_label("Unit")).to_have_value("GiB")
     author.get_by_role("button", name="Set as budget").click()
     expect(author.locator(".cache-head [role=status]")).to_contain_text("The budget is set; 0 segments")
@@ -125,12 +175,12 @@ def test_a_budget_that_evicts_is_asked_about_first(author: Page) -> None:
     rows = author.get_by_role("region", name="Segments").locator("tbody tr")
     expect(rows.filter(has_text="small")).not_to_have_count(0)
     before = rows.count()
-    author.get_by_label("Size").fill("0")
+    author.get_by_role("spinbutton", name="Size").fill("0")
     question, status = author.locator("dialog.question"), author.locator(".cache-head [role=status]")
-    author.get_by_label("Size").fill("-1")
+    author.get_by_role("spinbutton", name="Size").fill("-1")
     author.get_by_role("button", name="Set as budget").click()
     expect(status).to_contain_text("Nothing was changed.")
-    author.get_by_label("Size").fill("0")
+    author.get_by_role("spinbutton", name="Size").fill("0")
     author.get_by_role("button", name="Set as budget").click()
     expect(question).to_be_visible()
     expect(status).to_be_empty()
@@ -157,14 +207,14 @@ def test_a_budget_that_evicts_is_asked_about_first(author: Page) -> None:
 @pytest.mark.usefixtures("bounded")
 def test_a_budget_of_nothing_is_said_where_something_would_be_kept(author: Page) -> None:
     open_cache(author)
-    author.get_by_label("Size").fill("0")
+    author.get_by_role("spinbutton", name="Size").fill("0")
     author.get_by_role("button", name="Set as budget").click()
     question = author.locator("dialog.question")
     warning = author.locator(".warnings")
     expect(question.or_(warning.locator("p"))).to_be_visible()
     if question.count():
         question.get_by_role("button", name="Evict").click()
-    expect(author.locator(".studio-cache .empty")).to_contain_text("nothing will be while the budget is 0")
+    expect(author.locator(".studio-cache")).to_contain_text("nothing will be while the budget is 0")
     expect(warning).to_contain_text("The budget is 0 bytes: nothing new is stored")
     author.get_by_role("link", name="Author").click()
     rewrite(author, "schema", SMALL)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from playwright.sync_api import Page, Route, expect
@@ -12,7 +13,7 @@ from engine.pml import parse_schema
 from engine.pml.formatter import format_source
 from engine.programs import compile_source
 from tests.browser.conftest import Watched
-from tests.browser.test_author import rewrite, text_of, wait_for_text
+from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 LOOSE = '<schema  name="a"><module name="m" >text</module>\n<module name="n">more</module></schema>'
 
@@ -29,10 +30,11 @@ def test_a_document_is_formatted_as_one_step_of_undo(author: Page, by: str) -> N
     if by == "key":
         author.keyboard.press("Shift+Alt+f")
     else:
+        document(author, "schema")
         author.get_by_role("region", name="Schema").get_by_role("button", name="Format").click()
     wait_for_text(author, "schema", r"\n  <module name=\"m\">text</module>\n")
     assert text_of(author, "schema") == format_source(LOOSE)
-    author.get_by_role("textbox", name="Schema document").press("Control+z")
+    document(author, "schema").press("Control+z")
     assert text_of(author, "schema") == LOOSE
 
 
@@ -120,7 +122,11 @@ def test_a_schema_nested_to_the_limit_can_be_picked_from(author: Page) -> None:
     expect(author.locator(".picker .row")).to_have_count(255)
     author.locator(".tree input").first.click()
     wait_for_text(author, "prompt", "<m0/>")
+    author.locator(".tree input").last.click()
+    wait_for_text(author, "prompt", "<m254/>")
     expect(author.locator(".panel.prompt .status")).to_have_text("no problems")
+    author.get_by_role("tab", name="What the model reads").click()
+    expect(author.locator(".reads-text")).to_contain_text("t253 t254")
 
 
 def test_modules_are_found_by_their_text(author: Page) -> None:
@@ -187,3 +193,13 @@ def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
     expect(status).to_have_text("no problems")
     mended = '<schema name="a">\n<module name="m">text</module>\n<module name="n">more\n</module></schema>'
     assert text_of(author, "schema") == mended
+    author.keyboard.press("Control+z")
+    author.keyboard.press("Control+z")
+    expect(status).to_contain_text("2 errors")
+    problems = author.get_by_role("list", name="Problems of the schema")
+    for left in ("1 error", "no problems"):
+        problems.get_by_role("button", name=re.compile("mends E")).first.click()
+        expect(status).to_contain_text(left)
+        expect(author.get_by_role("textbox", name="Schema document")).to_be_focused()
+    assert text_of(author, "schema") == mended
+    expect(problems).to_be_hidden()

@@ -8,11 +8,11 @@ from playwright.sync_api import Page, expect
 
 from engine.inference.findings import Fidelity, Flip, ModuleFidelity, Remedy
 from engine.pml import parse_schema
-from tests.browser.test_author import rewrite, text_of, wait_for_text
+from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 
 def measure(page: Page) -> None:
-    page.locator("#explain").click()
+    page.locator("#explain").press("Enter")
     expect(page.locator(".explained .advice")).to_be_visible(timeout=120_000)
 
 
@@ -25,7 +25,7 @@ def test_settings_of_reuse_reach_the_run(author: Page) -> None:
     author.get_by_label("Stop before").fill("\\n")
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
-    expect(author.locator(".run-title")).to_contain_text("scaffold · link:2")
+    expect(author.locator(".scale-words")).to_contain_text("scaffold · link:2")
     expect(author.locator(".verdicts dd").nth(1)).to_have_text(re.compile("^(0|< 0.001)$"))
 
 
@@ -39,7 +39,7 @@ def test_a_repair_that_is_none_is_refused_by_the_drawer(author: Page) -> None:
 def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     # asked for what no picked note says, the cached side reads the notes otherwise
     author.evaluate("location.hash = '#/gallery'")
-    author.get_by_role("button", name="Open Documents with prompt 2").click()
+    author.get_by_role("button", name="Open Documents with prompt 2").press("Enter")
     wait_for_text(author, "prompt", "dune-mills")
     prompt = text_of(author, "prompt")
     question = "Who owns the Dune Mills?"
@@ -48,26 +48,49 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     author.get_by_label("Most new tokens").fill("12")
     author.get_by_role("combobox", name="Scope").select_option("isolated")
     measure(author)
+    settings = author.get_by_role("button", name="Settings")
+    close = author.locator(".drawer [aria-label=Close]")
+    close.click()  # they lie over what was measured
+    change = "settings => window.promptCacheStudio.workspace.change(settings)"
+    said, owes = author.locator(".explanation .bar [role=status]"), author.locator(".owes")
+    author.evaluate(change, {"max_new_tokens": 40, "temperature": 2})
+    expect(said).to_have_text("Measured of other settings (Most new tokens, Temperature). Measure again.")
+    expect(author.locator(".explained[data-old]")).to_have_count(1)
+    expect(owes).to_have_attribute("data-old", "")
+    author.evaluate(change, {"max_new_tokens": 12, "temperature": 0})
+    expect(said).to_be_empty()
+    expect(owes).not_to_have_attribute("data-old", "")
     rows = author.get_by_role("region", name="Fidelity by module").locator("tbody tr")
-    expect(rows.first).to_contain_text("anonymous text")
+    expect(rows.first).to_contain_text("text that is always there")
     assert rows.count() >= 3
     tried = author.get_by_role("region", name="What was tried")
     tried.get_by_role("button", name="Use").first.click()
+    settings.click()
     expect(author.get_by_role("combobox", name="Repair")).to_have_value(re.compile(r"(link|blend|query):"))
+    close.click()
     tried.get_by_role("button", name="Add to schema").first.click()
     wait_for_text(author, "schema", r"<scaffold modules=")
     assert parse_schema(text_of(author, "schema")).ok
+    settings.click()
     author.get_by_role("combobox", name="Scope").select_option("scaffold")
-    author.locator("#explain").click()
+    author.locator("#explain").press("Enter")
     expect(author.locator(".explained .advice")).to_contain_text("nothing to mend", timeout=120_000)
+    expect(owes).not_to_have_attribute("data-empty", "")
+    author.evaluate("""() => { for (const editor of Object.values(window.promptCacheStudio.workspace.editors))
+        editor.replace(editor.text().replace(/"documents"/g, '"others"')) }""")
+    expect(said).to_contain_text("Measured of another schema (documents)")
+    expect(owes).to_have_attribute("data-empty", "")  # though the modules have the same names
 
 
 def test_a_measurement_of_a_broken_prompt_is_refused_in_words(author: Page) -> None:
-    author.get_by_role("textbox", name="Prompt document").click()
+    document(author, "prompt").click()
     author.keyboard.press("Control+End")
     author.keyboard.insert_text("<")
-    author.locator("#explain").click()
-    expect(author.locator(".explanation .bar [role=status]")).to_contain_text("E1", timeout=30_000)
+    author.locator("#explain").press("Enter")
+    said = author.locator(".explanation .bar [role=status]")
+    expect(said).to_contain_text("E1", timeout=30_000)
+    expect(author.locator(".panel.prompt .status")).not_to_have_text("no problems")
+    expect(said).to_contain_text("E1")  # the check of the text that was refused takes nothing back
 
 
 SHOW = """async found => {
@@ -78,11 +101,13 @@ SHOW = """async found => {
   const host = document.body.appendChild(document.createElement("section"))
   host.id = "shown"
   const drawer = { on() {}, refusal: () => "" }
-  window.shown = { texts: {}, told: [] }
+  window.shown = { differs: "", told: [] }
   const on = (_, action) => window.shown.told.push(action)
-  const workspace = { on, texts: () => window.shown.texts, origin: "", settings: {} }
-  const server = { ask: async () => ({ over: true, fault: "", result: found }) }
-  await new Explanation(host, workspace, server, drawer).start()
+  const belonging = { on, sentence: () => window.shown.differs }
+  const workspace = { texts: () => ({}), origin: "", settings: {} }
+  const result = { found, of: {}, settings: {}, model: {} }
+  const server = { ask: async () => ({ over: true, fault: "", result }) }
+  await new Explanation(host, workspace, server, drawer, belonging).start()
 }"""
 
 
@@ -114,36 +139,48 @@ def test_what_was_measured_of_other_texts_says_so(author: Page) -> None:
     shown = author.locator("#shown")
     expect(shown).to_contain_text("(KL < 0.001)")
     expect(shown).to_contain_text("(KL 0 per token; < 0.001 at worst, at token 4)")
-    tell = "text => { window.shown.texts = {text}; window.shown.told.forEach(action => action()) }"
-    author.evaluate(tell, "other")
+    tell = "differs => { window.shown.differs = differs; window.shown.told.forEach(action => action()) }"
+    author.evaluate(tell, "of an earlier text of the prompt")
     expect(shown.locator(".explained[data-old]")).to_have_count(1)
-    expect(shown.locator("[role=status]")).to_contain_text("Measured of other texts")
-    author.evaluate(tell.replace("{text}", "{}"), "the first again")
+    expect(shown.locator("[role=status]")).to_have_text(
+        "Measured of an earlier text of the prompt. Measure again."
+    )
+    author.evaluate(tell, "")
     expect(shown.locator(".explained[data-old]")).to_have_count(0)
     expect(shown.locator("[role=status]")).to_be_empty()
 
 
 def test_answers_to_other_texts_say_so(author: Page) -> None:
-    author.get_by_role("button", name="Settings").click()
-    author.get_by_label("Most new tokens").fill("2")
+    author.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2})")
     author.locator("#run").click()
     expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     age = author.locator(".answers .age")
     expect(age).to_be_empty()
     author.evaluate("location.hash = '#/gallery'")
-    author.get_by_role("button", name="Open Documents with prompt 2").click()
-    expect(age).to_contain_text("answers other texts than are in the editors now (its schema: travel)")
+    author.get_by_role("button", name="Open Documents with prompt 2").press("Enter")
+    expect(age).to_contain_text("is of another schema (travel)")
     expect(author.locator(".panes[data-old]")).to_have_count(1)
-    expect(age).to_contain_text("Run to see these answered.")
     author.evaluate("window.promptCacheStudio.workspace.editors.prompt.replace('<prompt><oops></prompt>')")
-    expect(age).to_contain_text("To see these answered, mend the errors of the prompt, then run.")
+    expect(age).to_contain_text("Mend the errors of the prompt, then run again.")
     author.keyboard.press("Control+Enter")
     expect(author.locator(".run-status")).to_contain_text("Go there")
     author.evaluate("location.hash = '#/gallery'")
-    author.get_by_role("button", name="Open Documents with prompt 2").click()
-    expect(age).to_contain_text("Run to see these answered.")
+    author.get_by_role("button", name="Open Documents with prompt 2").press("Enter")
+    expect(age).to_contain_text("Run again.")
+    strip = author.get_by_role("region", name="Layout")
+    expect(strip.locator(".track:not([data-old]) .piece").first).to_be_visible()
+    author.evaluate("""() => {
+        const { schema } = window.promptCacheStudio.workspace.editors
+        window.sound = schema.text()
+        schema.replace('<schema name="documents"><oops>')
+    }""")
+    expect(strip.locator(".readout")).to_contain_text("Drawn of an earlier text of the schema.")
+    expect(strip.locator(".track[data-old]")).to_have_count(1)
+    author.evaluate("window.promptCacheStudio.workspace.editors.schema.replace(window.sound)")
+    expect(strip.locator(".track[data-old]")).to_have_count(0)
+    author.evaluate("window.promptCacheStudio.workspace.save()")
     author.reload()
-    expect(age).to_contain_text("answers other texts")
+    expect(age).to_contain_text("of another schema (travel)")
     author.locator("#run").click()
     expect(age).to_be_empty()
     expect(author.locator(".panes[data-old]")).to_have_count(0)

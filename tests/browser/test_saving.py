@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.browser.conftest import Server, Studios, Tab, Watched
-from tests.browser.test_author import rewrite, text_of, wait_for_text
+from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 SCHEMA = '<schema name="mine"><module name="a">café</module></schema>\n'
 WORKSPACE = "window.promptCacheStudio.workspace"
@@ -29,7 +29,7 @@ def home(studios: Studios, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def documents(home: tuple[Server, Path]) -> Path:
     """A folder with one schema and one prompt."""
     folder = home[1]
-    for path in folder.iterdir():
+    for path in folder.rglob("*.pml"):
         path.unlink()
     (folder / "mine.pml").write_bytes(SCHEMA.replace("\n", "\r\n").encode())
     (folder / "ask.pml").write_text(PROMPT, encoding="utf-8")
@@ -49,8 +49,8 @@ def page(tab: Tab, home: tuple[Server, Path], documents: Path) -> Iterator[Page]
 
 
 def choose(page: Page, item: str) -> None:
-    page.get_by_role("button", name="File").click()
-    page.get_by_role("menuitem", name=item).click()
+    page.get_by_role("button", name="File", exact=True).click()
+    page.get_by_role("menuitem", name=item, exact=True).click()
 
 
 def open_document(page: Page, name: str) -> None:
@@ -81,47 +81,60 @@ def test_both_documents_are_written_to_their_files(page: Page, documents: Path) 
     expect(head(page)).to_contain_text("mine.pml not written")
     rewrite(page, "prompt", prompt)
     save(page)
-    expect(head(page)).to_contain_text("mine.pml, ask.pml written")
+    expect(head(page)).to_contain_text("written to mine.pml, ask.pml")
     assert (documents / "mine.pml").read_bytes() == schema.replace("\n", "\r\n").encode()
     assert (documents / "ask.pml").read_text(encoding="utf-8") == prompt
     page.reload()
     page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     rewrite(page, "prompt", PROMPT)
+    expect(head(page)).to_contain_text("ask.pml not written")
     save(page)
-    expect(head(page)).to_contain_text("ask.pml written")
+    expect(head(page)).to_contain_text("written to mine.pml, ask.pml")
     assert (documents / "ask.pml").read_text(encoding="utf-8") == PROMPT
 
 
-def test_a_file_that_changed_outside_is_asked_about(page: Page, documents: Path) -> None:
-    theirs = PROMPT.replace("then", "theirs")
-    rewrite(page, "prompt", PROMPT.replace("then", "ours"))
-    (documents / "ask.pml").write_text(theirs, encoding="utf-8")
+def dialog(page: Page):
+    return page.locator("dialog[open]")
+
+
+def focus(page: Page) -> None:
+    """The window has the focus again, some time later."""
+    page.evaluate("const now = Date.now; Date.now = () => now() + 5000; dispatchEvent(new Event('focus'))")
+
+
+def test_theirs_mine_or_another_file(page: Page, documents: Path) -> None:
+    file, theirs = documents / "ask.pml", PROMPT.replace("then", "theirs")
+    mine = PROMPT.replace("then", "ours")
+    rewrite(page, "prompt", mine)
+    file.write_text(theirs, encoding="utf-8")
+    focus(page)
+    expect(notice(page)).to_contain_text("'ask.pml' was changed by another program")
     save(page)
-    expect(notice(page)).to_contain_text("was changed by another program")
+    expect(dialog(page).locator("del")).to_have_text("theirs")
+    expect(dialog(page).locator("ins")).to_have_text("ours")
     expect(head(page)).to_contain_text("ask.pml not written")
-    assert (documents / "ask.pml").read_text(encoding="utf-8") == theirs
-    notice(page).get_by_role("button", name="Save the prompt as").click()
+    assert file.read_text(encoding="utf-8") == theirs
+    dialog(page).get_by_role("button", name="Save mine as…").click()
     page.get_by_label("File name in your folder").fill("ours.pml")
     page.keyboard.press("Enter")
-    expect(head(page)).to_contain_text("ours.pml written")
-    assert "ours" in (documents / "ours.pml").read_text(encoding="utf-8")
-    assert (documents / "ask.pml").read_text(encoding="utf-8") == theirs
-
-
-def test_the_other_text_can_be_loaded_or_overwritten(page: Page, documents: Path) -> None:
-    file, theirs = documents / "ask.pml", PROMPT.replace("then", "theirs")
-    rewrite(page, "prompt", PROMPT.replace("then", "ours"))
-    file.write_text(theirs, encoding="utf-8")
-    save(page)
-    notice(page).get_by_role("button", name="Load theirs").click()
+    expect(head(page)).to_contain_text("written to mine.pml, ours.pml")
+    assert (documents / "ours.pml").read_text(encoding="utf-8") == mine
+    assert file.read_text(encoding="utf-8") == theirs
+    (documents / "ours.pml").write_text(theirs, encoding="utf-8")
+    focus(page)
+    notice(page).get_by_role("button", name="Compare…").click()
+    dialog(page).get_by_role("button", name="Load theirs").click()
     wait_for_text(page, "prompt", "theirs")
     expect(notice(page)).to_be_empty()
-    file.write_text(PROMPT, encoding="utf-8")
-    rewrite(page, "prompt", PROMPT.replace("then", "last"))
+    choose(page, "Versions…")
+    dialog(page).locator(".versions button").first.click()
+    expect(dialog(page).locator("del")).to_have_text("ours")
+    dialog(page).get_by_role("button", name="Restore").click()
+    wait_for_text(page, "prompt", "ours")
     save(page)
-    notice(page).get_by_role("button", name="Overwrite it").click()
-    expect(head(page)).to_contain_text("ask.pml written")
-    assert "last" in file.read_text(encoding="utf-8")
+    dialog(page).get_by_role("button", name="Keep mine: overwrite").click()
+    expect(head(page)).to_contain_text("written to mine.pml, ours.pml")
+    assert (documents / "ours.pml").read_text(encoding="utf-8") == mine
 
 
 def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None:
@@ -129,9 +142,8 @@ def test_a_deleted_file_is_not_called_saved(page: Page, documents: Path) -> None
     save(page)
     expect(notice(page)).to_contain_text("not there any more")
     expect(head(page)).to_contain_text("mine.pml not written")
-    expect(head(page)).not_to_contain_text("saved")
     notice(page).get_by_role("button", name="Write it anew").click()
-    expect(head(page)).to_contain_text("mine.pml written")
+    expect(head(page)).to_contain_text("written to mine.pml")
     assert (documents / "mine.pml").read_bytes() == SCHEMA.replace("\n", "\r\n").encode()
 
 
@@ -141,10 +153,11 @@ def test_undoing_the_opening_of_a_file_does_not_write_into_it(page: Page, docume
     page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
     choose(page, "other.pml")
     wait_for_text(page, "prompt", "other")
-    page.get_by_role("textbox", name="Prompt document").press("Control+z")
+    document(page, "prompt").press("Control+z")
     wait_for_text(page, "prompt", "then")
-    save(page)
-    expect(head(page)).to_contain_text("written")
+    with page.expect_response(lambda answer: "save_file" in (answer.request.post_data or "")):
+        save(page)
+    expect(head(page)).to_contain_text("written to mine.pml, ask.pml")
     assert "other" in (documents / "other.pml").read_text(encoding="utf-8")
     assert (documents / "ask.pml").read_text(encoding="utf-8") == PROMPT
 
@@ -156,8 +169,9 @@ def test_another_encoding_is_asked_about(page: Page, documents: Path) -> None:
     expect(notice(page)).to_contain_text("is not UTF-8 (byte 0xEF in line 1)")
     notice(page).get_by_role("button", name="Open as Windows-1252").click()
     wait_for_text(page, "schema", "naïve")
+    expect(head(page)).to_contain_text("mine.pml not written")
     save(page)
-    expect(head(page)).to_contain_text("written")
+    expect(head(page)).to_contain_text("written to mine.pml")
     assert (documents / "mine.pml").read_text(encoding="utf-8") == schema
 
 
@@ -174,8 +188,8 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
     rewrite(page, "schema", schema)
     save(page)
     expect(notice(page)).to_contain_text("the schema (latin.pml) was opened through the browser")
-    expect(head(page)).not_to_contain_text("latin.pml written")
-    page.get_by_role("button", name="File").click()
+    expect(head(page)).not_to_contain_text("latin.pml")
+    page.get_by_role("button", name="File", exact=True).click()
     with page.expect_download() as download:
         page.get_by_role("menuitem", name="Download the schema").click()
     assert (
@@ -187,13 +201,21 @@ def test_a_file_of_the_browser_is_read_whole_or_asked_about(page: Page, tmp_path
 def test_a_draft_of_another_folder_is_saved_under_another_name(
     browser: Browser, studios: Studios, tmp_path: Path, documents: Path
 ) -> None:
+    page = browser.new_page()
+    before = studios.start(tmp_path)
+    page.goto(before.url)
+    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    before.stop()
+    page.keyboard.press("Control+Enter")
+    nothing = "The studio's server does not answer. Nothing was run. Your text is kept."
+    expect(page.locator(".run-status")).to_contain_text(nothing)
     for folder in ("documents", "other"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "mine.pml").write_text(SCHEMA, encoding="utf-8")
-    page = browser.new_page()
-    first = studios.start(tmp_path)
-    page.goto(first.url)
-    page.wait_for_selector("html[data-studio=ready]", timeout=60_000)
+    first = studios.start(tmp_path, int(before.url.rsplit(":", 1)[1]))
+    expect(notice(page)).to_be_empty()
+    page.wait_for_function(f"{WORKSPACE}.countsTokens", timeout=60_000)
+    expect(page.locator(".run-status")).to_contain_text(nothing)
     open_document(page, "mine.pml")
     first.stop()
     (tmp_path / "documents").rename(tmp_path / "A")
@@ -211,22 +233,76 @@ def test_a_draft_of_another_folder_is_saved_under_another_name(
     notice(page).get_by_role("button", name="Save the schema as").click()
     page.get_by_label("File name in your folder").fill("ours.pml")
     page.keyboard.press("Enter")
-    expect(head(page)).to_contain_text("ours.pml written")
+    expect(head(page)).to_contain_text("ours.pml")
     page.close()
     second.stop()
+
+
+def test_new_rename_recent_and_the_folder(page: Page, documents: Path) -> None:
+    (documents / "far").mkdir(exist_ok=True)
+    (documents / "far" / "city.pml").write_text(SCHEMA.replace("mine", "city"), encoding="utf-8")
+    choose(page, "Rename…")
+    page.get_by_label("The file of the prompt").fill("mine.pml")
+    page.get_by_role("button", name="Rename").click()
+    expect(dialog(page)).to_contain_text("There is a file 'mine.pml' already")
+    page.get_by_label("The file of the prompt").fill("far/question.pml")
+    page.get_by_role("button", name="Rename").click()
+    expect(head(page)).to_contain_text("same as mine.pml, question.pml")
+    file = page.get_by_role("button", name="File", exact=True)
+    expect(file).to_be_focused()
+    choose(page, "Versions…")
+    expect(dialog(page)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(file).to_be_focused()
+    assert (documents / "far" / "question.pml").read_text(encoding="utf-8") == PROMPT
+
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route) if "browse" in (route.request.post_data or "") else route.continue_()
+
+    page.route("**/component_server/", hold)
+    choose(page, "Look into the folder…")
+    page.get_by_label("Filter by name or schema").fill("city")
+    page.keyboard.press("Enter")  # before the list is there
+    expect(dialog(page)).to_contain_text("Reading the folder…")
+    held[0].continue_()
+    page.unroute("**/component_server/")
+    expect(dialog(page).get_by_role("button", name="far/city.pml")).to_be_focused()
+    page.keyboard.press("Enter")
+    wait_for_text(page, "prompt", '<prompt schema="city">')
+    expect(notice(page)).to_contain_text("The prompt was for another schema")
+    page.get_by_role("tab", name="Prompt").click()
+    page.get_by_role("textbox", name="Prompt document").press("Control+z")
+    wait_for_text(page, "prompt", "And then?")
+    expect(head(page)).to_contain_text("question.pml")
+    choose(page, "New")
+    wait_for_text(page, "schema", "untitled")
+    expect(page.locator(".workspace-name .document")).to_have_text("Untitled")
+    (documents / "mine.pml").unlink()
+    choose(page, "Recent…")
+    expect(dialog(page).get_by_role("row", name="mine.pml")).to_contain_text("Not there any more.")
+    expect(dialog(page).get_by_role("columnheader")).to_have_text(["Name", "Kind", "Opened", ""])
+    expect(dialog(page).get_by_role("row", name="far/ Folder, 2 documents")).to_be_visible()
+    dialog(page).get_by_role("button", name="far/", exact=True).click()
+    expect(dialog(page).get_by_role("button", name="far/city.pml", exact=True)).to_be_visible()
+    expect(dialog(page).get_by_role("row")).to_have_count(3)
+    dialog(page).get_by_role("button", name="far/question.pml", exact=True).click()
+    wait_for_text(page, "prompt", "And then?")
+    expect(notice(page)).to_contain_text("for the schema “mine”")
 
 
 def test_the_menu_lists_the_folder_as_it_is(page: Page, documents: Path) -> None:
     (documents / "later.pml").write_text(PROMPT, encoding="utf-8")
     (documents / "mine.pml").unlink()
-    page.get_by_role("button", name="File").click()
+    page.get_by_role("button", name="File", exact=True).click()
     expect(page.get_by_role("menuitem", name="later.pml")).to_be_visible()
     expect(page.get_by_role("menuitem", name="mine.pml")).to_have_count(0)
     assert page.evaluate("document.activeElement.getAttribute('role')") == "menuitem"
 
 
 def test_the_editors_say_how_the_keyboard_leaves_them(page: Page) -> None:
-    editor = page.get_by_role("textbox", name="Prompt document")
+    editor = document(page, "prompt")
     assert "press Escape, then Tab" in (editor.get_attribute("aria-description") or "")
     editor.focus()
     page.keyboard.press("Escape")

@@ -63,7 +63,7 @@ def test_the_keyboard_walks_through_all_pages(watched: Watched, theme: str) -> N
     if theme == "dark":
         turn_dark(page)
         page.evaluate("document.activeElement.blur()")
-    expect(page.locator("#page-gallery article")).to_have_count(4)
+    expect(page.locator("#page-gallery article")).to_have_count(6)
     press_on(page, "Open Travel", "Enter")
     page.wait_for_function("document.documentElement.dataset.page === 'author'")
     page.wait_for_function("document.querySelector('.workspace-name').textContent.startsWith('Travel')")
@@ -73,6 +73,7 @@ def test_the_keyboard_walks_through_all_pages(watched: Watched, theme: str) -> N
     page.keyboard.press("Control+a")
     page.keyboard.type("2")
     page.keyboard.press("Control+Enter")
+    page.keyboard.press("Escape")
     expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
     press_on(page, "Cache", "Enter", by="Shift+Tab")
     rows = page.get_by_role("region", name="Segments").locator("tbody tr")
@@ -86,9 +87,11 @@ def test_the_keyboard_walks_through_all_pages(watched: Watched, theme: str) -> N
     press_on(page, "Choose all", "Space", by="Shift+Tab")
     assert focused(page).startswith("Choose all")
     press_on(page, "Delete 1 segment", "Enter", by="Shift+Tab")
+    expect(page.get_by_role("dialog").get_by_role("button", name="Cancel")).to_be_focused()
+    press_on(page, "Delete", "Enter", by="Shift+Tab")
     expect(page.locator(".cache-head [role=status]")).to_contain_text("Deleted 1 segment")
     expect(rows).to_have_count(0)
-    expect(page.locator(".studio-cache .empty")).to_have_text("No segment has all of these words.")
+    expect(page.locator(".studio-cache .empty", has_text="No segment is like that.")).to_be_visible()
     assert focused(page) == "Segments"
     tab_to(page, "travel")
     for state in (True, False):
@@ -145,6 +148,39 @@ def test_an_address_without_a_page_is_corrected_and_said(watched: Watched) -> No
     page.evaluate("location.hash = '#cache'")
     expect(page.get_by_role("heading", name="Cache", exact=True)).to_be_visible()
     expect(notice).to_be_empty()
+
+
+def test_the_first_page_is_shown_also_where_its_place_comes_after_the_head(watched: Watched) -> None:
+    watched.page.add_init_script(
+        """const found = Document.prototype.querySelector
+        let asked = 0
+        Document.prototype.querySelector = function (wanted) {
+            return wanted === "#page-author" && !asked++ ? null : found.call(this, wanted) }"""
+    )
+    page = watched.open()
+    expect(page.get_by_role("region", name="Modules")).to_be_visible()
+
+
+def test_a_page_is_loaded_when_it_is_first_shown(watched: Watched) -> None:
+    page = watched.open()
+
+    def loaded(name: str) -> int:
+        return sum(
+            one.split("?")[0].endswith((f"pages/{name}.js", f"pages/{name}.css")) for one in watched.requests
+        )
+
+    assert (loaded("author"), loaded("cache"), loaded("gallery")) == (2, 0, 0)
+    assert page.title() == "Author · Prompt Cache Studio"
+    assert page.evaluate("document.activeElement.tagName") != "H2"
+    for name in ("Gallery", "Cache", "Gallery"):
+        page.get_by_role("navigation", name="Pages").get_by_role("link", name=name).click()
+        expect(page.get_by_role("heading", name=name, exact=True)).to_be_focused()
+        assert page.title() == f"{name} · Prompt Cache Studio"
+    assert (loaded("author"), loaded("cache"), loaded("gallery")) == (2, 2, 2)
+    expect(page.locator("#page-gallery article")).to_have_count(6)
+    page.get_by_role("button", name="Run", exact=False).first.click()
+    expect(page).to_have_url(re.compile("#/author$"))
+    expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
 
 
 def test_a_card_says_how_many_more_modules_are_picked_and_shows_them(watched: Watched) -> None:

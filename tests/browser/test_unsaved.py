@@ -119,7 +119,7 @@ def test_text_that_another_tab_overtook_is_among_the_earlier_workspaces(
     wait_for_text(page, "prompt", "newer")
     page.wait_for_function(f"{KEYS} === 0")
     notice = page.locator(".notices")
-    expect(notice).to_contain_text("among the earlier workspaces")
+    expect(notice).to_contain_text("among the versions")
     notice.get_by_role("button", name="Open it").click()
     wait_for_text(page, "prompt", "overtaken")
 
@@ -167,5 +167,7 @@ def test_text_that_gives_way_to_another_tabs_is_among_the_earlier_workspaces(
     first.locator(".notices").get_by_role("button", name="Load that text").click()
     wait_for_text(first, "prompt", "of the second tab")
     first.get_by_role("button", name="File").click()
-    first.get_by_role("menuitem", name="Earlier workspaces…").click()
-    expect(first.locator("dialog.shelf")).to_contain_text("gives way")
+    first.get_by_role("menuitem", name="Versions…").click()
+    versions = first.locator("dialog.shelf")
+    versions.get_by_role("list").get_by_role("button").first.click()
+    expect(versions).to_contain_text("gives way")

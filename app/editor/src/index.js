@@ -12,6 +12,7 @@ import { highlightSelectionMatches, search, searchKeymap } from "@codemirror/sea
 import { EMPTY_WORDS, completion } from "./completion.js"
 import { typeOverClosingTags } from "./closing.js"
 import { NAME } from "./names.js"
+import { moduleOf, tagAt } from "./places.js"
 import { look } from "./theme.js"
 
 /**
@@ -77,22 +78,21 @@ function fixHere(view, onFix) {
   return here !== null
 }
 
-/** @param {() => Words} words */
-function moduleHelp(words) {
+/** What is said of an element and, anywhere in its tag, of a module. @param {() => Words} words @param {() => Record<string, string>} facts by the paths of modules */
+function moduleHelp(words, facts) {
   return hoverTooltip((view, pos) => {
-    const line = view.state.doc.lineAt(pos)
-    for (const match of line.text.matchAll(TAG)) {
-      const from = line.from + match.index, to = from + match[0].length
-      const help = words().help[match[1]]
-      if (pos < from || pos > to || !help) continue
-      return { pos: from, end: to, above: true, create: () => {
-        const dom = document.createElement("div")
-        dom.className = "cm-help"
-        dom.textContent = help
-        return { dom }
-      } }
-    }
-    return null
+    const line = view.state.doc.lineAt(pos), tag = tagAt(view.state, pos)
+    const fact = tag ? facts()[moduleOf(view.state, tag)] : undefined
+    const match = [...line.text.matchAll(TAG)].find(one => pos >= line.from + one.index && pos <= line.from + one.index + one[0].length)
+    const text = [match && words().help[match[1]], fact].filter(Boolean).join("\n")
+    if (!text) return null
+    const from = match ? line.from + match.index : tag?.from ?? pos, end = match ? from + match[0].length : tag?.to ?? pos
+    return { pos: from, end, above: true, create: () => {
+      const dom = document.createElement("div")
+      dom.className = "cm-help"
+      dom.textContent = text
+      return { dom }
+    } }
   }, { hoverTime: 350 })
 }
 
@@ -104,6 +104,8 @@ function moduleHelp(words) {
  */
 export function createEditor(host, { label, keys = {}, onChange = () => {}, onLeave = () => {}, onFix = () => {} }) {
   let words = EMPTY_WORDS
+  /** What is known of modules, by their paths. @type {Record<string, string>} */
+  let facts = {}
   const marks = /** @type {Set<Mark>} */ (new Set())
 
   const follow = EditorView.updateListener.of(update => {
@@ -118,8 +120,8 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
     indentUnit.of("  "), bracketMatching(), closeBrackets(), highlightActiveLine(), highlightActiveLineGutter(),
     highlightSelectionMatches(), search({ top: true }), EditorView.lineWrapping,
     EditorState.languageData.of(() => [{ closeBrackets: { brackets: ['"'] } }]),
-    typeOverClosingTags, xmlLanguage, autoCloseTags, look, completion(() => words), moduleHelp(() => words),
-    EditorView.contentAttributes.of({ "aria-label": label, spellcheck: "false", autocapitalize: "off" }),
+    typeOverClosingTags, xmlLanguage, autoCloseTags, look, completion(() => words), moduleHelp(() => words, () => facts),
+    EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0", spellcheck: "false", autocapitalize: "off" }),
     Prec.highest(keymap.of(pageKeys)),
     keymap.of([
       ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap,
@@ -169,6 +171,8 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
     redo() { redo(view) },
     /** @param {Words} next */
     setWords(next) { words = next },
+    /** @param {Record<string, string>} next */
+    setFacts(next) { facts = next },
     /** @param {Fault[]} diagnostics */
     setDiagnostics(diagnostics) {
       const length = view.state.doc.length

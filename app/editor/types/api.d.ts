@@ -3,38 +3,94 @@ declare namespace Api {
   /** Each question: what is sent, and what is answered. */
   interface Questions {
     add_scaffold: [AddScaffold, Written]
+    batch_file: [BatchFile, Exported]
+    batch_form: [Nothing, BatchFormKept]
+    batch_keep: [BatchForm, Kept]
+    batch_open: [OpenRow, Opened]
+    batch_read: [RowsWanted, RowsRead]
+    batch_row: [OneRow, RowWhole]
+    batch_start: [BatchWanted, JobState<Record<string, any>>]
+    batch_state: [BatchSince, LatestBatch]
+    benchmarks: [Nothing, Benchmarks]
+    browse: [Nothing, Browsed]
     cache_budget: [StoreSize, Gone]
     cache_delete: [DeleteSegments, Gone]
+    cache_keys: [WantedSegments, SegmentKeys]
+    cache_list: [SegmentPage, SegmentList]
+    cache_next: [StoreSize, WouldGo]
     cache_pin: [PinSchema, Pins]
     cache_prune: [StoreSize, Gone]
     cache_state: [Nothing, StoreState]
     cache_surplus: [StoreSize, Surplus]
     cache_verify: [VerifyStore, JobState<Verified>]
+    cache_weigh: [DeleteSegments, Weighed]
     check: [Check, CheckedTexts]
+    compare_file: [CompareFile, FileCompared]
+    compare_runs: [SomeRuns, RunsBeside]
+    compare_texts: [CompareTexts, TextsCompared]
+    compare_version: [CompareVersion, TextsCompared]
     count_tokens: [OneText, Counted]
+    delete_batches: [SomeBatches, DeletedBatches]
+    delete_runs: [SomeRuns, DeletedRuns]
+    draw_own_runs: [OwnRuns, DrawnRuns]
+    draw_runs: [SomeRuns, Drawn]
+    draw_sweep: [DrawnReport, Drawn]
     edit_prompt: [EditPrompt, Prompted]
+    encode_all: [Work, JobState<EncodeReport>]
+    expect_sweep: [WantedSweep, Expected]
     export_as: [Export, Exported]
     find_modules: [Find, FoundModules]
+    find_runs: [FindRuns, FoundRuns]
     fix_document: [FixDocument, Written]
+    forget_model: [ForgetModel, RecentList]
+    forget_recent: [Forget, RecentEntries]
     format_document: [OneText, Written]
+    import_runs: [ImportRuns, ImportedRuns]
     job_state: [OneJob, JobState<Record<string, any>>]
+    known_models: [Nothing, KnownTable]
+    label_run: [LabelRun, Labelled]
+    list_batches: [Nothing, KeptBatches]
     list_files: [Nothing, Files]
+    list_help: [Nothing, HelpTitles]
+    list_runs: [Nothing, KeptRuns]
     list_samples: [Nothing, Gallery]
+    look_at_files: [LookAtFiles, FilesSeen]
+    look_at_model: [LookAtModel, Looked]
     measure: [Measure, Measured]
-    measure_fidelity: [Work, JobState<Fidelity>]
+    measure_fidelity: [Work, JobState<MeasuredFidelity>]
     model: [Nothing, ModelState]
+    models_state: [Nothing, ModelsState]
+    name_batch: [NameBatch, Kept]
+    new_workspace: [Shelve, Opened]
     open_file: [OpenFile, Opened]
+    open_imported: [OpenImported, Opened]
     open_sample: [OpenSample, Opened]
+    open_sample_schema: [OpenSample, Opened]
     open_shelved: [OpenShelved, Opened]
     open_text: [OpenText, Opened]
     open_workspace: [Nothing, Start]
+    preview_import: [ImportFiles, JobState<ImportPreview>]
+    read_help: [OneDocument, HelpDocument]
+    read_prompt: [Read, Reads]
+    recent: [Nothing, RecentEntries]
+    remove_report: [NamedReport, KeptReports]
+    rename_file: [Rename, FileSaved]
+    report_files: [NamedReport, ReportFiles]
+    restore_run: [RestoreRun, Opened]
+    run_prompt: [Work, JobState<RunFrame>]
     save_as: [SaveAs, FileSaved]
     save_draft: [SaveDraft, DraftSaved]
     save_file: [SaveFile, FileSaved]
+    schema_sizes: [Texts, SchemaSizes]
+    share_runs: [ShareRuns, SharedRuns]
     shelf: [Nothing, Shelf]
     shelve: [Shelve, Shelved]
+    show_kept_run: [OneKeptRun, OldRun]
+    show_report: [NamedReport, NamedAndShown]
     show_run: [OneRun, OldRun]
+    start_sweep: [StartSweep, JobState<MeasuredSweep>]
     stop_job: [OneJob, Done]
+    switch_model: [SwitchModel, JobState<Switched>]
   }
 
   interface AddScaffold {
@@ -54,6 +110,12 @@ declare namespace Api {
     detail: string
   }
 
+  interface AxisWords {
+    name: "cached" | "new" | "modules" | "scope" | "repair" | "prompts"
+    meaning: string
+    values: string[]
+  }
+
   interface Basis {
     digest: string
     stale: boolean
@@ -61,9 +123,136 @@ declare namespace Api {
     words?: WordsOfBoth
   }
 
+  interface BatchFile {
+    key: string
+    form: "csv" | "json"
+  }
+
+  interface BatchForm {
+    form: Record<string, any>
+  }
+
+  interface BatchFormKept {
+    form: Record<string, any>
+    kinds: CheckKind[]
+    most: number
+  }
+
+  interface BatchKept {
+    key: string
+    name: string
+    started: string
+    state: "working" | "done" | "stopped" | "failed" | "elsewhere"
+    schema: string
+    model: string
+    mode: "both" | "cached"
+    rows: number
+    answered: number
+    failed: number
+    judged: number
+    passed: number
+  }
+
+  interface BatchSince {
+    key?: string
+    known?: number
+    only?: boolean
+  }
+
+  interface BatchState {
+    key: string
+    name: string
+    state: "working" | "done" | "stopped" | "failed" | "left" | "elsewhere"
+    fault: string
+    unkept: string
+    working: string | null
+    mode: "both" | "cached"
+    texts: DigestsOfBoth
+    alone: boolean
+    settings: Record<string, any>
+    model: string
+    schema: string
+    started: string
+    left_s: number | null
+    ended: number
+    rows: RowShown[]
+    summary: BatchSummary
+  }
+
+  interface BatchSummary {
+    rows: number
+    answered: number
+    failed: number
+    checked: number
+    passed_cached: number
+    passed_uncached: number
+    verdicts_changed: number
+    compared: number
+    same_first_token: number
+    same_text: number
+    kl_mean: number | null
+    ttft_cached_ms: number | null
+    ttft_uncached_ms: number | null
+    timed: number
+    cold: boolean
+    encoded: number
+    reused: number
+    computed: number
+  }
+
+  interface BatchWanted extends RowsWanted {
+    key: string
+    mode?: "both" | "cached"
+    checks?: WantedCheck[]
+    combine?: "all" | "any"
+  }
+
+  interface BatchesHeld {
+    bytes: number
+    most_batches: number
+    most_bytes: number
+    file: string
+    warnings: string[]
+  }
+
+  interface Belongs {
+    schema: string
+    prompt: string
+    settings: string
+    model: string
+  }
+
+  interface Benchmarks {
+    axes: AxisWords[]
+    models: ShapeWords[]
+    kept: KeptReport[]
+    under_way: string
+  }
+
+  interface Both {
+    schema: string
+    prompt: string
+  }
+
+  interface Browsed {
+    folder: string
+    entries: Entry[]
+  }
+
   interface Check extends Texts {
     fallback?: string | null
     known?: string | null
+  }
+
+  interface CheckKind {
+    name: string
+    meaning: string
+  }
+
+  interface CheckVerdict {
+    check: string
+    cached: string | null
+    uncached: string | null
   }
 
   interface CheckedPrompt {
@@ -79,15 +268,32 @@ declare namespace Api {
   }
 
   interface CheckedTexts {
-    texts: string
+    texts: DigestsOfBoth
     schema: CheckedSchema
     prompt: CheckedPrompt
     basis: Basis
     picks: Picks
   }
 
+  interface CompareFile {
+    origin: string
+    text: string
+  }
+
+  interface CompareTexts {
+    left: Both
+    right: Both
+  }
+
+  interface CompareVersion {
+    key: string
+    page: Page
+  }
+
   interface ComparedSoFar {
     ttft_speedup?: number
+    least_speedup?: number
+    most_speedup?: number
     first_token_agrees?: boolean
     kl_first_token?: number
     same_text?: boolean
@@ -101,10 +307,30 @@ declare namespace Api {
     keys: string[]
   }
 
+  interface DeletedBatches {
+    deleted: number
+  }
+
+  interface DeletedRuns {
+    deleted: number
+  }
+
   interface Difference {
     cached: [string, boolean][]
     uncached: [string, boolean][]
     differing: number
+  }
+
+  interface DifferenceRow {
+    left: Line | null
+    right: Line | null
+    changed: boolean
+    skipped: number
+  }
+
+  interface DigestsOfBoth {
+    schema: string
+    prompt: string
   }
 
   interface Done {
@@ -117,6 +343,20 @@ declare namespace Api {
     message?: string
   }
 
+  interface Drawn {
+    figure: Figure
+  }
+
+  interface DrawnReport {
+    name: string
+    view?: "times" | "stages"
+  }
+
+  interface DrawnRuns {
+    figure: Figure
+    runs: RunSummary[]
+  }
+
   interface EditPrompt extends Texts {
     edit: Argument | Pick
   }
@@ -127,6 +367,41 @@ declare namespace Api {
     help: Record<string, string>
   }
 
+  interface EncodeReport {
+    encoded: number
+    reused: number
+    elsewhere: number
+    kept: number
+    total: number
+    budget: number
+    tokens: number
+    seconds: number
+    bytes: number
+    warnings: string[]
+  }
+
+  interface EncodingFrame {
+    state: "waiting" | "working" | "streaming" | "done" | "stopped" | "not run" | "failed"
+    waits: boolean
+    working: string
+    done: number
+    total: number
+    modules: string[]
+    segments: number
+    tokens: number
+    ms: number | null
+    others: number
+    others_ms: number | null
+  }
+
+  interface Entry {
+    name: string
+    kind: "schema" | "prompt" | "other"
+    schema: string
+    size: number
+    changed: number
+  }
+
   interface Eviction {
     at: number
     key: string
@@ -134,6 +409,12 @@ declare namespace Api {
     path: string | null
     bytes: number
     reason: string
+  }
+
+  interface Expected {
+    seconds: number | null
+    points: number
+    basis: string
   }
 
   interface Export extends Texts {
@@ -168,6 +449,17 @@ declare namespace Api {
     advice: string
   }
 
+  interface Figure {
+    data: any[]
+    layout: Record<string, any>
+  }
+
+  interface FileCompared {
+    name: string
+    difference?: TextDifference
+    message?: string
+  }
+
   interface FileSaved {
     saved?: string
     origin?: string
@@ -177,11 +469,27 @@ declare namespace Api {
     message?: string
   }
 
+  interface FileSeen {
+    origin: string
+    state: "same" | "changed" | "gone"
+    message: string
+  }
+
   interface Files {
+    folder: boolean
+    root: string
     files: string[]
   }
 
+  interface FilesSeen {
+    files: FileSeen[]
+  }
+
   interface Find extends Texts {
+    words: string
+  }
+
+  interface FindRuns {
     words: string
   }
 
@@ -199,8 +507,20 @@ declare namespace Api {
     kl: number
   }
 
+  interface Forget {
+    origin: string
+  }
+
+  interface ForgetModel {
+    name: string
+  }
+
   interface FoundModules {
     paths: string[]
+  }
+
+  interface FoundRuns {
+    ids: string[]
   }
 
   interface Gallery {
@@ -209,6 +529,76 @@ declare namespace Api {
 
   interface Gone {
     removed: Removed
+  }
+
+  interface HelpBlock {
+    kind: "heading" | "paragraph" | "item" | "code" | "table"
+    level: number
+    spans?: HelpSpan[]
+    rows?: HelpSpan[][][]
+    text?: string
+    marker?: string
+    anchor?: string
+  }
+
+  interface HelpDocument {
+    name: string
+    blocks: HelpBlock[]
+  }
+
+  interface HelpSpan {
+    text: string
+    style: "text" | "code" | "strong" | "em"
+    href?: string
+  }
+
+  interface HelpTitle {
+    name: string
+    title: string
+  }
+
+  interface HelpTitles {
+    documents: HelpTitle[]
+  }
+
+  interface ImportFile {
+    path: string
+    data: string
+  }
+
+  interface ImportFiles {
+    key: string
+    files: ImportFile[]
+    kind?: string
+    name?: string
+    row?: number
+    param_length?: number
+    split?: "whole" | "headings" | "tokens"
+    tokens?: number
+    titles?: boolean
+    encoding?: "utf-8" | "windows-1252" | "utf-16"
+  }
+
+  interface ImportPreview {
+    name?: string
+    kind?: string
+    schema?: string
+    prompt?: string
+    modules?: number
+    notes?: string[]
+    options?: string[]
+    encoding?: "utf-8" | "windows-1252" | "utf-16"
+    message?: string
+  }
+
+  interface ImportRuns {
+    name: string
+    text: string
+  }
+
+  interface ImportedRuns {
+    read: number
+    added: number
   }
 
   interface JobState<Result> {
@@ -221,12 +611,92 @@ declare namespace Api {
     result: Result | null
   }
 
+  interface Kept {
+  }
+
+  interface KeptBatches {
+    batches: BatchKept[]
+    held: BatchesHeld
+    working: string | null
+  }
+
+  interface KeptReport {
+    name: string
+    started: string
+    axis: string
+    model: string
+    points: number
+    ended: string
+  }
+
+  interface KeptReports {
+    kept: KeptReport[]
+  }
+
+  interface KeptRuns {
+    runs: RunSummary[]
+    held: RunsHeld
+  }
+
   interface KeptWorkspace {
     key: string
     name: string
     saved: string
     schema: string
     prompt: string
+  }
+
+  interface KnownRow {
+    title: string
+    layers: number
+    heads: number
+    kv_heads: number
+    head_size: number
+    bytes_per_token: number
+    unshared: number
+    paper: number | null
+  }
+
+  interface KnownTable {
+    models: KnownRow[]
+  }
+
+  interface LabelRun {
+    id: string
+    name?: string | null
+    note?: string | null
+  }
+
+  interface Labelled {
+    run?: RunSummary
+  }
+
+  interface LatestBatch {
+    batch?: BatchState
+  }
+
+  interface Line {
+    number: number
+    parts: LinePart[]
+  }
+
+  interface LinePart {
+    text: string
+    changed: boolean
+  }
+
+  interface LookAtFiles {
+    files: SeenFile[]
+  }
+
+  interface LookAtModel extends WantedModel {
+    ask?: boolean
+  }
+
+  interface Looked {
+    look: ModelLook | null
+    absent: boolean
+    sentence: string
   }
 
   interface Mark {
@@ -253,7 +723,24 @@ declare namespace Api {
     sizes: Record<string, ModuleSize>
     positions?: number
     strip: Strip | null
+    of?: Belongs
+    settings?: Record<string, any>
+    model?: ModelOfRun
     diagnostics: MarksOfBoth
+  }
+
+  interface MeasuredFidelity {
+    schema: string
+    of: Belongs
+    settings: Record<string, any>
+    model: ModelOfRun
+    found: Fidelity
+  }
+
+  interface MeasuredSweep {
+    name: string
+    left_seconds: number | null
+    report: ShownReport | null
   }
 
   interface MemoryUse {
@@ -261,7 +748,51 @@ declare namespace Api {
     budget: number
   }
 
+  interface Missing {
+    at: number
+    key: string
+    schema: string
+    path: string
+    bytes: number
+    ms: number
+    reason: string
+    meaning: string
+    gone_at: number | null
+  }
+
+  interface ModelChoice {
+    name: string
+    device: string
+    dtype: string
+    weights: "auto" | "packed" | "plain"
+    quantize: "none" | "int8" | "int4"
+  }
+
+  interface ModelDetails {
+    model: string
+    family: string
+    positions: string
+    path: string
+    relocatable: boolean
+    exact_up_to: number | null
+    checks: Record<string, number>
+    summary: string
+    apart: string
+    context_length: number
+    layers: number
+    heads: number
+    head_size: number
+    bytes_per_token: number
+    parameters: number
+    weight_bytes: number
+    device: string
+    dtype: string
+    weights: string
+    fingerprint: string
+  }
+
   interface ModelFacts {
+    digest: string
     about: string
     name: string
     family: string
@@ -273,9 +804,65 @@ declare namespace Api {
     summary: string
   }
 
+  interface ModelLook {
+    kind: "bundled" | "random" | "folder" | "hub"
+    family: string
+    parameters: number
+    layers: number
+    heads: number
+    kv_heads: number
+    head_size: number
+    context_length: number
+    bytes_per_token: number
+    device: string
+    dtype: string
+    weight_bytes: number
+    working_bytes: number
+    working_tokens: number
+    fetch_bytes: number
+    verdict: "fits" | "tight" | "apart" | "refused" | "unknown"
+    needed: number
+    free: number
+    total: number
+  }
+
+  interface ModelOfRun {
+    name: string
+    fingerprint: string
+    device: string
+    dtype: string
+    weights: string
+  }
+
+  interface ModelOptions {
+    device: Option[]
+    dtype: Option[]
+    weights: Option[]
+    quantize: Option[]
+  }
+
   interface ModelState {
     loading: string
     model: ModelFacts | null
+    number: number
+    switching: string
+  }
+
+  interface ModelsState {
+    loaded: ModelDetails | null
+    wanted: ModelChoice
+    options: ModelOptions | null
+    switching: JobState<Switched> | null
+    running: number
+    recent: ModelChoice[]
+    shapes: string[]
+  }
+
+  interface ModuleBytes {
+    schema: string
+    path: string | null
+    segments: number
+    bytes: number
   }
 
   interface ModuleFidelity {
@@ -295,15 +882,59 @@ declare namespace Api {
     cached: "none" | "disk" | "memory"
   }
 
+  interface NameBatch {
+    key: string
+    name: string
+  }
+
+  interface NamedAndShown {
+    name: string
+    report: ShownReport
+  }
+
+  interface NamedReport {
+    name: string
+  }
+
+  interface NextOut {
+    key: string
+    schema: string | null
+    path: string | null
+    tokens: number
+    bytes: number
+    seconds: number
+    last_used: number
+  }
+
   interface Nothing {
+  }
+
+  interface Offer {
+    words: string
+    sample?: string
+    file?: string
   }
 
   interface OldRun {
     run: RunFrame
   }
 
+  interface OneDocument {
+    name: string
+  }
+
   interface OneJob {
     key: string
+  }
+
+  interface OneKeptRun {
+    id: string
+    schema?: string
+  }
+
+  interface OneRow {
+    key: string
+    number: number
   }
 
   interface OneRun {
@@ -317,6 +948,17 @@ declare namespace Api {
   interface OpenFile extends Shelve {
     name: string
     encoding?: "utf-8" | "windows-1252" | "utf-16"
+  }
+
+  interface OpenImported extends Shelve {
+    name: string
+    schema: string
+    prompt: string
+  }
+
+  interface OpenRow extends Shelve {
+    key: string
+    number: number
   }
 
   interface OpenSample extends Shelve {
@@ -339,6 +981,18 @@ declare namespace Api {
     kind?: "schema" | "prompt"
     encoding?: "utf-8" | "windows-1252" | "utf-16"
     message?: string
+    told?: string
+    offers?: Offer[]
+  }
+
+  interface Option {
+    value: string
+    meaning: string
+    why_not: string
+  }
+
+  interface OwnRuns {
+    schema: string
   }
 
   interface Page {
@@ -356,6 +1010,12 @@ declare namespace Api {
     name: string
     length: number
     default: string
+  }
+
+  interface Payback {
+    first_ms: number | null
+    runs: number | null
+    words: string
   }
 
   interface Pick {
@@ -376,6 +1036,8 @@ declare namespace Api {
     cached: "none" | "disk" | "memory"
     bytes: number
     label: string
+    document: "schema" | "prompt" | ""
+    at: number
   }
 
   interface PinSchema {
@@ -385,10 +1047,59 @@ declare namespace Api {
 
   interface Pins {
     pins: string[]
+    pinned_until: Record<string, number>
   }
 
   interface Prompted {
     prompt: string
+  }
+
+  interface Read extends Measure {
+    borders?: boolean
+  }
+
+  interface ReadPassage {
+    author: "template" | "anonymous" | "module" | "argument" | "text"
+    path: string
+    text: string
+    tokens: number
+    start: number
+    cached: "none" | "disk" | "memory" | null
+    bytes: number
+    sees: number
+    turn: number | null
+    role: string
+    document: "schema" | "prompt" | ""
+    at: number
+    end: number
+    seam: boolean
+    meets: string
+    borders: number[] | null
+    specials: [number, number][]
+  }
+
+  interface Reads {
+    passages: ReadPassage[] | null
+    tokens: number
+    fault: string
+  }
+
+  interface RecentEntries {
+    documents: RecentEntry[]
+  }
+
+  interface RecentEntry {
+    origin: string
+    name: string
+    kind: string
+    used: string
+    file?: string
+    sample?: string
+    missing?: string
+  }
+
+  interface RecentList {
+    recent: ModelChoice[]
   }
 
   interface Remedy {
@@ -407,23 +1118,156 @@ declare namespace Api {
     bytes: number
   }
 
-  interface RunFrame {
-    number: number
-    schema: string
-    texts: string
-    started: string
-    scope: string
-    repair: string
-    placement: string
-    order: ("cached" | "uncached")[]
+  interface Rename {
+    origin: string
+    name: string
+  }
+
+  interface ReportFiles {
+    name: string
+    json: string
+    csv: string
+  }
+
+  interface ReportedSweep {
+    axis: "cached" | "new" | "modules" | "scope" | "repair" | "prompts"
+    values: (number | string)[]
+    cached: number
+    modules: number
+    new: number
     repeats: number
+    seed: number
+  }
+
+  interface RestoreRun extends Shelve {
+    id: string
+  }
+
+  interface Result {
+    name: string
+    value: number | string
+    samples_ms: number[]
+    median_ms: number
+    timeline_ms?: Record<string, number>
+    tokens_per_s?: number
+    encode_ms?: number
+    kl_first_token?: number
+  }
+
+  interface RowFault {
+    message: string
+    line: number
+    column?: string
+    code?: string
+  }
+
+  interface RowShown {
+    number: number
+    line: number
+    id: string
+    picks: string
+    arguments: Record<string, string>
+    settings: Record<string, string>
+    text: string
+    question: string
+    state: "waiting" | "done" | "failed"
+    fault?: RowFault
+    cached?: SideShown
+    uncached?: SideShown
+    speedup?: number | null
+    first_token_agrees?: boolean
+    kl_first_token?: number | null
+    same_text?: boolean
+  }
+
+  interface RowWhole {
+    row: RowShown
+    prompt: string
+    settings: Record<string, any>
+    cached: SideWhole | null
+    uncached: SideWhole | null
+    difference: Difference | null
+    checks: CheckVerdict[]
+  }
+
+  interface RowsRead {
+    rows: number
+    repeated: number
+    looked: number
+    faults: RowFault[]
+    faulty: number
+  }
+
+  interface RowsWanted extends Texts {
+    source: "table" | "grid"
+    table?: string
+    grid?: WantedAxis[]
+    alone?: boolean
+    settings?: Record<string, any>
+  }
+
+  interface RunBeside {
+    summary: RunSummary
+    told: RunFrame
+    schema: [string, boolean][]
+    prompt: [string, boolean][]
+    cached: [string, boolean][]
+    uncached: [string, boolean][]
+  }
+
+  interface RunFrame {
+    format: number
+    number: number
+    mode: "both" | "cached" | "uncached"
+    schema: string
+    of: Belongs
+    started: string
+    settings: Record<string, any>
+    placement: "compact" | "schema"
+    model: ModelOfRun
+    order: ("cached" | "uncached")[]
     repeat: number
     state: "waiting" | "working" | "streaming" | "done" | "stopped" | "not run" | "failed"
     message: string
     warnings: string[]
+    encoding: EncodingFrame
     sides: Sides
     comparison: ComparedSoFar
+    payback: Payback | null
     difference: Difference | null
+  }
+
+  interface RunSummary {
+    id: string
+    started: string
+    name: string
+    note: string
+    schema: string
+    model: string
+    state: string
+    scope: string
+    repair: string
+    prompt: string
+    cached_ms: number | null
+    uncached_ms: number | null
+    encode_ms: number | null
+    first_ms: number | null
+    speedup: number | null
+    clear: boolean
+    stages: StagesOfSides
+  }
+
+  interface RunsBeside {
+    runs: RunBeside[]
+  }
+
+  interface RunsHeld {
+    runs: number
+    bytes: number
+    most_runs: number
+    most_bytes: number
+    file: string
+    warnings: string[]
   }
 
   interface Sample {
@@ -431,6 +1275,7 @@ declare namespace Api {
     title: string
     description: string
     prompts: SamplePrompt[]
+    program: string
   }
 
   interface SamplePrompt {
@@ -461,18 +1306,67 @@ declare namespace Api {
     here?: boolean
   }
 
+  interface SchemaModule {
+    path: string
+    tokens: number
+    bytes: number
+    cached: "none" | "disk" | "memory"
+  }
+
+  interface SchemaSizes {
+    model: string
+    name: string
+    modules: SchemaModule[]
+    anonymous_tokens: number
+    tokens: number
+    bytes: number
+    bytes_per_token: number
+    memory: number
+    disk: number
+  }
+
+  interface SeenFile {
+    origin: string
+    stamp: Stamp
+  }
+
+  interface SegmentKeys {
+    keys: string[]
+  }
+
+  interface SegmentList {
+    rows: SegmentRow[]
+    all: SegmentSums
+    most: number
+  }
+
+  interface SegmentPage extends WantedSegments {
+    order?: "schema" | "path" | "scope" | "model" | "tokens" | "bytes" | "tier" | "hits" | "last_used"
+    down?: boolean
+    start?: number
+  }
+
   interface SegmentRow {
     key: string
-    schema: string | null
-    path: string | null
+    schema: string
+    path: string
     tokens: number
     bytes: number
     scope: string
     model: string
     hits: number
+    seconds: number
     last_used: number
     pinned: boolean
-    tier: "disk" | "memory"
+    tier: "none" | "disk" | "memory"
+  }
+
+  interface SegmentSums {
+    segments: number
+    bytes: number
+    tokens: number
+    seconds: number
+    pinned: number
   }
 
   interface SettingForm {
@@ -489,6 +1383,22 @@ declare namespace Api {
     choices?: Record<string, string>
     pattern?: string
     examples?: string[]
+    matters: "always" | "drawn" | "never"
+  }
+
+  interface ShapeWords {
+    name: string
+    words: string
+  }
+
+  interface ShareRuns extends SomeRuns {
+    form: "html" | "json"
+  }
+
+  interface SharedRuns {
+    filename: string
+    media_type: string
+    text: string
   }
 
   interface Shelf {
@@ -503,6 +1413,16 @@ declare namespace Api {
     key?: string
   }
 
+  interface ShownReport {
+    sweep: ReportedSweep
+    model: Record<string, string | number>
+    machine: Record<string, string | number>
+    started: string
+    seconds: number
+    ended: string
+    results: Result[]
+  }
+
   interface SideFrame {
     state: "waiting" | "working" | "streaming" | "done" | "stopped" | "not run" | "failed"
     waits: boolean
@@ -515,13 +1435,43 @@ declare namespace Api {
     tokens: Record<string, number>
     tokens_per_second: number | null
     samples_ms: number[]
+    cold_ms: number[]
     waited_ms: number
+    ended: "" | "eos" | "length" | "stop"
+  }
+
+  interface SideShown {
+    text: string
+    ttft_ms: number
+    tokens: Record<string, number>
+    passed: boolean | null
+  }
+
+  interface SideWhole {
+    text: string
+    ttft_ms: number
+    timeline_ms: Record<string, number>
+    tokens: Record<string, number>
     ended: string
+    warnings: string[]
   }
 
   interface Sides {
     cached: SideFrame
     uncached: SideFrame
+  }
+
+  interface SomeBatches {
+    keys: string[]
+  }
+
+  interface SomeRuns {
+    ids: string[]
+  }
+
+  interface StagesOfSides {
+    cached: Record<string, number>
+    uncached: Record<string, number>
   }
 
   interface Stamp {
@@ -534,6 +1484,7 @@ declare namespace Api {
     workspace: Workspace
     samples: SampleTitle[]
     folder: boolean
+    root: string
     files: string[]
     settings: SettingForm[]
     tiers: TierWords[]
@@ -541,17 +1492,23 @@ declare namespace Api {
     runs: RunFrame[]
   }
 
+  interface StartSweep extends WantedSweep {
+    key: string
+  }
+
   interface StoreSize {
     bytes: number
   }
 
   interface StoreState {
-    segments: SegmentRow[]
-    left_out: number
+    modules: ModuleBytes[]
+    schemas: string[]
     stats: StoreStats
     memory: MemoryUse
     pins: string[]
+    pinned_until: Record<string, number>
     evictions: Eviction[]
+    misses: Missing[]
     warnings: string[]
     folder: string
   }
@@ -565,6 +1522,8 @@ declare namespace Api {
     evicted: number
     budget: number
     pinned: number
+    kept: number
+    kept_until: number | null
     max_age: number | null
     policy: "lru" | "cost"
     scheme: "plain" | "int8" | "int4"
@@ -584,10 +1543,37 @@ declare namespace Api {
     pinned: number
   }
 
+  interface SwitchModel extends WantedModel {
+    key: string
+    running?: "finish" | "stop"
+    apart?: boolean
+    fetch?: boolean
+  }
+
+  interface Switched {
+    model: string
+    device: string
+    dtype: string
+    seconds: number
+  }
+
+  interface TextDifference {
+    rows: DifferenceRow[]
+    removed: number
+    added: number
+    omitted: number
+    coarse: boolean
+  }
+
   interface Texts {
     schema?: string
     prompt?: string
     origin?: string
+  }
+
+  interface TextsCompared {
+    schema: TextDifference
+    prompt: TextDifference
   }
 
   interface TierWords {
@@ -623,6 +1609,47 @@ declare namespace Api {
     repair?: boolean
   }
 
+  interface WantedAxis {
+    kind: "picks" | "argument" | "setting" | "text"
+    name?: string
+    values?: string[]
+  }
+
+  interface WantedCheck {
+    kind: string
+    value: string
+  }
+
+  interface WantedModel {
+    name: string
+    device?: "auto" | "cpu" | "cuda" | "mps"
+    dtype?: "auto" | "fp32" | "bf16" | "fp16"
+    weights?: "auto" | "packed" | "plain"
+    quantize?: "none" | "int8" | "int4"
+  }
+
+  interface WantedSegments {
+    words?: string[]
+    schema?: string | null
+    path?: string | null
+  }
+
+  interface WantedSweep {
+    model?: string
+    axis: "cached" | "new" | "modules" | "scope" | "repair" | "prompts"
+    values?: string[]
+    cached?: number
+    modules?: number
+    new?: number
+    repeats?: number
+  }
+
+  interface Weighed {
+    all: SegmentSums
+    pinned: string[]
+    schemas: string[]
+  }
+
   interface Word {
     name: string
     kind: string
@@ -639,6 +1666,7 @@ declare namespace Api {
 
   interface Work extends Texts {
     key: string
+    mode?: "both" | "cached" | "uncached"
     settings?: Record<string, any>
   }
 
@@ -652,6 +1680,15 @@ declare namespace Api {
     saved: string
     prompt_origin: string
     files: Record<string, any>
+  }
+
+  interface WouldGo {
+    total: Removed
+    first: NextOut[]
+    budget: number
+    spare: number
+    missing: number
+    policy: "lru" | "cost"
   }
 
   interface Written {

@@ -1,10 +1,22 @@
-"""The pages of the studio, in the order of the head: one entry, module, script and style sheet for each."""
+"""The pages of the studio, in the order of the rail: one entry, module, script and style sheet for each."""
 
 from app.studio.pages.author import AuthorPage
+from app.studio.pages.batch import BatchPage
+from app.studio.pages.benchmark import BenchmarkPage
 from app.studio.pages.cache import CachePage
 from app.studio.pages.gallery import GalleryPage
+from app.studio.pages.models import ModelsPage
 from app.studio.pages.page import Page
+from app.studio.pages.runs import RunsPage
 
 __all__ = ["PAGES", "Page"]
 
-PAGES: tuple[type[Page], ...] = (AuthorPage, CachePage, GalleryPage)
+PAGES: tuple[type[Page], ...] = (
+    AuthorPage,
+    RunsPage,
+    BatchPage,
+    BenchmarkPage,
+    CachePage,
+    ModelsPage,
+    GalleryPage,
+)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
 
-import gradio as gr
-import plotly.graph_objects as go
-from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from app.studio import documents
 from app.studio.answers import JobState, Json, JsonOf
-from app.studio.chart import ttft_chart
+from app.studio.chart import Drawn, sent
+from app.studio.digests import digest, digest_of_schema
 from app.studio.documents import (
     Exported,
     Mark,
@@ -22,14 +18,17 @@ from app.studio.documents import (
     TreeRow,
     WordsOfBoth,
     diagnostics_json,
-    digest,
-    digest_of_both,
     first_error,
 )
-from app.studio.endpoints import endpoint, read
+from app.studio.encoding_all import EncodedAll, encode_all
+from app.studio.endpoints import endpoint
+from app.studio.fidelity_of import FidelityOf, MeasuredFidelity
 from app.studio.jobs import Job
-from app.studio.pages.page import Page, host
+from app.studio.kept import RunSummary
+from app.studio.kept.shown import shown
+from app.studio.pages.page import Page
 from app.studio.parts import Parts
+from app.studio.reads import Document, Reads, nothing, reads, with_sources
 from app.studio.requests import (
     AddScaffold,
     Check,
@@ -40,23 +39,27 @@ from app.studio.requests import (
     Measure,
     OneRun,
     OneText,
+    Read,
     Texts,
+    Words,
     Work,
+    request,
 )
-from app.studio.runs import RunFrame, RunRequest
+from app.studio.run_frame import Belongs, ModelOfRun, RunFrame
+from app.studio.run_state import belongs
+from app.studio.runs import RunRequest, model_of
+from app.studio.runs_chart import runs_chart
 from app.studio.searching import Finder
 from app.studio.settings import PageSettings
 from engine.errors import PromptCacheError
-from engine.inference.findings import Fidelity
 from engine.inference.params import RunSettings
 from engine.pml import Diagnostic, PromptError, add_scaffold, parse_prompt
 from engine.tiers import Tier
 
 if TYPE_CHECKING:
-    from engine import PreparedSchema
+    from engine import Engine, PreparedSchema
 
-_WORK = TypeAdapter(Work)
-RUNS_AT_ONCE = 8  # tabs; each that is followed keeps one of the threads that answer the page
+_REPORT = JsonOf(named="engine.cache.schema_encoding:EncodeReport")
 
 
 class Basis(TypedDict):
@@ -84,10 +87,17 @@ class CheckedPrompt(TypedDict):
     name: str
 
 
-class CheckedTexts(TypedDict):
-    """One look at both documents; `texts` names the two of them."""
+class DigestsOfBoth(TypedDict):
+    """Short names for both documents, as a run says which it belongs to."""
 
-    texts: str
+    schema: str
+    prompt: str
+
+
+class CheckedTexts(TypedDict):
+    """One look at both documents, which `texts` names."""
+
+    texts: DigestsOfBoth
     schema: CheckedSchema
     prompt: CheckedPrompt
     basis: Basis
@@ -104,7 +114,7 @@ class ModuleSize(TypedDict):
 
 
 class Piece(TypedDict):
-    """A part of the prompt along its positions."""
+    """A part of the prompt along its positions; `document` and `at` are where the first of it is written."""
 
     kind: Literal["anonymous", "module", "argument", "text"]
     path: str
@@ -113,6 +123,8 @@ class Piece(TypedDict):
     cached: Tier
     bytes: int
     label: str
+    document: Document
+    at: int
 
 
 class Strip(TypedDict):
@@ -137,6 +149,9 @@ class Measured(TypedDict):
     sizes: dict[str, ModuleSize]
     positions: NotRequired[int]
     strip: Strip | None
+    of: NotRequired[Belongs]
+    settings: NotRequired[Annotated[Json, JsonOf(dict[str, Any])]]
+    model: NotRequired[ModelOfRun]
     diagnostics: MarksOfBoth
 
 
@@ -164,8 +179,37 @@ class Counted(TypedDict):
     tokens: int
 
 
+@request
+class OwnRuns:
+    """The kept runs of a schema.
+
+    Attributes:
+        schema: the schema's name.
+    """
+
+    schema: Words
+
+
+@request
+class OneKeptRun:
+    """A run that is kept, by its id.
+
+    Attributes:
+        schema: what stands in the editor of the schema.
+    """
+
+    id: Words
+    schema: Words = ""
+
+
+class DrawnRuns(Drawn):
+    """The chart of runs; the runs, the newest first."""
+
+    runs: list[RunSummary]
+
+
 class OldRun(TypedDict):
-    """An earlier run of this session."""
+    """An earlier run."""
 
     run: RunFrame
 
@@ -180,21 +224,6 @@ class AuthorPage(Page):
         self._runs, self._jobs, self._tokenizing = parts.runs, parts.jobs, parts.tokenizing
         self._finder = Finder()
 
-    def build(self, blocks: gr.Blocks, shell: gr.HTML) -> None:
-        """Puts the editors, the chart and the list of runs into the column."""
-        host(self.name)
-        with gr.Column(elem_id="ttft"):
-            chart = gr.Plot(self.chart(), show_label=False, container=False, elem_id="ttft-chart")
-            host("history")
-
-        def run(event: gr.EventData) -> Iterator[tuple[str, go.Figure | dict[str, Any]]]:
-            for frame, figure in self.run(getattr(event, "request", None)):
-                yield frame, gr.skip() if figure is None else figure
-
-        quiet: dict[str, Any] = {"show_progress": "hidden", "api_visibility": "private"}
-        shell.run(run, None, [shell, chart], concurrency_limit=RUNS_AT_ONCE, **quiet)
-        blocks.load(self.chart, None, chart, **quiet)
-
     # Documents
 
     @endpoint
@@ -203,13 +232,13 @@ class AuthorPage(Page):
         schema, prompt = request.schema, request.prompt
         checked = self._documents.check(schema, prompt, fallback=request.fallback, base=self._base(request))
         tree = checked.basis.tree
-        basis: Basis = {"digest": digest(checked.basis.source), "stale": checked.stale}
+        basis: Basis = {"digest": digest_of_schema(checked.basis.source, tree), "stale": checked.stale}
         if basis["digest"] != request.known:
             basis["tree"] = documents.tree_json(tree) if tree else []
             basis["words"] = documents.words_json(tree)
         own, of_prompt = checked.schema.tree, checked.prompt.tree
         return {
-            "texts": digest_of_both(schema, prompt),
+            "texts": {"schema": digest_of_schema(schema, checked.schema.tree), "prompt": digest(prompt)},
             "schema": {
                 "diagnostics": diagnostics_json(checked.schema.diagnostics, schema),
                 "name": own.name if own else "",
@@ -228,18 +257,21 @@ class AuthorPage(Page):
     def measure(self, request: Measure) -> Measured:
         """Tokens of every module, of the prompt along its positions, and faults that need a tokenizer."""
         schema, prompt, base = request.schema, request.prompt, self._base(request)
-        if not self._documents.schema(schema, base).ok:
+        parsed = self._documents.schema(schema, base)
+        tree = parsed.tree
+        if not parsed.ok:
             return {"sizes": {}, "strip": None, "diagnostics": {"schema": [], "prompt": []}}
         settings = PageSettings.sight(request.settings)
-        with self._tokenizing:
+        with self._parts.taken() as engine:
+            model = model_of(engine)
             try:
-                prepared = self._parts.engine.schema(schema, base=base)
+                prepared = engine.schema(schema, base=base)
             except PromptError as error:
                 found = diagnostics_json(error.diagnostics, schema)
                 return {"sizes": {}, "strip": None, "diagnostics": {"schema": found, "prompt": []}}
             layout = prepared.layout(scope=settings.scope)
             in_schema = prepared.check(scope=settings.scope)
-            in_prompt, strip = _measured(prepared, prompt, settings)
+            in_prompt, strip = _measured(prepared, schema, prompt, settings)
         return {
             "sizes": {
                 module.path: {
@@ -252,11 +284,29 @@ class AuthorPage(Page):
             },
             "positions": layout.total_positions,
             "strip": strip,
+            "of": belongs((digest_of_schema(schema, tree), digest(prompt)), settings, model),
+            "settings": settings.to_json(),
+            "model": model,
             "diagnostics": {
                 "schema": diagnostics_json(in_schema, schema),
                 "prompt": diagnostics_json([d for d in in_prompt if d not in in_schema], prompt),
             },
         }
+
+    @endpoint
+    def read_prompt(self, request: Read) -> Reads:
+        """The text that a model reads, passage by passage, or why there is none."""
+        schema, base = request.schema, self._base(request)
+        parsed = self._documents.schema(schema, base)
+        if not parsed.ok:
+            return nothing(parsed.diagnostics)
+        settings = PageSettings.sight(request.settings)
+        with self._tokenizing:
+            try:
+                prepared = self._parts.engine.schema(schema, base=base)
+            except PromptError as error:
+                return nothing(error.diagnostics)
+            return reads(prepared, schema, request.prompt, settings, borders=request.borders)
 
     @endpoint
     def find_modules(self, request: Find) -> FoundModules:
@@ -317,31 +367,17 @@ class AuthorPage(Page):
 
     # Runs
 
-    def run(self, sent: object) -> Iterator[tuple[str, go.Figure | None]]:
-        """Yields the states of one run as JSON; the last comes with the chart."""
-        try:
-            job = self._runs.start(self._wanted(read(_WORK, sent)))
-        except PromptCacheError as error:
-            key = sent.get("key") if isinstance(sent, dict) else ""
-            refused: JobState[Json] = {
-                "key": str(key),
-                "what": "",
-                "done": 0,
-                "total": 0,
-                "over": True,
-                "fault": str(error),
-                "result": None,
-            }
-            yield json.dumps(refused), None
-            return
-        for state in job.states():
-            result = state["result"]
-            told = state["over"] and result is not None and result["number"]
-            yield json.dumps(state), self.chart() if told else None
+    @endpoint
+    def run_prompt(self, request: Work) -> JobState[Annotated[Json, JsonOf(RunFrame)]]:
+        """Begins to run the prompt."""
+        with self._parts.taken() as engine:
+            return self._runs.start(self._wanted(request, engine)).state()
 
-    def chart(self) -> go.Figure:
-        """The chart of this session's runs."""
-        return ttft_chart(self._runs.history)
+    @endpoint
+    def draw_own_runs(self, request: OwnRuns) -> DrawnRuns:
+        """The kept runs of a schema, and their chart."""
+        runs = [run for run in self._parts.kept.summaries() if run["schema"] == request.schema]
+        return {"figure": sent(runs_chart(runs[::-1])), "runs": runs}
 
     @endpoint
     def show_run(self, request: OneRun) -> OldRun:
@@ -354,17 +390,41 @@ class AuthorPage(Page):
         return {"run": run.frame()}
 
     @endpoint
-    def measure_fidelity(self, request: Work) -> JobState[Annotated[Json, JsonOf(Fidelity)]]:
+    def show_kept_run(self, request: OneKeptRun) -> OldRun:
+        """A run that is kept, as its last frame."""
+        return {"run": shown(self._parts.kept.find([request.id])[0], request.schema)}
+
+    @endpoint
+    def measure_fidelity(self, request: Work) -> JobState[Annotated[Json, JsonOf(MeasuredFidelity)]]:
         """Begins to measure how faithful the cached answer is, and through which module it is not."""
-        wanted = self._wanted(request)
-        prompt = wanted.schema.prompt(wanted.prompt)
+        with self._parts.taken() as engine:
+            wanted = self._wanted(request, engine)
+            prompt, settings, model = wanted.schema.prompt(wanted.prompt), wanted.settings, model_of(engine)
+            of = belongs(wanted.texts, settings, model)
 
-        def measure(job: Job) -> Fidelity:
-            return prompt.fidelity(wanted.settings, job.progress)
+            def measure(job: Job) -> FidelityOf:
+                found = prompt.fidelity(settings, job.progress)
+                return FidelityOf(wanted.schema.name, of, settings.to_json(), model, found)
 
-        return self._jobs.start(Job(wanted.key, measure, "fidelity", "waiting for its turn")).state()
+            return self._jobs.start(Job(wanted.key, measure, "fidelity", "waiting for its turn")).state()
 
-    def _wanted(self, request: Work) -> RunRequest:
+    @endpoint
+    def encode_all(self, request: Work) -> JobState[Annotated[Json, _REPORT]]:
+        """Begins to encode every module of the schema that is not there yet; the prompt is not looked at."""
+        base = self._base(request)
+        fault = first_error(self._documents.schema(request.schema, base).diagnostics)
+        if fault is not None:
+            raise PromptError((fault,))
+        settings = PageSettings.read(request.settings)
+        with self._parts.taken() as engine:
+            prepared = engine.schema(request.schema, base=base)
+
+            def work(job: Job) -> EncodedAll:
+                return encode_all(job, prepared, settings.scope)
+
+            return self._jobs.start(Job(request.key, work, "encode all", "waiting for its turn")).state()
+
+    def _wanted(self, request: Work, engine: Engine) -> RunRequest:
         base = self._base(request)
         checked = self._documents.check(request.schema, request.prompt, base=base)
         fault = first_error(checked.schema.diagnostics) or first_error(checked.of_prompt)
@@ -373,17 +433,18 @@ class AuthorPage(Page):
         if checked.schema.tree is None:
             raise PromptCacheError("There is no schema yet. Write one, or open a sample from the gallery.")
         settings = PageSettings.read(request.settings)
-        with self._tokenizing:
-            prepared = self._parts.engine.schema(request.schema, base=base)
-        texts = digest_of_both(request.schema, request.prompt)
-        return RunRequest(request.key, prepared, request.prompt, settings, texts)
+        prepared = engine.schema(request.schema, base=base)
+        texts = digest_of_schema(request.schema, checked.schema.tree), digest(request.prompt)
+        sources = request.schema, request.origin
+        given = request.prompt, settings, request.mode, texts, *sources
+        return RunRequest(request.key, engine, prepared, *given)
 
     def _base(self, request: Texts) -> Path | None:
         return self._library.base_of(request.origin)
 
 
 def _measured(
-    schema: PreparedSchema, prompt: str, settings: RunSettings
+    schema: PreparedSchema, source: str, prompt: str, settings: RunSettings
 ) -> tuple[tuple[Diagnostic, ...], Strip | None]:
     """Faults of a prompt that need a tokenizer, and the prompt along its positions if it has none."""
     parsed = parse_prompt(prompt)
@@ -394,11 +455,11 @@ def _measured(
         faults = prepared.check(scope=settings.scope, placement=settings.placement)
         if first_error(faults) is not None:
             return faults, None
-        plan = prepared.plan(settings)
+        plan, passages = prepared.plan(settings), prepared.passages(settings)
     except PromptError as error:
         return error.diagnostics, None
     return faults, {
-        "pieces": plan.strip(),
+        "pieces": with_sources(plan.strip(), passages, source, prompt),
         "total": plan.total_tokens,
         "cached": plan.cached_tokens,
         "new": plan.new_tokens,

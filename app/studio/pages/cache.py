@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -12,15 +12,47 @@ from app.studio.endpoints import endpoint
 from app.studio.jobs import Job
 from app.studio.pages.page import Page
 from app.studio.parts import Parts
-from app.studio.requests import Flag, Nothing, Size, Words, request
+from app.studio.requests import Count, Flag, Nothing, Size, Words, request
 from engine.errors import PromptCacheError
+from engine.tiers import Reason, Tier
 
 if TYPE_CHECKING:
     from engine.cache.store import Removed, Verified
+    from engine.cache.store.listing import Sums, Wanted
 
 STORE = "engine.cache.store"
-SHOWN = 2000  # segments that the page lists
-EVICTIONS_SHOWN = 50
+ROWS = 100  # segments on a page of the list
+MODULES_SHOWN = 300  # in the map of bytes
+LATEST = 50  # of what went, of what was missing, and of what would go next
+Policy = Literal["lru", "cost"]
+Order = Literal["schema", "path", "scope", "model", "tokens", "bytes", "tier", "hits", "last_used"]
+
+
+@request
+class WantedSegments:
+    """Segments that have all of the words.
+
+    Attributes:
+        schema: of these schemas only, as a row names them; None for any.
+        path: of these modules only, likewise.
+    """
+
+    words: tuple[Words, ...] = ()
+    schema: Words | None = None
+    path: Words | None = None
+
+
+@request
+class SegmentPage(WantedSegments):
+    """A page of the list.
+
+    Attributes:
+        start: how many segments come before it.
+    """
+
+    order: Order = "last_used"
+    down: Flag = True
+    start: Count = 0
 
 
 @request
@@ -58,19 +90,101 @@ class VerifyStore:
 
 
 class SegmentRow(TypedDict):
-    """A segment of the store. Times in seconds since 1970."""
+    """A segment of the store. Times in seconds since 1970; `seconds` is how long computing it took."""
+
+    key: str
+    schema: str
+    path: str
+    tokens: int
+    bytes: int
+    scope: str
+    model: str
+    hits: int
+    seconds: float
+    last_used: float
+    pinned: bool
+    tier: Tier
+
+
+class SegmentSums(TypedDict):
+    """What segments come to; `seconds` is how long computing them took."""
+
+    segments: int
+    bytes: int
+    tokens: int
+    seconds: float
+    pinned: int
+
+
+class SegmentList(TypedDict):
+    """A page of the list, and what all of the list come to."""
+
+    rows: list[SegmentRow]
+    all: SegmentSums
+    most: int
+
+
+class SegmentKeys(TypedDict):
+    """Keys of segments."""
+
+    keys: list[str]
+
+
+class Weighed(TypedDict):
+    """What segments come to; keys of those that a pin keeps, and the schemas that are pinned."""
+
+    all: SegmentSums
+    pinned: list[str]
+    schemas: list[str]
+
+
+class ModuleBytes(TypedDict):
+    """A module in the map of bytes; without a path all that are too small to be drawn."""
+
+    schema: str
+    path: str | None
+    segments: int
+    bytes: int
+
+
+class Missing(TypedDict):
+    """A segment that was asked for and not there, why, and when it had gone where that is known."""
+
+    at: float
+    key: str
+    schema: str
+    path: str
+    bytes: int
+    ms: float
+    reason: str
+    meaning: str
+    gone_at: float | None
+
+
+class NextOut(TypedDict):
+    """A segment that would go."""
 
     key: str
     schema: str | None
     path: str | None
     tokens: int
     bytes: int
-    scope: str
-    model: str
-    hits: int
+    seconds: float
     last_used: float
-    pinned: bool
-    tier: Literal["disk", "memory"]
+
+
+class WouldGo(TypedDict):
+    """What would go for some bytes more: all of it, and the first of it in the order of its going.
+
+    `spare` bytes of the budget are free now; `missing` are lacking even when all of it is gone.
+    """
+
+    total: Annotated[Json, JsonOf(named=f"{STORE}:Removed")]
+    first: Annotated[list[Json], JsonOf(list[NextOut])]
+    budget: int
+    spare: int
+    missing: int
+    policy: Policy
 
 
 class MemoryUse(TypedDict):
@@ -94,12 +208,14 @@ class Eviction(TypedDict):
 class StoreState(TypedDict):
     """The store as it is."""
 
-    segments: Annotated[list[Json], JsonOf(list[SegmentRow])]
-    left_out: int
+    modules: Annotated[list[Json], JsonOf(list[ModuleBytes])]
+    schemas: list[str]
     stats: Annotated[Json, JsonOf(named=f"{STORE}:StoreStats")]
     memory: MemoryUse
     pins: list[str]
+    pinned_until: dict[str, float]
     evictions: Annotated[list[Json], JsonOf(list[Eviction])]
+    misses: list[Missing]
     warnings: list[str]
     folder: str
 
@@ -118,9 +234,10 @@ class Surplus(TypedDict):
 
 
 class Pins(TypedDict):
-    """The schemas whose segments stay."""
+    """The schemas whose segments stay, and when that ends, in seconds since 1970, where it does."""
 
     pins: list[str]
+    pinned_until: dict[str, float]
 
 
 class CachePage(Page):
@@ -136,21 +253,96 @@ class CachePage(Page):
 
     @endpoint
     def cache_state(self, _request: Nothing) -> StoreState:
-        """Segments with the tier that each is in, totals, pins, what was evicted, and what does not fit."""
-        store, memory_tier = self._parts.engine.store, self._parts.engine.memory_tier
-        rows = store.segments()
-        for row in rows:
-            row["tier"] = "memory" if row["key"] in memory_tier else "disk"
+        """Totals, bytes by module, pins, what went, what was missing, and what does not fit."""
+        engine = self._parts.engine
+        store, memory_tier = engine.store, engine.memory_tier
+        engine.segment_cache.count_answers()
+        stats, modules = store.stats(), store.listing.modules(MODULES_SHOWN)
+        schemas = {name for row in modules for name in row["schema"].split(",") if name}
         return {
-            "segments": rows[:SHOWN],
-            "left_out": max(0, len(rows) - SHOWN),
-            "stats": store.stats().to_json(),
+            "modules": modules,
+            "schemas": sorted(schemas | set(store.settings.pins())),
+            "stats": stats.to_json(),
             "memory": {"bytes": memory_tier.bytes, "budget": memory_tier.budget},
             "pins": store.settings.pins(),
-            "evictions": store.evictions(EVICTIONS_SHOWN),
+            "pinned_until": store.settings.pinned_until(),
+            "evictions": store.evictions(LATEST),
+            "misses": [_missing(row) for row in store.misses(LATEST)],
             "warnings": list(store.settings.warnings),
             "folder": str(store.folder),
         }
+
+    @endpoint
+    def cache_list(self, request: SegmentPage) -> SegmentList:
+        """A page of the segments, each with the tier that it is in."""
+        store, held = self._parts.engine.store, self._parts.engine.memory_tier.keys()
+        store.finish_writing()
+        found = store.listing.page(
+            self._wanted(request),
+            request.order,
+            down=request.down,
+            start=request.start,
+            limit=ROWS,
+            held=held,
+        )
+        rows: list[SegmentRow] = [
+            {
+                "key": row.key,
+                "schema": row.schema,
+                "path": row.path,
+                "tokens": row.tokens,
+                "bytes": row.bytes,
+                "scope": row.scope,
+                "model": row.model,
+                "hits": row.hits,
+                "seconds": row.seconds,
+                "last_used": row.last_used,
+                "pinned": row.pinned,
+                "tier": row.tier,
+            }
+            for row in found.rows
+        ]
+        return {"rows": rows, "all": _sums(found.all), "most": ROWS}
+
+    @endpoint
+    def cache_keys(self, request: WantedSegments) -> SegmentKeys:
+        """The keys of all segments that have the words, on whatever page they are."""
+        wanted, held = self._wanted(request), self._parts.engine.memory_tier.keys()
+        return {"keys": self._parts.engine.store.listing.keys(wanted, held)}
+
+    @endpoint
+    def cache_weigh(self, request: DeleteSegments) -> Weighed:
+        """What deleting segments takes away, and which of them somebody has pinned."""
+        from engine.cache.store.listing import Sums
+
+        store = self._parts.engine.store
+        rows, pins = store.listing.chosen(request.keys), set(store.settings.pins())
+        pinned = [row for row in rows if row.pinned]
+        schemas = {name for row in pinned for name in row.schema.split(",")} & pins
+        return {
+            "all": _sums(Sums.of(rows)),
+            "pinned": [row.key for row in pinned],
+            "schemas": sorted(schemas),
+        }
+
+    @endpoint
+    def cache_next(self, request: StoreSize) -> WouldGo:
+        """What the budget would evict for so many bytes more, in its order; nothing is removed."""
+        found = self._parts.engine.store.next_out(int(request.bytes), LATEST)
+        return {
+            "total": found.total.to_json(),
+            "first": list(found.first),
+            "budget": found.budget,
+            "spare": found.spare,
+            "missing": found.missing,
+            "policy": found.policy,
+        }
+
+    @staticmethod
+    def _wanted(request: WantedSegments) -> Wanted:
+        from engine.cache.store.listing import Wanted
+
+        return Wanted(request.words, request.schema, request.path)
 
     @endpoint
     def cache_delete(self, request: DeleteSegments) -> Gone:
@@ -170,7 +362,7 @@ class CachePage(Page):
             store.settings.pin(request.schema)
         else:
             store.settings.unpin(request.schema)
-        return {"pins": store.settings.pins()}
+        return {"pins": store.settings.pins(), "pinned_until": store.settings.pinned_until()}
 
     @endpoint
     def cache_prune(self, request: StoreSize) -> Gone:
@@ -216,3 +408,28 @@ class CachePage(Page):
             else:
                 self._jobs.join(request.key, self._verifying)
             return {**self._verifying.state(), "key": request.key}
+
+
+def _sums(sums: Sums) -> SegmentSums:
+    return {
+        "segments": sums.segments,
+        "bytes": sums.bytes,
+        "tokens": sums.tokens,
+        "seconds": sums.seconds,
+        "pinned": sums.pinned,
+    }
+
+
+def _missing(row: dict[str, Any]) -> Missing:
+    known = next((reason for reason in Reason if reason.value == row["reason"]), None)
+    return {
+        "at": row["at"],
+        "key": row["key"],
+        "schema": row["schema"],
+        "path": row["path"],
+        "bytes": row["bytes"],
+        "ms": row["ms"],
+        "reason": row["reason"],
+        "meaning": known.meaning if known is not None else "The store does not know why",
+        "gone_at": row["gone_at"],
+    }

@@ -16,7 +16,7 @@ class Page(Endpoints):
 
     Attributes:
         name: the page's name in its address, and that of its files.
-        title: the title in the head.
+        title: the title in the rail.
     """
 
     name: ClassVar[str]
@@ -25,27 +25,24 @@ class Page(Endpoints):
     @abstractmethod
     def __init__(self, parts: Parts) -> None: ...
 
-    def build(self, blocks: gr.Blocks, shell: gr.HTML) -> None:  # noqa: ARG002
-        """Puts its elements into the page's column; `shell` is the element that tells of events."""
+    def build(self) -> None:
+        """Puts its elements into the page's column."""
         host(self.name)
 
 
-def host(part: str, *, events: tuple[str, ...] = (), told: str = "", **options: Any) -> gr.HTML:
+def host(part: str, *, told: str = "", **options: Any) -> gr.HTML:
     """An element that our JavaScript fills. Its template never changes, so Gradio never renders it again.
 
     Args:
         part: the element's name.
-        events: the events that it can tell of.
         told: further properties for the script, as JavaScript.
         options: properties of the element.
     """
-    names = " ".join(f"'{event}'" for event in events)
     boot = f"""
 const functions = typeof server === "undefined" ? null : server;
-const parts = {{element, props, trigger, server: functions, watch, {told}}};
+const parts = {{element, server: functions, {told}}};
 const boot = () => window.promptCacheStudio.host("{part}", parts);
-if (window.promptCacheStudio) boot(); else window.addEventListener("studio-ready", boot, {{once: true}});
-// events: {names}"""
+if (window.promptCacheStudio) boot(); else window.addEventListener("studio-ready", boot, {{once: true}});"""
     return gr.HTML(
         value="",
         html_template=f'<div class="studio-host studio-{part}"></div>',

@@ -1,20 +1,28 @@
 // The Author page: modules, schema and prompt, the layout, a run of both sides, and what reuse changed.
+import { AnswerCost } from "../answercost.js"
+import { when } from "../beside.js"
 import { h, pause, plural } from "../dom.js"
 import { Drawer } from "../drawer.js"
 import { Explanation } from "../fidelity.js"
 import { History } from "../history.js"
+import { tellSizes } from "../hovering.js"
+import { Owing } from "../owing.js"
 import { Panes } from "../panes.js"
 import { Picker } from "../picker.js"
-import { RunBar } from "../runbar.js"
+import { Problems } from "../problems.js"
+import { Reads } from "../reads.js"
+import { RunBar, cutOff } from "../runbar.js"
+import { CHOICES } from "../runmenu.js"
+import { inEditor, keysOf } from "../shortcuts.js"
+import { separator } from "../splits.js"
 import { Strip } from "../strip.js"
+import { Tabs } from "../tabs.js"
 
+/** @type {[Kind, Kind]} */
+const KINDS = ["schema", "prompt"]
 const TITLES = { schema: "Schema", prompt: "Prompt" }
-const SIGNS = { error: "✕", warning: "!", info: "i" }
-const MOST_PROBLEMS = 100
 const ASK_AGAIN_MS = 500
-
-/** Elements besides its own that the page fills. */
-export const hosts = ["history"]
+const ROOM_FOR_BOTH = 560  // pixels that the schema and the prompt take side by side
 
 /**
  * @typedef {import("../workspace.js").Kind} Kind
@@ -23,97 +31,136 @@ export const hosts = ["history"]
 
 /** @param {Workspace} workspace @param {Kind} kind @param {Record<string, () => unknown>} keys */
 function documentPanel(workspace, kind, keys) {
-  const status = h("span", { class: "status", role: "status" }), facts = h("span", { class: "soft" })
+  const problems = new Problems(workspace, kind), facts = h("span", { class: "soft" })
   const editor = h("div", { class: "editor" })
-  const format = h("button", { type: "button", class: "quiet", title: "Format (Shift Alt F)", onclick: () => workspace.format(kind) }, "Format")
-  const problems = h("ul", { class: "problems", "aria-label": `Problems of the ${kind}`, hidden: true })
-  workspace.on("problems", one => { if (one.kind === kind) showProblems(workspace, kind, one.list, status, problems) })
+  const format = h("button", { type: "button", class: "quiet", title: `Format (${keysOf("format")})`, onclick: () => workspace.format(kind) }, "Format")
   if (kind === "schema") workspace.on("checked", ({ schema }) => { facts.textContent = plural(schema.modules, "module") })
   else workspace.on("measured", ({ strip }) => { facts.textContent = strip ? plural(strip.total, "token") : "" })
   const panel = h("section", { class: `panel ${kind}`, "aria-label": TITLES[kind] },
-    h("header", { class: "bar" }, h("h2", {}, TITLES[kind]), status, h("span", { class: "grow" }), facts, format), editor, problems)
-  workspace.mount(kind, editor, { ...keys, "Shift-Alt-f": () => workspace.format(kind) })
+    h("header", { class: "bar" }, h("h2", {}, TITLES[kind]), problems.status, h("span", { class: "grow" }), facts, format), editor, problems.list)
+  workspace.mount(kind, editor, { ...keys, [inEditor("format")]: () => workspace.format(kind) })
   return panel
-}
-
-/** @param {Workspace} workspace @param {Kind} kind @param {Api.Mark[]} list @param {HTMLElement} status @param {HTMLElement} problems */
-function showProblems(workspace, kind, list, status, problems) {
-  const errors = list.filter(({ severity }) => severity === "error").length
-  const warnings = list.filter(({ severity }) => severity === "warning").length
-  status.textContent = [errors && plural(errors, "error"), warnings && plural(warnings, "warning")].filter(Boolean).join(", ") || "no problems"
-  status.dataset.mood = errors ? "bad" : warnings ? "warn" : "good"
-  problems.hidden = list.length === 0
-  problems.replaceChildren(...list.slice(0, MOST_PROBLEMS).map(({ severity, code, message, line, column, from }) => h("li", { class: severity },
-    h("button", { type: "button", onclick: () => workspace.editors[kind].reveal(from) },
-      h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
-      h("span", {}, `${code}: ${message}`)))))
 }
 
 /** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
 export function mount(studio) {
-  const { server, workspace, shell, gradio } = studio
-  const runHost = h("div", { class: "run-host" })
-  const drawer = new Drawer(workspace), runBar = new RunBar(runHost, workspace, server, drawer, gradio.trigger)
-  const keys = { "Mod-Enter": () => runBar.start(), "Mod-s": () => shell.save() }
+  const { server, workspace, shell } = studio
+  const drawer = new Drawer(workspace), runBar = new RunBar(shell.tools, workspace, server, drawer)
+  const keys = { [inEditor("run")]: () => runBar.start(), [inEditor("save")]: () => shell.save() }
 
   const picker = h("section", { class: "panel picker", "aria-label": "Modules" })
   const strip = h("section", { class: "strip", "aria-label": "Layout" })
   const answers = h("div", { class: "answers" }), about = h("p", { class: "soft about-model", hidden: true })
   const explained = h("section", { class: "explanation", "aria-label": "What reuse changed" })
-  const explanation = new Explanation(explained, workspace, server, drawer)
+  const explanation = new Explanation(explained, workspace, server, drawer, studio.belonging)
   explanation.on("repair", setting => drawer.set("repair", setting))
   explanation.on("scaffold", async modules => explanation.say(await workspace.addScaffold(modules)))
   drawer.on("set back", sentence => {
     if (sentence) shell.notice(sentence, { key: "settings", mood: "info", closed: () => drawer.accept() })
     else shell.dismiss("settings")
   })
-  shell.on("shown", page => { if (page !== "author") drawer.accept() })
-  const layout = new Strip(strip, workspace)
+  shell.on("shown", page => {
+    if (page === "author") return
+    drawer.accept()
+    drawer.close()
+  })
+  const owing = new Owing(studio.belonging, explanation), layout = new Strip(strip, workspace, studio.belonging, owing)
+  const reads = new Reads(workspace, server)
+  const documents = new Tabs("documents", "Documents", { pair: KINDS, room: ROOM_FOR_BOTH })
+  for (const kind of KINDS) documents.add(kind, TITLES[kind], documentPanel(workspace, kind, keys))
+  documents.add("reads", "What the model reads", reads.node, "Reads")
+  documents.on("shown", name => reads.show(name === "reads"))
+  reads.show(documents.shown === "reads")
+  for (const drawn of [layout, reads]) drawn.on("reveal", ({ kind, from }) => workspace.editors[kind].reveal(from))
+  workspace.on("wanted", kind => documents.show(kind))
+  workspace.on("problems", ({ kind, list }) => {
+    const errors = list.filter(({ severity }) => severity === "error").length
+    documents.mark(kind, errors ? String(errors) : "", "bad")
+  })
+  const history = new History(workspace, server)
+  const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, runBar.status, answers, explained, history.node)
+  const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
+  writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
+    h("div", { class: "below" }, strip, about))
+  desk.append(writing, separator(desk, { name: "writing", label: "Width of modules and documents", least: 35, most: 70, usual: 56 }),
+    results)
+  studio.hosts.shell.append(drawer.form)
   studio.hosts.author.append(
-    h("div", { class: "desk" }, picker, documentPanel(workspace, "schema", keys), documentPanel(workspace, "prompt", keys)),
-    strip, runHost, answers, about, explained)
+    h("header", { class: "page-line" }, h("h2", {}, "Author"),
+      h("p", { class: "soft" }, "The text of a module is computed once and kept: run, and see what that saves and what it changes.")),
+    desk)
   studio.on("model", model => {
     about.textContent = model.about
     about.hidden = !model.about
   })
+  runBar.on("start", () => {
+    shell.go("author")
+    results.scrollTop = 0  // what is said of it stands at their top
+    if (document.documentElement.scrollHeight > innerHeight) results.scrollIntoView({ block: "start" })
+  })
+  studio.commands.add(
+    { title: "Run the prompt", group: "Run", keys: keysOf("run"), run: () => runBar.start(), when: () => !runBar.running },
+    ...Object.entries(CHOICES).map(([name, choice]) => ({ title: `Run: ${choice.title}`, group: "Run", words: choice.about, run: () => runBar.choose(/** @type {import("../runmenu.js").Choice} */ (name)), when: () => !runBar.running })),
+    { title: "Stop the run", group: "Run", keys: keysOf("stop"), run: () => runBar.stop(), when: () => runBar.running },
+    { title: "Settings of the run", group: "Run", words: "temperature scope repair seed", run: () => drawer.enter() },
+    ...KINDS.map(kind => ({ title: `Go to the ${kind}`, group: "Editor", run: () => { documents.show(kind); workspace.editors[kind].view.focus() } })),
+    ...KINDS.map(kind => ({ title: `Format the ${kind}`, group: "Editor", keys: keysOf("format"), run: () => workspace.format(kind) })))
+  runBar.on("encoded", () => studio.emit("stored"))
   runBar.on("frame", ({ state }) => {
     if (state !== "working") studio.emit("stored")
-    if (state === "done") drawer.accept()
+    else studio.coach.running()
   })
-  gradio.watch("value", () => { if (gradio.props.value) runBar.take(JSON.parse(gradio.props.value)) })
+  runBar.on("ended", ({ state }) => {
+    if (state !== "done") return
+    drawer.accept()
+    studio.coach.ran()
+  })
+  studio.on("stored", () => history.refresh())
 
   return {
     begin(start) {
       new Picker(picker, workspace, server, start.tiers)
-      layout.tiers = start.tiers
+      tellSizes(workspace, start.tiers)
+      layout.tiers = reads.tiers = start.tiers
       drawer.offer(start.settings)
 
-      const shown = new Panes(answers, start.timeline_parts)
-      workspace.on("checked", ({ texts }) => shown.beside(texts))
+      const shown = new Panes(answers, start.timeline_parts, studio.belonging)
       workspace.on("problems", () => shown.hindered(workspace.faulty()))
+      const answer = answers.querySelector(".answer"), cost = answer instanceof HTMLElement ? new AnswerCost(answer, owing, studio.belonging) : null
       let current = 0
       const show = (/** @type {Api.RunFrame} */ run) => {
         current = run.number
         shown.show(run)
-        history.note(run)
+        history.show("")
+        layout.note(run)
+        cost?.show(run)
       }
+      const showKept = async (/** @type {string} */ id) => {
+        if (runBar.running) return
+        const { run, error } = await server.ask("show_kept_run", { id, schema: workspace.texts().schema })
+        if (error) return shell.notice(error, { key: "kept" })
+        if (!run || runBar.running) return
+        shell.dismiss("kept")
+        current = 0
+        shown.show(run, when(run.started))
+        history.show(id)
+        cost?.show(run)
+        answers.scrollIntoView({ block: "nearest" })
+      }
+      history.on("chosen", showKept)
+      studio.on("restored", showKept)
       // A run that this page does not follow, of another tab or of the page before this one, is asked about until it is over.
       const watch = async (/** @type {Api.RunFrame} */ run) => {
         for (let next = run; next.state === "working" && current === run.number && !runBar.running;) {
           await pause(ASK_AGAIN_MS)
-          next = (await server.ask("show_run", { number: run.number })).run ?? next
+          next = (await server.ask("show_run", { number: run.number })).run ?? cutOff(next)
           if (current !== run.number || runBar.running) return
           show(next)
           if (next.state !== "working") workspace.remeasure()
         }
       }
-      const history = new History(studio.hosts.history, async number => {
-        const { run, error } = await server.ask("show_run", { number })
-        if (error) return shell.notice(error)
-        if (run && !runBar.running) { show(run); watch(run) }
-      })
       runBar.on("frame", show)
-      for (const run of start.runs) history.note(run)
+      for (const run of start.runs) layout.note(run)
       const last = start.runs.at(-1)
       if (last) { show(last); watch(last) }
     },

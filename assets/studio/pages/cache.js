@@ -1,24 +1,22 @@
 // The store as it is: what is kept, how full it is, what was evicted, and what can be done about it.
-import { bytes, count, h, plural, refill } from "../dom.js"
+import { bytes, count, debounce, h, plural, refill } from "../dom.js"
 import { AWAY, Job, STOPPED } from "../jobs.js"
+import { computing, date, gone, missed, module, nextOut } from "../comings.js"
 import { confirmed } from "../question.js"
+import { Treemap, swatch } from "../treemap.js"
 
 /** @type {Record<string, number>} */
 const UNITS = { MiB: 1024 ** 2, GiB: 1024 ** 3, TiB: 1024 ** 4 }
-const date = (/** @type {number} */ seconds) => new Date(seconds * 1000).toLocaleString([], { dateStyle: "short", timeStyle: "short" })
 /**
  * @typedef {Api.SegmentRow} Row
- * @typedef {keyof Row} Column
+ * @typedef {NonNullable<Api.SegmentPage["order"]>} Column
+ * @typedef {import("../treemap.js").Place} Place
  * @typedef {Event & {target: HTMLInputElement}} ChangeEvent
  */
 
-const KEY_SHOWN = 8  // characters that tell keys apart
-const LABEL_WIDTH = 36, LABEL_HEIGHT = 24
-const module = (/** @type {Row} */ row) => row.path || `anonymous text (${row.key.slice(0, KEY_SHOWN)})`
-
 /** @type {[Column, string, (row: Row) => string][]} */
 const COLUMNS = [
-  ["schema", "Schema", row => row.schema || "–"],
+  ["schema", "Schema", row => row.schema.split(",").join(", ") || "–"],
   ["path", "Module", module],
   ["scope", "Scope", row => row.scope],
   ["model", "Model", row => row.model.split("/").findLast(part => part) ?? row.model],
@@ -30,25 +28,8 @@ const COLUMNS = [
 ]
 /** @type {Set<Column>} */
 const NUMBERS = new Set(["tokens", "bytes", "hits", "last_used"])
-
-/**
- * Rectangles in percent for values, largest first: cut in two across the longer side, again and again.
- * @template {{value: number}} Item
- * @param {Item[]} items
- * @param {number} aspect width over height
- * @returns {(Item & {x: number, y: number, width: number, height: number})[]}
- */
-export function treemap(items, aspect, x = 0, y = 0, width = 100, height = 100) {
-  if (!items.length) return []
-  if (items.length === 1) return [{ ...items[0], x, y, width, height }]
-  const total = items.reduce((sum, { value }) => sum + value, 0)
-  let first = 0, split = 0
-  while (split < items.length - 1 && (split === 0 || first + items[split].value / 2 < total / 2)) first += items[split++].value
-  const share = total ? first / total : .5
-  return width * aspect >= height
-    ? [...treemap(items.slice(0, split), aspect, x, y, width * share, height), ...treemap(items.slice(split), aspect, x + width * share, y, width * (1 - share), height)]
-    : [...treemap(items.slice(0, split), aspect, x, y, width, height * share), ...treemap(items.slice(split), aspect, x, y + height * share, width, height * (1 - share))]
-}
+const ROOM = 100  // MiB that are made room for, at first
+const FILTER_MS = 150
 
 class CachePage {
   #host
@@ -63,14 +44,28 @@ class CachePage {
   #job = null
   #filter = h("input", { type: "search", placeholder: "Filter by schema, module, model…", "aria-label": "Filter segments" })
   #totals = h("dl", { class: "totals" })
+  #counted = h("p", { class: "soft", hidden: true }, "The hit rate is of all segments that were ever looked up, those of a run's further timings and of batches among them.")
   #warnings = h("div", { class: "warnings", "data-mood": "warn" })
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
   #meter = h("progress", { hidden: true, "aria-label": "Progress of the verification" })
-  #map = h("div", { class: "treemap", role: "img" })
+  /** @type {Place | null} */
+  #place = null
+  #map = new Treemap(place => this.#narrow(place))
+  #narrowed = h("p", { class: "narrowed", hidden: true })
+  /** @type {Api.SegmentList | null} */
+  #shown = null
+  #start = 0
+  #asked = 0
   #head = h("tr", {})
   #body = h("tbody", {})
   #pins = h("div", { class: "pins" })
   #evictions = h("div", { class: "evictions" })
+  #misses = h("div", { class: "misses" })
+  #next = h("div", { class: "next" })
+  #room = h("input", { type: "number", id: "cache-room", min: "0", step: "any", required: true, value: String(ROOM) })
+  #sums = h("p", { class: "soft sums", "aria-live": "polite" })
+  #earlier = h("button", { type: "button", onclick: () => this.#turn(-1) }, "Earlier")
+  #later = h("button", { type: "button", onclick: () => this.#turn(1) }, "Later")
   #delete = h("button", { type: "button", disabled: true, onclick: () => this.#remove() }, "Delete")
   #verify = h("button", { type: "button", onclick: () => this.#check(false) }, "Verify")
   #repair = h("button", { type: "button", hidden: true, onclick: () => this.#check(true) }, "Set damage right")
@@ -86,7 +81,9 @@ class CachePage {
   constructor(host, server) {
     this.#host = host
     this.#server = server
-    this.#filter.addEventListener("input", () => this.#list())
+    const filter = debounce(FILTER_MS, () => this.#again())
+    this.#filter.addEventListener("input", () => filter())
+    addEventListener("resize", debounce(FILTER_MS, () => this.#map.again()))
     const size = h("form", { class: "size", novalidate: true, onsubmit: (/** @type {Event} */ event) => event.preventDefault() }, this.#most, this.#unit,
       h("button", { type: "button", onclick: () => this.#prune() }, "Prune to this now"),
       h("button", { type: "button", onclick: () => this.#setBudget() }, "Set as budget"))
@@ -94,10 +91,15 @@ class CachePage {
     host.append(
       h("header", { class: "cache-head" }, h("h2", {}, "Cache"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#repair, this.#verify,
         h("button", { type: "button", onclick: () => this.refresh() }, "Refresh")),
-      this.#totals, this.#warnings, this.#map,
-      h("div", { class: "cache-tools" }, this.#filter, this.#delete, h("span", { class: "grow" }), size),
+      this.#totals, this.#counted, this.#warnings, this.#map.node,
+      h("div", { class: "cache-tools" }, this.#filter, this.#delete, h("span", { class: "grow" }), size), this.#narrowed,
       this.#table, this.#empty,
-      this.#pins, this.#evictions)
+      h("div", { class: "pages" }, this.#sums, h("span", { class: "grow" }), this.#earlier, this.#later),
+      this.#pins,
+      h("section", { class: "would-go", "aria-label": "Making room" }, h("h3", {}, "What would go next"),
+        h("form", { class: "size", novalidate: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#askNext() } },
+          h("label", { for: this.#room.id }, "To make room for"), this.#room, "MiB", h("button", { type: "submit" }, "Show")), this.#next),
+      this.#misses, this.#evictions)
   }
 
   async refresh() {
@@ -105,13 +107,12 @@ class CachePage {
     if (answer.away) return this.#say("The studio's server does not answer. What is shown may be old.", "bad")
     if (answer.error != null) return this.#say(answer.error, "bad")
     this.#state = answer
-    const there = new Set(answer.segments.map(({ key }) => key))
-    this.#chosen = new Set([...this.#chosen].filter(key => there.has(key)))
     this.#showTotals(answer)
-    this.#showMap(answer)
-    this.#list()
+    this.#map.show(answer.modules, this.#place)
     this.#showPins(answer)
-    this.#showEvictions(answer)
+    this.#misses.replaceChildren(...missed(answer.misses))
+    this.#evictions.replaceChildren(...gone(answer.evictions))
+    await Promise.all([this.#list(), this.#askNext()])
   }
 
   get #size() { return `${this.#most.value} ${this.#unit.value}` }
@@ -127,7 +128,7 @@ class CachePage {
   }
 
   /** @param {Api.StoreState} state */
-  #showTotals({ stats, memory, folder, warnings, left_out: more }) {
+  #showTotals({ stats, memory, folder, warnings }) {
     this.#offerBudget(stats.budget)
     const asked = stats.hits + stats.misses
     const facts = [
@@ -141,59 +142,98 @@ class CachePage {
       ["Stored as", stats.scheme],
     ]
     this.#totals.replaceChildren(...facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
+    this.#counted.hidden = !asked
     this.#totals.title = folder
     this.#warnings.replaceChildren(...warnings.map(sentence => h("p", {}, sentence)))
-    if (more) this.#say(`${plural(more, "older segment")} more than are listed.`)
   }
 
-  /** @param {Api.StoreState} state */
-  #showMap(state) {
-    const modules = new Map()
-    for (const row of state.segments) {
-      const schema = row.schema || "–", key = JSON.stringify([schema, row.path])
-      modules.set(key, (modules.get(key) ?? 0) + row.bytes)
-    }
-    const items = [...modules].map(([key, value]) => ({ place: JSON.parse(key), value })).sort((a, b) => b.value - a.value)
-    const schemas = [...new Set(items.map(({ place }) => place[0]))]
-    this.#map.hidden = items.length === 0
-    this.#map.setAttribute("aria-label", `Bytes by schema and module: ${items.slice(0, 5).map(({ place, value }) => `${place.join(" ")} ${bytes(value)}`).join(", ")}`)
-    const groups = schemas.map(schema => ({ schema, inner: items.filter(({ place }) => place[0] === schema) }))
-      .map(group => ({ ...group, value: group.inner.reduce((sum, { value }) => sum + value, 0) })).sort((a, b) => b.value - a.value)
-    const aspect = this.#map.clientWidth / (this.#map.clientHeight || 1) || 1
-    this.#map.replaceChildren(...treemap(groups, aspect).flatMap(({ inner, schema, x, y, width, height }, index) =>
-      treemap(inner, aspect, x, y, width, height).map(({ place, value, ...at }) => {
-        const cell = h("div", { class: "cell", "data-shade": String(index % 4), title: `${schema} ${place[1] || "anonymous text"}: ${bytes(value)}` },
-          at.width * this.#map.clientWidth / 100 > LABEL_WIDTH && at.height * this.#map.clientHeight / 100 > LABEL_HEIGHT ? h("span", {}, place[1].split("/").at(-1) || schema) : null)
-        Object.assign(cell.style, { left: `${at.x}%`, top: `${at.y}%`, width: `${at.width}%`, height: `${at.height}%` })
-        return cell
-      })))
+  /** What the list is to have. @returns {Api.WantedSegments} */
+  #sought() {
+    return { words: this.#filter.value.split(/\s+/).filter(Boolean), schema: this.#place?.schema ?? null, path: this.#place?.path ?? null }
   }
 
-  #list() {
+  // A choice in the map narrows the list, and the same again takes that back.
+  /** @param {Place | null} place */
+  #narrow(place) {
+    this.#place = place
+    if (this.#state) this.#map.show(this.#state.modules, place)
+    this.#again()
+  }
+
+  #again() {
+    this.#start = 0
+    this.#list()
+  }
+
+  /** @param {1 | -1} way */
+  async #turn(way) {
+    this.#start = Math.max(0, this.#start + way * (this.#shown?.most ?? 0))
+    await this.#list()
+    const button = way > 0 ? this.#later : this.#earlier
+    if (button.disabled) this.#table.focus()
+  }
+
+  async #list() {
+    const asked = ++this.#asked, [order, way] = this.#sort
+    const answer = await this.#server.ask("cache_list", { ...this.#sought(), order, down: way < 0, start: this.#start })
+    if (asked !== this.#asked) return
+    if (!answer.rows) return this.#say(answer.error ?? AWAY, "bad")
+    if (!answer.rows.length && this.#start) return this.#again()
+    this.#shown = /** @type {Api.SegmentList} */ (answer)
+    this.#paint(this.#shown)
+  }
+
+  /** @param {Api.SegmentList} shown */
+  #paint({ rows, all: sums, most }) {
     const [by, way] = this.#sort
-    const words = this.#filter.value.toLowerCase().split(/\s+/).filter(Boolean)
-    const rows = (this.#state?.segments ?? []).filter(row => words.every(word => [row.schema, row.path, row.scope, row.model, row.tier].join(" ").toLowerCase().includes(word)))
-    rows.sort((a, b) => way * (NUMBERS.has(by) ? Number(a[by]) - Number(b[by]) : String(a[by] ?? "").localeCompare(String(b[by] ?? ""))))
     this.#sayEmpty(rows.length)
+    this.#sayNarrowed()
+    this.#sums.textContent = sums.segments ? `${count(this.#start + 1)} to ${count(this.#start + rows.length)} of ${plural(sums.segments, "segment")}: ${bytes(sums.bytes)}, ${plural(sums.tokens, "token")}` : ""
+    this.#earlier.hidden = this.#later.hidden = sums.segments <= most
+    this.#earlier.disabled = this.#start === 0
+    this.#later.disabled = this.#start + rows.length >= sums.segments
     /** @type {HTMLInputElement} */
-    const all = h("input", { type: "checkbox", "data-key": "all", "aria-label": "Choose all that are shown", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: () => {
-      for (const { key } of rows) all.checked ? this.#chosen.add(key) : this.#chosen.delete(key)
-      this.#list()
-    } })
+    const all = h("input", { type: "checkbox", "data-key": "all", "aria-label": "Choose all that the filter finds", checked: rows.length > 0 && rows.every(({ key }) => this.#chosen.has(key)), onchange: () => this.#chooseAll(all.checked) })
     refill(this.#head, h("th", { scope: "col" }, all), ...COLUMNS.map(([name, title]) => h("th", { scope: "col", class: NUMBERS.has(name) ? "number" : null, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
-      h("button", { type: "button", class: "quiet", "data-key": name, onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#list() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
-    refill(this.#body, ...rows.slice(0, 500).map(row => h("tr", { "data-pinned": row.pinned ? "yes" : null },
+      h("button", { type: "button", class: "quiet", "data-key": name, onclick: () => { this.#sort = [name, name === by ? -way : NUMBERS.has(name) ? -1 : 1]; this.#again() } }, title, name === by ? (way > 0 ? " ↑" : " ↓") : ""))))
+    refill(this.#body, ...rows.map(row => h("tr", { "data-pinned": row.pinned ? "yes" : null },
       h("td", {}, h("input", { type: "checkbox", "data-key": row.key, "aria-label": `Choose ${module(row)}`, checked: this.#chosen.has(row.key), onchange: (/** @type {ChangeEvent} */ { target }) => {
         target.checked ? this.#chosen.add(row.key) : this.#chosen.delete(row.key)
         this.#buttons()
-      } })), ...COLUMNS.map(([name, , cell]) => h("td", { class: NUMBERS.has(name) ? "number" : null }, cell(row), name === "schema" && row.pinned ? h("span", { class: "pill" }, "pinned") : null)))))
+      } })), ...COLUMNS.map(([name, , cell]) => h("td", { class: NUMBERS.has(name) ? "number" : null }, name === "schema" ? swatch(row.schema) : null, cell(row), name === "schema" && row.pinned ? h("span", { class: "pill" }, "pinned") : null)))))
     this.#buttons()
+  }
+
+  // All pages of what is found are chosen, not the one that is shown.
+  /** @param {boolean} on */
+  async #chooseAll(on) {
+    const { keys, error } = await this.#server.ask("cache_keys", this.#sought())
+    if (!keys) return this.#say(error ?? AWAY, "bad")
+    for (const key of keys) on ? this.#chosen.add(key) : this.#chosen.delete(key)
+    if (this.#shown) this.#paint(this.#shown)
+  }
+
+  #sayNarrowed() {
+    this.#narrowed.hidden = this.#place === null
+    if (!this.#place) return
+    const { schema, path } = this.#place
+    refill(this.#narrowed, swatch(schema), h("span", {}, `Only ${schema || "what has no schema"}${path === null ? "" : `, ${path || "text that is always there"}`}`),
+      h("button", { type: "button", "data-key": "all", onclick: () => { this.#narrow(null); this.#filter.focus() } }, "Show all"))
+  }
+
+  async #askNext() {
+    if (!this.#room.checkValidity()) {
+      this.#next.replaceChildren(h("p", { "data-mood": "bad" }, "A size is a number of 0 or more."))
+      return
+    }
+    const answer = await this.#server.ask("cache_next", { bytes: Number(this.#room.value) * UNITS.MiB })
+    this.#next.replaceChildren(...(answer.total ? nextOut(/** @type {Api.WouldGo} */ (answer)) : [h("p", {}, answer.error ?? AWAY)]))
   }
 
   /** @param {number} shown rows */
   #sayEmpty(shown) {
     this.#empty.hidden = shown > 0
-    this.#empty.textContent = this.#state?.segments.length ? "No segment has all of these words."
+    this.#empty.textContent = this.#state?.stats.segments ? "No segment is like that. Write fewer words, or show all."
       : this.#state?.stats.budget === 0 ? "Nothing is stored, and nothing will be while the budget is 0. Set a larger one above."
         : "Nothing is stored. Run a prompt, and what it computes is kept here for the next one."
   }
@@ -205,27 +245,46 @@ class CachePage {
 
   /** @param {Api.StoreState} state */
   #showPins(state) {
-    const schemas = [...new Set(state.segments.flatMap(({ schema }) => schema ? schema.split(",") : []).concat(state.pins))].sort()
-    refill(this.#pins, ...(schemas.length ? [h("h3", {}, "Pinned schemas"), h("p", { class: "soft" }, "Segments of a pinned schema are never evicted."),
+    const { schemas } = state
+    refill(this.#pins, ...(schemas.length ? [h("h3", {}, "Pinned schemas"), h("p", { class: "soft" }, "Segments of a pinned schema are not evicted."),
       h("div", { class: "choices" }, ...schemas.map(schema => h("label", { class: "check" }, h("input", { type: "checkbox", "data-key": schema, checked: state.pins.includes(schema), onchange: async (/** @type {ChangeEvent} */ { target }) => {
         const answer = await this.#server.ask("cache_pin", { schema, pinned: target.checked })
         if (answer.error) this.#say(answer.error, "bad")
         this.refresh()
-      } }), schema)))] : []))
-  }
-
-  /** @param {Api.StoreState} state */
-  #showEvictions({ evictions: rows }) {
-    this.#evictions.replaceChildren(...(rows.length ? [h("h3", {}, "What went, and why"), h("ul", {}, ...rows.map(row =>
-      h("li", {}, h("span", { class: "soft" }, date(row.at)), ` ${row.schema || "–"} ${row.path || "anonymous text"}, ${bytes(row.bytes)}: ${row.reason}`)))] : []))
+      } }), swatch(schema), schema, schema in state.pinned_until ? h("span", { class: "soft" }, ` until ${new Date(1000 * state.pinned_until[schema]).toLocaleString()}`) : null)))] : []))
   }
 
   async #remove() {
-    const keys = [...this.#chosen], focused = document.activeElement === this.#delete
+    const focused = document.activeElement === this.#delete, keys = await this.#agreed([...this.#chosen])
+    if (!keys) return this.#delete.focus()
     const answer = await this.#server.ask("cache_delete", { keys })
     this.#say(answer.error ?? (answer.removed ? `Deleted ${plural(answer.removed.segments, "segment")}, ${bytes(answer.removed.bytes)}.` : AWAY), answer.removed ? "" : "bad")
+    if (answer.removed) for (const key of keys) this.#chosen.delete(key)
     await this.refresh()
     if (focused && this.#delete.disabled) this.#table.focus()
+  }
+
+  // What is deleted is asked about, what is pinned once more.
+  /** @param {string[]} keys @returns {Promise<string[] | null>} those that are to go; null for none */
+  async #agreed(keys) {
+    const { all: sums, pinned, schemas, error } = await this.#server.ask("cache_weigh", { keys })
+    if (!sums || !pinned || !schemas) {
+      this.#say(error ?? AWAY, "bad")
+      return null
+    }
+    const took = sums.seconds ? `, which took ${computing(sums.seconds)}` : ""
+    const one = keys.length === 1 ? this.#shown?.rows.find(({ key }) => key === keys[0]) : undefined
+    const named = one ? `${module(one)} of ${one.schema.split(",").join(", ") || "no schema"}` : plural(sums.segments, "segment")
+    const what = `Delete ${named}, ${bytes(sums.bytes)}? What is needed again is computed again: ${plural(sums.tokens, "token")} at most${took}.`
+    if (!await confirmed(this.#host, what, "Delete")) return this.#kept()
+    if (!pinned.length) return keys
+    const stay = `${count(pinned.length)} of them ${pinned.length === 1 ? "is" : "are"} of ${schemas.length === 1 ? "a pinned schema" : "pinned schemas"} (${schemas.join(", ")}), which you wanted to stay. Delete ${pinned.length === 1 ? "it" : "these"} too?`
+    return await confirmed(this.#host, stay, "Delete the pinned ones too") ? keys : this.#kept()
+  }
+
+  #kept() {
+    this.#say("Nothing was deleted.")
+    return null
   }
 
   /** The size that was written, in bytes; null where it is none. */
@@ -293,10 +352,10 @@ class CachePage {
     const pace = `${plural(segments, "segment")}, ${bytes(read)} read in ${seconds.toFixed(2)} s`
     if (clean) return this.#say(`Index and files agree: ${pace}.${theirs}`, "good")
     const found = [index && "a damaged index", faults.length && plural(faults.length, "damaged segment"), orphans.length && plural(orphans.length, "stray file")].filter(Boolean).join(" and ")
-    const missed = unread.length ? ` ${plural(unread.length, "segment")} could not be read just now and stayed.` : ""
+    const unheard = unread.length ? ` ${plural(unread.length, "segment")} could not be read just now and stayed.` : ""
     this.#repair.hidden = repaired || !found
     const mended = found && `${found} set aside, removed or built again; what is missing is computed when it is needed.`
-    this.#say((repaired ? mended : found && `${found} found (${pace}).`) + missed + theirs, repaired && !missed ? "" : "bad")
+    this.#say((repaired ? mended : found && `${found} found (${pace}).`) + unheard + theirs, repaired && !unheard ? "" : "bad")
   }
 
   /** @param {string} words */

@@ -23,12 +23,14 @@ export function mount({ hosts, server, shell }) {
   const cards = h("div", { class: "cards" })
   hosts.gallery.append(
     h("h2", {}, "Gallery"),
-    h("p", { class: "soft lead" }, "Each sample opens in the Author page with one of its prompts, ready to run. The text you have there now is kept under File, Earlier workspaces."),
+    h("p", { class: "soft lead" }, "Each sample opens in the Author page with one of its prompts, ready to run. The text you have there now is kept under File, Versions."),
     cards)
 
   const card = (/** @type {Api.Sample} */ sample) => h("article", { class: "card", "aria-label": sample.title },
     h("h3", {}, sample.title),
     h("p", {}, sample.description),
+    sample.program ? h("details", { class: "program" }, h("summary", {}, "The program"),
+      h("pre", { tabindex: "0", role: "region", "aria-label": `Program of ${sample.title}` }, sample.program)) : null,
     h("ul", { class: "prompts", "aria-label": "Prompts" }, ...sample.prompts.map(({ picked, words }, index) => h("li", {},
       h("button", { type: "button", class: "open", "aria-label": `Open ${sample.title} with prompt ${index + 1}`, onclick: () => shell.open("open_sample", { name: sample.name, prompt: index }) },
         h("span", { class: "prompt-words" }, words || "Without further text"), h("span", { class: "go" }, "Open")),

@@ -1,0 +1,368 @@
+"""The Benchmark page: sweeps, as `pml bench sweep` measures them, kept, drawn and handed out."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from app.studio.answers import JobState, Json, JsonOf
+from app.studio.chart import Drawn, sent
+from app.studio.endpoints import endpoint
+from app.studio.jobs import Job
+from app.studio.measurements import KeptReport, Measurements
+from app.studio.pages.page import Page, host
+from app.studio.parts import Parts
+from app.studio.requests import Nothing, Whole, Words, request
+from app.studio.sweep_chart import sweep_chart
+from benchmarks.sweep import AXES, DEFAULTS, Axis, Sweep, as_csv, parsed_values
+from engine.choices import RANDOM
+from engine.errors import PromptCacheError
+
+if TYPE_CHECKING:
+    from benchmarks.sweeping import Report
+    from engine import Engine
+    from engine.model.model import Model
+
+ALONE = (
+    "A benchmark is being measured, by itself, so that nothing else is in its times. Wait for its end, or "
+    "stop it on the Benchmark page."
+)
+LOADED = "loaded"  # in the place of a model's name: the one that answers
+_PATIENCE_SECONDS = 1.0  # that an estimate waits for the turn to compute
+_BASIS = ("by how fast this machine multiplies", "by its last sweep here")
+_SOON = 0.02  # share of a sweep from which on the time left is told by what it took so far
+
+
+@request
+class WantedSweep:
+    """A sweep as it is asked for.
+
+    Attributes:
+        model: "loaded", or "random:SHAPE".
+        values: its points, as somebody wrote them; none for the usual ones.
+    """
+
+    model: Words = LOADED
+    axis: Axis
+    values: tuple[Words, ...] = ()
+    cached: Whole = 512
+    modules: Whole = 8
+    new: Whole = 32
+    repeats: Whole = 3
+
+    def sweep(self) -> Sweep:
+        """Returns what is measured.
+
+        Raises:
+            PromptCacheError: something that cannot be measured.
+        """
+        from engine.model.synthetic import shapes
+
+        if self.model != LOADED and self.model.removeprefix(RANDOM) not in shapes():
+            raise PromptCacheError("There is no such model to measure. Choose one from the list.")
+        values = parsed_values(self.axis, self.values)
+        return Sweep(self.axis, values, self.cached, self.modules, self.new, self.repeats)
+
+
+@request
+class StartSweep(WantedSweep):
+    """A sweep that begins.
+
+    Attributes:
+        key: key of the work that begins.
+    """
+
+    key: Words
+
+
+@request
+class NamedReport:
+    """A report that is kept."""
+
+    name: Words
+
+
+@request
+class DrawnReport:
+    """What the chart shows.
+
+    Attributes:
+        name: name of a report that is kept; "" for what is being measured.
+        view: times by way, or what they went into.
+    """
+
+    name: Words
+    view: Literal["times", "stages"] = "times"
+
+
+class AxisWords(TypedDict):
+    """What a sweep changes: its name, what it means, and its usual points."""
+
+    name: Axis
+    meaning: str
+    values: list[str]
+
+
+class ShapeWords(TypedDict):
+    """A model that can be measured: its name, and what it is in words."""
+
+    name: str
+    words: str
+
+
+class Result(TypedDict):
+    """A way at a point. Times in milliseconds."""
+
+    name: str
+    value: int | str
+    samples_ms: list[float]
+    median_ms: float
+    timeline_ms: NotRequired[dict[str, float]]
+    tokens_per_s: NotRequired[float]
+    encode_ms: NotRequired[float]
+    kl_first_token: NotRequired[float]
+
+
+class ReportedSweep(TypedDict):
+    """What was measured."""
+
+    axis: Axis
+    values: list[int | str]
+    cached: int
+    modules: int
+    new: int
+    repeats: int
+    seed: int
+
+
+class ShownReport(TypedDict):
+    """A report as the page reads it: facts of the model and the machine are objects of words and numbers."""
+
+    sweep: ReportedSweep
+    model: Annotated[Json, JsonOf(dict[str, str | int])]
+    machine: Annotated[Json, JsonOf(dict[str, str | int])]
+    started: str
+    seconds: float
+    ended: str
+    results: Annotated[list[Json], JsonOf(list[Result])]
+
+
+class MeasuredSweep(TypedDict):
+    """A sweep so far, the name of its report once it is kept, and about how many seconds are left."""
+
+    name: str
+    left_seconds: float | None
+    report: Annotated[Json, JsonOf(ShownReport)] | None
+
+
+class Benchmarks(TypedDict):
+    """What can be measured, what was, and the key of what is being measured, "" where nothing is."""
+
+    axes: list[AxisWords]
+    models: list[ShapeWords]
+    kept: list[KeptReport]
+    under_way: str
+
+
+class KeptReports(TypedDict):
+    """The reports that are kept."""
+
+    kept: list[KeptReport]
+
+
+class NamedAndShown(TypedDict):
+    """A report that is kept."""
+
+    name: str
+    report: Annotated[Json, JsonOf(ShownReport)]
+
+
+class Expected(TypedDict):
+    """About how many seconds a sweep takes, None where nobody can say; how many points it has."""
+
+    seconds: float | None
+    points: int
+    basis: str
+
+
+class ReportFiles(TypedDict):
+    """A report as files."""
+
+    name: str
+    json: str
+    csv: str
+
+
+class Measuring:
+    """A sweep while it is measured: what a job shows.
+
+    Attributes:
+        report: what was measured so far; None before the model is there.
+        name: the name under which it is kept.
+        left: about how many seconds are left.
+    """
+
+    def __init__(self, left: float | None) -> None:
+        self.report: Report | None = None
+        self.name, self.left = "", left
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns it for the page."""
+        return {"name": self.name, "left_seconds": self.left, "report": self.report}
+
+
+class BenchmarkPage(Page):
+    """The server side of the Benchmark page."""
+
+    name, title = "benchmark", "Benchmark"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._jobs = parts, parts.jobs
+        self._kept = Measurements(parts.drafts.folder / "benchmarks")
+        self._paces: dict[str, float] = {}  # by fingerprint
+        self._lock = threading.Lock()
+        self._job: Job | None = None
+        self._measuring: Measuring | None = None
+
+    def build(self) -> None:
+        """Puts the form with the chart, and the table, into the column."""
+        host(self.name)
+        host("sweep-table")
+
+    @endpoint
+    def benchmarks(self, _request: Nothing) -> Benchmarks:
+        """What can be measured, and what was."""
+        job = self._job
+        return {
+            "axes": [
+                {"name": axis, "meaning": meaning, "values": [str(value) for value in DEFAULTS[axis]]}
+                for axis, meaning in AXES.items()
+            ],
+            "models": self._models(),
+            "kept": self._kept.listed(),
+            "under_way": job.key if job is not None and not job.over else "",
+        }
+
+    @endpoint
+    def expect_sweep(self, request: WantedSweep) -> Expected:
+        """About how long a sweep takes."""
+        sweep = request.sweep()
+        seconds, basis = self._expected(self._parts.engine, request.model, sweep)
+        return {"seconds": seconds, "points": len(sweep.values), "basis": basis}
+
+    @endpoint
+    def start_sweep(self, request: StartSweep) -> JobState[Annotated[Json, JsonOf(MeasuredSweep)]]:
+        """Begins to measure, alone."""
+        from app.model_fit import require_room
+        from benchmarks.sweeping import require_fit
+
+        sweep = request.sweep()
+        with self._parts.taken() as engine, self._lock:
+            if request.model == LOADED:  # a shape is asked once it is loaded
+                require_fit(engine.model, sweep)
+            else:
+                require_room(request.model)
+            measuring = Measuring(self._expected(engine, request.model, sweep)[0])
+
+            def work(job: Job) -> Measuring:
+                return self._measure(job, engine, request.model, sweep, measuring)
+
+            job = Job(request.key, work, "benchmark", "beginning", measuring, alone=ALONE)
+            self._job, self._measuring = self._jobs.start(job), measuring
+            return self._job.state()
+
+    @endpoint
+    def show_report(self, request: NamedReport) -> NamedAndShown:
+        """A report that is kept."""
+        return {"name": request.name, "report": self._kept.report(request.name)}
+
+    @endpoint
+    def remove_report(self, request: NamedReport) -> KeptReports:
+        """Forgets a report."""
+        self._kept.remove(request.name)
+        return {"kept": self._kept.listed()}
+
+    @endpoint
+    def report_files(self, request: NamedReport) -> ReportFiles:
+        """A report as the files that the command line writes."""
+        report = self._kept.report(request.name)
+        return {"name": request.name, "json": json.dumps(report, indent=2) + "\n", "csv": as_csv(report)}
+
+    @endpoint
+    def draw_sweep(self, request: DrawnReport) -> Drawn:
+        """The chart of a report, or of what is being measured; empty while there is none."""
+        if request.name:
+            return {"figure": sent(sweep_chart(self._kept.report(request.name), request.view))}
+        measured = self._measuring.report if self._measuring is not None else None
+        return {"figure": sent(sweep_chart(measured, request.view))}
+
+    def _models(self) -> list[ShapeWords]:
+        from engine.model.synthetic import shapes
+
+        found: list[ShapeWords] = [{"name": LOADED, "words": ""}]
+        if self._parts.opening.there:
+            model = self._parts.engine.model
+            found = [{"name": LOADED, "words": f"{model.name}, {model.dtype}, on {model.device}"}]
+        for name, shape in shapes().items():
+            size = f"{shape.parameters / 1e9:.1f} billion weights, {shape.bytes / 2**30:.1f} GiB of memory"
+            found.append({"name": f"{RANDOM}{name}", "words": size})
+        return found
+
+    def _measure(self, job: Job, engine: Engine, name: str, sweep: Sweep, measuring: Measuring) -> Measuring:
+        """Measures to the end, or until it is stopped; what was measured is kept in either case."""
+        from benchmarks.sweeping import Sweeping
+
+        began = 0.0
+
+        def tell(done: float, total: float, what: str) -> None:
+            nonlocal began
+            began = began or time.monotonic()
+            if done > _SOON * total:
+                measuring.left = (time.monotonic() - began) * (total - done) / done
+            job.progress(round(done), round(total), what)
+
+        job.progress(0, 0, f"loading {name}" if name != LOADED else "waiting for its turn")
+        sweeping = Sweeping(self._model(engine, name), sweep, tell, engine.computing.step)
+        measuring.report = sweeping.report
+        try:
+            for report in sweeping.points():
+                with job.changing():
+                    measuring.report = dict(report)
+        finally:
+            if sweeping.report["results"]:
+                with job.changing():
+                    measuring.report = dict(sweeping.report)
+                measuring.name = self._kept.keep(sweeping.report)
+        measuring.left = 0.0
+        return measuring
+
+    @staticmethod
+    def _model(engine: Engine, name: str) -> Model:
+        if name == LOADED:
+            return engine.model
+        from engine.model.loading import load
+
+        return load(name)
+
+    def _expected(self, engine: Engine, name: str, sweep: Sweep) -> tuple[float | None, str]:
+        """Seconds, and what they go by, in words."""
+        from benchmarks.sweeping import pace, pace_of_shape, total, width
+        from engine.model.synthetic import shapes
+
+        if name != LOADED:
+            shape = shapes()[name.removeprefix(RANDOM)]
+            known = self._kept.pace(name)
+            return total(shape.hidden, sweep) / (known or pace_of_shape(shape)), _BASIS[known is not None]
+        model, known = engine.model, self._kept.pace(engine.model.name, engine.model.device)
+        measured = known is not None
+        known = known or self._paces.get(model.fingerprint)
+        if known is None:
+            with engine.computing.step(_PATIENCE_SECONDS) as came:
+                if not came:
+                    return None, "other work goes on just now"
+                known = self._paces[model.fingerprint] = pace(model)
+        return total(width(model), sweep) / known, _BASIS[measured]

@@ -1,0 +1,178 @@
+// What came of a batch: a summary, its rows, sorted and filtered, and one of them at a time with all there is.
+import { count, h, milliseconds, nats, plural, refill, times } from "../dom.js"
+import { Emitter } from "../events.js"
+import { Table } from "../table.js"
+import { firstTime, rowDetail } from "./row.js"
+
+/** @type {[string, string, (row: Api.RowShown) => boolean][]} */
+const FILTERS = [
+  ["all", "All", () => true],
+  ["failed checks", "Failed checks", row => row.cached?.passed === false || row.uncached?.passed === false],
+  ["verdict changed", "Verdict changed by caching", row => row.cached?.passed != null && row.uncached?.passed != null && row.cached.passed !== row.uncached.passed],
+  ["differing", "Texts differ", row => row.same_text === false],
+  ["errors", "Errors", row => row.state === "failed"],
+]
+
+/** What a row asks, and what else sets it apart, as chips. @param {Api.RowShown} row */
+function apart({ picks, arguments: given, settings, text, question }) {
+  const pick = (/** @type {string} */ name) => `${name.startsWith("-") ? "without " : ""}${name.split("/").at(-1)}`
+  return [
+    question ? h("span", { class: text ? "row-text" : "row-text soft", title: text ? null : "The text of the open prompt" }, question) : null,
+    ...picks.split(" ").filter(Boolean).map(name => h("span", { class: "chip", "data-kind": "module", title: name }, pick(name))),
+    ...Object.entries(given).map(([name, value]) => h("span", { class: "chip", "data-kind": "argument", title: name }, `${name.split("/").at(-1)}: ${value}`)),
+    ...Object.entries(settings).map(([name, value]) => h("span", { class: "chip" }, `${name} ${value}`)),
+  ]
+}
+
+/**
+ * "open": a row in the Author page.
+ * @extends {Emitter<{open: number}>}
+ */
+export class Results extends Emitter {
+  #server
+  /** @type {Api.RowShown[]} */
+  #rows = []
+  #key = ""
+  #both = true
+  #filter = "all"
+  /** @type {number | null} */
+  #opened = null
+  #tiles = h("dl", { class: "tiles" })
+  #filters = h("div", { class: "segmented filters", role: "group", "aria-label": "Rows that are shown" })
+  #words = h("input", { type: "search", placeholder: "Find in questions and answers…", "aria-label": "Find rows", oninput: () => this.#list() })
+  #found = h("span", { class: "soft", role: "status" })
+  #table = this.#makeTable()
+  #place = h("div", { class: "batch-rows" }, this.#table.node)
+  node = h("div", { class: "batch-results" }, this.#tiles, h("div", { class: "results-tools" }, this.#filters, this.#words, this.#found), this.#place)
+
+  /** @param {import("../server.js").Server} server */
+  constructor(server) {
+    super()
+    this.#server = server
+  }
+
+  /** @param {Api.BatchState} batch */
+  show({ key, mode, rows, summary }) {
+    if (key !== this.#key) this.#begin(key, mode === "both")
+    for (const row of rows) this.#rows[row.number] = row
+    this.#showTiles(summary)
+    if (!rows.length) return
+    this.#showFilters()
+    this.#table.fill([...this.#rows])
+    this.#tell()
+  }
+
+  /** @param {string} key @param {boolean} both */
+  #begin(key, both) {
+    this.#key = key
+    this.#rows = []
+    this.#filter = "all"
+    this.#words.value = ""
+    this.#opened = null
+    this.#both = both
+    this.#table = this.#makeTable()
+    this.#place.replaceChildren(this.#table.node)
+  }
+
+  #makeTable() {
+    const time = (/** @type {number | null | undefined} */ value) => value == null ? "" : milliseconds(value)
+    /** @type {Table<Api.RowShown>} */
+    const table = new Table({
+      label: "Rows of the batch", key: row => String(row.number), sort: ["row", 1], state: row => row.state, empty: () => "No row is of this kind.",
+      words: row => `${row.id} ${row.fault?.message ?? ""}`,
+      columns: [
+        { name: "row", title: "Row", value: row => row.number, cell: row => this.#opener(row) },
+        { name: "asks", title: "What it asks", value: row => [row.picks, ...Object.entries({ ...row.arguments, ...row.settings }).flat(), row.question].join(" "), cell: row => h("div", { class: "asks" }, ...apart(row)) },
+        { name: "cached", title: "Cached", value: row => row.cached?.text, cell: row => this.#side(row, row.cached) },
+        ...(this.#both ? [{ name: "uncached", title: "Uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.text, cell: (/** @type {Api.RowShown} */ row) => row.state === "done" ? this.#side(row, row.uncached, row.same_text) : "" }] : []),
+        { name: "time", title: "TTFT cached", value: row => row.cached?.ttft_ms, number: true, about: "Time to the first token of the cached side", cell: row => this.#cachedTime(row) },
+        ...(this.#both ? [
+          { name: "without", title: "TTFT uncached", value: (/** @type {Api.RowShown} */ row) => row.uncached?.ttft_ms, number: true, about: "Time to the first token without the cache", cell: (/** @type {Api.RowShown} */ row) => time(row.uncached?.ttft_ms) },
+          { name: "speedup", title: "The cache is", value: (/** @type {Api.RowShown} */ row) => row.speedup, number: true, cell: (/** @type {Api.RowShown} */ row) => row.speedup ? h("span", { class: firstTime(row.cached) ? "soft" : null, title: firstTime(row.cached) || null }, times(row.speedup).join(" ")) : "" },
+          { name: "kl", title: "KL", value: (/** @type {Api.RowShown} */ row) => row.kl_first_token, number: true, about: "How far the first token's distribution is from the uncached one, in nats", cell: (/** @type {Api.RowShown} */ row) => row.kl_first_token == null ? "" : nats(row.kl_first_token) },
+        ] : []),
+      ],
+    })
+    table.on("shown", () => this.#tell())
+    return table
+  }
+
+  // A time with encoding in it is not what the cache gives from then on: it has another colour, and says so.
+  /** @param {Api.RowShown} row */
+  #cachedTime({ cached }) {
+    if (!cached) return ""
+    const encoding = firstTime(cached)
+    return encoding ? h("span", { title: encoding }, milliseconds(cached.ttft_ms), h("span", { class: "first-time soft" }, "first time", h("span", { class: "sr" }, `. ${encoding}`)))
+      : h("span", { class: "time-cached" }, milliseconds(cached.ttft_ms))
+  }
+
+  /** @param {Api.BatchSummary} found */
+  #showTiles(found) {
+    const of = (/** @type {number} */ part, /** @type {number} */ all) => all ? `${count(part)} of ${count(all)}` : "–"
+    /** @type {[string, string, string][]} */
+    const tiles = [["Answered", of(found.answered, found.rows), found.failed ? `${plural(found.failed, "row")} failed` : ""]]
+    if (found.checked) {
+      tiles.push(["Passed, cached", of(found.passed_cached, found.checked), ""])
+      if (this.#both) tiles.push(["Passed, uncached", of(found.passed_uncached, found.checked), found.verdicts_changed ? `caching changed ${plural(found.verdicts_changed, "verdict")}` : "caching changed no verdict"])
+    }
+    if (this.#both) {
+      tiles.push(["Same first token", of(found.same_first_token, found.compared), found.kl_mean == null ? "" : `mean KL ${nats(found.kl_mean)}`])
+      tiles.push(["Same text", of(found.same_text, found.compared), ""])
+    }
+    const ratio = found.ttft_cached_ms && found.ttft_uncached_ms ? found.ttft_uncached_ms / found.ttft_cached_ms : null
+    const basis = !found.timed ? "" : found.cold ? "encoding included" : `of ${plural(found.timed, "row")} with all in the cache`
+    tiles.push(["First token, cached", milliseconds(found.ttft_cached_ms), basis])
+    if (this.#both) tiles.push(["First token, uncached", milliseconds(found.ttft_uncached_ms), ratio ? `cached is ${times(ratio).join(" ")}` : ""])
+    tiles.push(["Encoded once", plural(found.encoded, "token"), ""], ["Read from the cache", plural(found.reused, "token"), found.encoded ? `${(found.reused / found.encoded).toFixed(1)} for each encoded` : ""])
+    this.#tiles.replaceChildren(...tiles.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "soft" }, more) : null)))
+  }
+
+  #showFilters() {
+    refill(this.#filters, ...FILTERS.map(([name, words, has]) => {
+      const found = this.#rows.filter(has).length
+      if (name !== "all" && !found && name !== this.#filter) return null
+      return h("button", { type: "button", "data-key": name, "aria-pressed": String(name === this.#filter), onclick: () => { this.#filter = name; this.#showFilters(); this.#list() } }, words, h("span", { class: "soft" }, count(found)))
+    }))
+  }
+
+  #list() {
+    this.#table.filter(this.#words.value, FILTERS.find(([name]) => name === this.#filter)?.[2])
+    this.#tell()
+  }
+
+  #tell() { this.#found.textContent = this.#words.value.trim() ? `${count(this.#table.shown.length)} of ${plural(this.#rows.length, "row")}` : "" }
+
+  /** @param {Api.RowShown} row */
+  #opener({ number, state, id }) {
+    const open = this.#opened === number
+    return h("button", { type: "button", class: "quiet row-opener", "data-key": `row ${number}`, "aria-expanded": String(open), disabled: state === "waiting", onclick: () => this.#toggle(number) }, h("span", { class: "arrow", "aria-hidden": "true" }), id)
+  }
+
+  /** @param {Api.RowShown} row @param {Api.SideShown | undefined} side @param {boolean} [same] */
+  #side({ state, fault }, side, same) {
+    if (state === "failed") return h("div", { "data-mood": "bad" }, fault?.column ? `Column ${fault.column}: ${fault.message}` : fault?.message ?? "")
+    if (!side) return h("span", { class: "soft" }, state === "waiting" ? "waits" : "–")
+    const { passed, text } = side
+    const mark = passed == null ? null : h("span", { class: "mark", "data-mood": passed ? "good" : "bad", role: "img", "aria-label": passed ? "passed" : "did not pass" }, passed ? "✓" : "✕")
+    return h("div", { class: "said" }, mark, same ? h("span", { class: "soft" }, "the same") : text || h("span", { class: "soft" }, "nothing"))
+  }
+
+  /** @param {number} number @param {import("../dom.js").Child} detail */
+  #expand(number, detail) {
+    const button = (/** @type {number | null} */ row) => this.#table.node.querySelector(`[data-key="row ${row}"]`)
+    button(this.#opened)?.setAttribute("aria-expanded", "false")
+    this.#opened = detail ? number : null
+    button(this.#opened)?.setAttribute("aria-expanded", "true")
+    this.#table.expand(String(number), detail)
+  }
+
+  /** @param {number} number */
+  async #toggle(number) {
+    if (this.#opened === number) return this.#expand(number, null)
+    this.#expand(number, h("p", { class: "soft" }, "Reading…"))
+    const key = this.#key, answer = await this.#server.ask("batch_row", { key, number })
+    if (this.#opened !== number || this.#key !== key) return
+    this.#expand(number, answer.away || answer.error != null ? h("p", { "data-mood": "bad" }, answer.error ?? "The studio's server does not answer. Open the row again when it is back.")
+      : rowDetail(answer, () => this.emit("open", number)))
+  }
+}

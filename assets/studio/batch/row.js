@@ -1,0 +1,55 @@
+// One row with all that came of it: both answers and what differs, what was expected, where its tokens came from.
+import { count, h, milliseconds, nats, plural, times } from "../dom.js"
+
+/** @type {[keyof Pick<Api.RowWhole, "cached" | "uncached">, string][]} */
+const SIDES = [["cached", "Cached"], ["uncached", "Uncached"]]
+
+/** What had to be encoded for a row, in words; "" where all was in the cache. @param {Pick<Api.SideShown, "tokens"> | null | undefined} side */
+export function firstTime(side) {
+  const encoded = side?.tokens.encoded
+  return encoded ? `${plural(encoded, "token")} of its modules ${encoded === 1 ? "was" : "were"} not in the cache, and encoded for this row: its time has that in it. Rows after it find them there.` : ""
+}
+
+/** @param {Api.SideWhole} side */
+function facts({ ttft_ms, tokens, ended }) {
+  /** @type {[string, string][]} */
+  const told = [["first token after", milliseconds(ttft_ms)], ["from cache", count((tokens.from_cache ?? 0) - (tokens.encoded ?? 0))], ["computed", count(tokens.computed ?? 0)], ["generated", count(tokens.generated ?? 0)]]
+  if (tokens.encoded) told.splice(2, 0, ["encoded now", count(tokens.encoded)])
+  if (ended === "length") told.push(["ended", `cut at ${count(tokens.generated ?? 0)} tokens`])
+  return h("dl", { class: "side-facts" }, ...told.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))))
+}
+
+/** @param {string} title @param {Api.SideWhole} side @param {[string, boolean][] | undefined} difference */
+function answer(title, side, difference) {
+  const words = difference?.length ? difference.map(([text, differs]) => differs ? h("mark", {}, text) : text) : [side.text || h("span", { class: "soft" }, "The model ended without a word.")]
+  return h("section", { class: "row-side", "data-side": title.toLowerCase(), "aria-label": `${title} answer` }, h("h4", {}, title), facts(side),
+    h("div", { class: "row-answer", tabindex: "0", role: "region", "aria-label": `Text of the ${title.toLowerCase()} answer` }, ...words), ...side.warnings.map(warning => h("p", { "data-mood": "warn" }, warning)))
+}
+
+/** @param {Api.CheckVerdict[]} checks */
+function verdicts(checks) {
+  if (!checks.length) return null
+  const sides = SIDES.filter(([side]) => checks.some(one => one[side] !== null))
+  const verdict = (/** @type {string | null} */ fault) => fault === null ? h("td", {}, "–") : h("td", { "data-mood": fault ? "bad" : "good" }, fault ? `✕ ${fault}` : "✓ holds")
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Checks of this row" }, h("table", { class: "check-verdicts" }, h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Check"), ...sides.map(([, title]) => h("th", { scope: "col" }, title)))),
+    h("tbody", {}, ...checks.map(one => h("tr", {}, h("th", { scope: "row" }, one.check), ...sides.map(([side]) => verdict(one[side])))))))
+}
+
+/** @param {Api.RowShown} row */
+function between({ speedup, first_token_agrees: agrees, kl_first_token: divergence, same_text: same }) {
+  if (same == null) return null
+  const told = [speedup && `${times(speedup).join(" ")} to the first token`, `first token ${agrees ? "the same" : "differs"}`, divergence != null && `KL ${nats(divergence)}`, same ? "same text" : "texts differ"]
+  return h("p", { class: "soft" }, told.filter(Boolean).join(" · "))
+}
+
+/** @param {Api.RowWhole} whole @param {() => unknown} open in the Author page */
+export function rowDetail({ row, prompt, cached, uncached, difference, checks }, open) {
+  const sides = { cached, uncached }
+  return h("div", { class: "row-whole" },
+    row.fault ? h("p", { "data-mood": "bad" }, row.fault.message) : null,
+    firstTime(cached) ? h("p", { class: "soft" }, `First time. ${firstTime(cached)}`) : null,
+    h("div", { class: "row-sides" }, ...SIDES.flatMap(([side, title]) => { const found = sides[side]; return found ? [answer(title, found, difference?.[side])] : [] })),
+    h("header", { class: "row-head" }, between(row), h("span", { class: "grow" }), h("button", { type: "button", disabled: !prompt, onclick: open }, "Open in Author")),
+    verdicts(checks),
+    prompt ? h("details", {}, h("summary", {}, "Prompt of this row"), h("pre", { tabindex: "0" }, prompt)) : null)
+}

@@ -1,0 +1,204 @@
+// Where the rows come from: a table that is pasted, dropped or chosen, or a grid; and what is wrong with them.
+import { count, debounce, h, plural } from "../dom.js"
+import { Emitter } from "../events.js"
+import { decoded } from "../files.js"
+import { AWAY } from "../jobs.js"
+
+const READ_AFTER_MS = 400
+const MOST_BYTES = 5 * 1024 * 1024
+const EXAMPLE_ROWS = 3
+const cell = (/** @type {string} */ text) => /[",;\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text
+
+/** @typedef {"table" | "grid"} Source */
+
+/**
+ * "changed": what is filled in; "read": how many rows there are, null while nobody knows.
+ * @extends {Emitter<{changed: void, read: number | null}>}
+ */
+export class Rows extends Emitter {
+  #server
+  #workspace
+  #grid
+  #asked = 0
+  /** What was chosen or written here, which nothing that was kept takes the place of. @type {Set<"source" | "table" | "alone">} */
+  #own = new Set()
+  #readSoon = debounce(READ_AFTER_MS, () => this.#read())
+  #table = h("textarea", { rows: 7, spellcheck: false, wrap: "off", "aria-label": "Table of rows, as CSV or lines of JSON", placeholder: "id,picks,text,expect contains\nsurf,tokyo,Highlight the surf spots.,beach", oninput: () => this.#wrote() })
+  #chooser = h("input", { type: "file", accept: ".csv,.tsv,.txt,.jsonl,.json,text/csv", hidden: true, "aria-label": "Open a table from this computer" })
+  #status = h("p", { class: "read", role: "status" })
+  #faults = h("ul", { class: "row-faults", "aria-label": "Faults of the rows", hidden: true })
+  /** @type {Record<Source, HTMLInputElement>} */
+  #source = { table: this.#radio("rows-from", "table"), grid: this.#radio("rows-from", "grid") }
+  #alone = h("input", { type: "checkbox", onchange: () => { this.#own.add("alone"); this.#grid.stand(this.#alone.checked); this.#changed() } })
+  #panel
+
+  /**
+   * @param {import("../server.js").Server} server
+   * @param {import("../workspace.js").Workspace} workspace
+   * @param {import("./grid.js").Grid} grid
+   */
+  constructor(server, workspace, grid) {
+    super()
+    this.#server = server
+    this.#workspace = workspace
+    this.#grid = grid
+    this.#source.table.checked = true
+    this.#panel = h("div", { class: "table-form" }, this.#table,
+      h("div", { class: "table-tools" },
+        h("button", { type: "button", onclick: () => this.#chooser.click() }, "Choose a file…"),
+        h("button", { type: "button", onclick: () => this.#example() }, "Write an example"),
+        h("span", { class: "soft" }, "or drop one here. Columns: ", ...["picks", "text", "module/parameter", "set temperature", "expect contains"].flatMap(name => [h("code", {}, name), " "]))), this.#chooser)
+    this.node = h("section", { class: "batch-part rows-part", "aria-label": "Rows" },
+      h("header", {}, h("h3", {}, "Rows"), h("div", { class: "segmented", role: "radiogroup", "aria-label": "Rows from" },
+        h("label", {}, this.#source.table, "Table"), h("label", {}, this.#source.grid, "Grid")), h("span", { class: "grow" }),
+      h("label", { class: "check", title: "Otherwise each row changes the prompt that is open in the Author page: what it picks is picked there too, and its text takes the place of the last one." }, this.#alone, "Rows are prompts of their own")),
+      this.#panel, grid.node, this.#status, this.#faults)
+    this.#chooser.addEventListener("change", () => {
+      const file = this.#chooser.files?.[0]
+      this.#chooser.value = ""
+      if (file) this.#open(file)
+    })
+    this.#wireDrop()
+    grid.on("changed", () => this.#changed())
+    workspace.on("checked", ({ basis }) => {
+      if (basis.tree) grid.over(basis.tree)
+      this.#readSoon()
+    })
+  }
+
+  /** @returns {Source} */
+  get source() { return this.#source.grid.checked ? "grid" : "table" }
+
+  /** What the server reads rows from. */
+  wanted() {
+    const { source } = this, { settings, origin } = this.#workspace
+    return { ...this.#workspace.texts(), origin, settings, source, table: source === "table" ? this.#table.value : "", grid: source === "grid" ? this.#grid.axes : [], alone: this.#alone.checked }
+  }
+
+  /** What is kept for the next visit. */
+  kept() { return { source: this.source, table: this.#table.value, grid: this.#grid.chosen, alone: this.#alone.checked } }
+
+  /** What was kept, where nothing was filled in since the page came. @param {Record<string, any>} form */
+  fill({ source, table, alone }) {
+    if (!this.#own.has("source")) this.#source[source === "grid" ? "grid" : "table"].checked = true
+    if (!this.#own.has("table") && typeof table === "string") this.#table.value = table
+    if (!this.#own.has("alone")) this.#alone.checked = alone === true
+    this.#grid.stand(this.#alone.checked)
+    this.#show()
+    this.#readSoon()
+  }
+
+  /** @param {string} name @param {Source} value */
+  #radio(name, value) { return h("input", { type: "radio", name, value, onchange: () => { this.#own.add("source"); this.#show(); this.#changed() } }) }
+
+  #wrote() {
+    this.#own.add("source").add("table")
+    this.#changed()
+  }
+
+  #show() {
+    this.#panel.hidden = this.source !== "table"
+    this.#grid.node.hidden = this.source !== "grid"
+  }
+
+  #changed() {
+    this.emit("changed")
+    this.emit("read", null)
+    this.#readSoon()
+  }
+
+  // A slow answer about rows that are no more is not shown.
+  async #read() {
+    const asked = ++this.#asked
+    if (this.source === "grid" ? !this.#grid.rows : !this.#table.value.trim()) {
+      this.#say("")
+      this.#list([])
+      return this.emit("read", 0)
+    }
+    const answer = await this.#server.ask("batch_read", this.wanted())
+    if (asked !== this.#asked) return
+    if (answer.away || answer.error != null) {
+      this.#say(answer.error ?? AWAY, "bad")
+      this.#list([])
+      return this.emit("read", 0)
+    }
+    const { rows, repeated, looked, faults, faulty } = answer
+    const some = looked < rows ? ` Of these, the first ${count(looked)} were looked at.` : ""
+    const once = repeated ? `, each prompt once: ${plural(repeated, "other way")} to combine the values ${repeated === 1 ? "comes" : "come"} to the same` : ""
+    this.#say(faulty ? `${plural(rows, "row")}${once}, ${count(faulty)} with a fault: these will say so, and the others are answered.${some}` : `${plural(rows, "row")}${once}, nothing wrong.${some}`, faulty ? "warn" : "good")
+    this.#list(faults, faulty)
+    this.emit("read", rows)
+  }
+
+  /** @param {Api.RowFault[]} faults */
+  #list(faults, total = faults.length) {
+    this.#faults.hidden = !faults.length
+    const table = this.source === "table"
+    this.#faults.replaceChildren(...faults.map(({ line, column, message }) => {
+      const place = `${table ? "Line" : "Row"} ${line}${column ? `, column ${column}` : ""}`
+      return h("li", {}, table ? h("button", { type: "button", class: "quiet row-place", onclick: () => this.#reveal(line) }, place) : h("span", { class: "row-place" }, place), h("span", {}, message))
+    }), ...(total > faults.length ? [h("li", { class: "soft" }, `And ${plural(total - faults.length, "row")} more.`)] : []))
+  }
+
+  /** Puts the caret at the beginning of a line. @param {number} line */
+  #reveal(line) {
+    const lines = this.#table.value.split("\n"), at = lines.slice(0, line - 1).reduce((sum, { length }) => sum + length + 1, 0)
+    this.#table.focus()
+    this.#table.setSelectionRange(at, at)
+    this.#table.scrollTop = Math.max(0, line - 3) * (this.#table.scrollHeight / Math.max(1, lines.length))
+  }
+
+  /** @param {File} file @param {import("../opener.js").Encoding} [encoding] @returns {Promise<void>} */
+  async #open(file, encoding) {
+    if (file.size > MOST_BYTES) return this.#say(`${file.name} is larger than 5 MB. Answer it with pml run --batch, which takes any number of rows.`, "bad")
+    const data = new Uint8Array(await file.arrayBuffer()), found = decoded(data, encoding)
+    if (found) return this.#write(found.text, encoding && encoding !== "utf-8" ? `${file.name} is not UTF-8 and was read as ${encoding}: look whether its letters are right.` : "")
+    if (encoding) return this.#say(`${file.name} is no text. Save it as CSV UTF-8.`, "bad")
+    return this.#open(file, data[0] >= 0xfe ? "utf-16" : "windows-1252")
+  }
+
+  // Through the browser's own editing, so that Ctrl-Z brings back what was there.
+  /** @param {string} text */
+  #write(text, notice = "") {
+    this.#source.table.checked = true
+    this.#show()
+    this.#table.focus()
+    this.#table.select()
+    if (!document.execCommand("insertText", false, text)) this.#table.value = text
+    this.#table.setSelectionRange(0, 0)
+    this.#table.scrollTop = 0
+    this.#wrote()
+    if (notice) this.#say(notice, "warn")
+  }
+
+  // One row for each of the first choices of the open schema.
+  #example() {
+    const [choice, module] = ["One of", "Module"].map(group => this.#grid.offers.find(one => one.group === group))
+    const argument = this.#grid.offers.find(({ kind }) => kind === "argument")
+    const values = (choice ?? module)?.offered?.map(({ value }) => value).filter(value => value && !value.startsWith("-")).slice(0, EXAMPLE_ROWS) ?? [""]
+    const own = choice && argument?.name.startsWith(`${values[0].split("/")[0]}/`) && argument.name.split("/").length === 2 ? argument : null
+    const columns = ["id", "picks", ...(own ? [own.name] : []), "text", "expect not contains"]
+    const rows = values.map((value, index) => [String(index + 1), value, ...(own ? [`${index + 2} days`] : []), "What should I know first?", "sorry"])
+    this.#write([columns, ...rows].map(cells => cells.map(cell).join(",")).join("\n") + "\n")
+  }
+
+  #wireDrop() {
+    const over = (/** @type {boolean} */ on) => this.node.toggleAttribute("data-drop", on)
+    this.node.addEventListener("dragover", event => { if (event.dataTransfer?.types.includes("Files")) { event.preventDefault(); event.stopPropagation(); over(true) } })
+    this.node.addEventListener("dragleave", event => { if (!(event.relatedTarget instanceof Node && this.node.contains(event.relatedTarget))) over(false) })
+    this.node.addEventListener("drop", event => {
+      const file = event.dataTransfer?.files[0]
+      over(false)
+      if (!file) return
+      event.preventDefault()
+      event.stopPropagation()
+      this.#open(file)
+    })
+  }
+
+  /** @param {string} words */
+  #say(words, mood = "") {
+    this.#status.dataset.mood = mood
+    this.#status.textContent = words
+  }
+}

@@ -1,0 +1,160 @@
+// Runs side by side: a column each, a row for each thing that can differ. One run alone is shown in the same way.
+import { count, h, milliseconds, moment, nats, plural, times, timesRange } from "./dom.js"
+
+const ALIKE_SHOWN = 2  // lines before and after what differs, of documents that are alike for longer
+const MOST_ALIKE = 8
+
+/** @type {Record<string, string>} */
+const ENDED = { eos: "ended by itself", length: "cut at the longest answer", stop: "met a stop text" }
+/** @type {[keyof Api.ModelOfRun, string][]} */
+const MODEL = [["name", "Model"], ["device", "Device"], ["dtype", "Number format"], ["weights", "Weights"], ["fingerprint", "Fingerprint"]]
+
+/**
+ * @typedef {import("./dom.js").Child} Child
+ * @typedef {[string, boolean][]} Pieces
+ * @typedef {Api.RunBeside} Run
+ * @typedef {{title: string, cells: Child[], values: unknown[], kind?: string}} Row `values` say whether the runs differ in it: they are as exact as what is read
+ */
+
+export const when = (/** @type {string} */ iso) => moment(iso)
+
+/** What a run is called. @param {Api.RunSummary} run */
+export const called = run => run.name || `${run.schema || "Untitled"}, ${when(run.started)}`
+
+/** How much faster the cached side was. @param {Pick<Api.RunSummary, "speedup" | "clear">} run */
+export const ratioWords = ({ speedup, clear }) => !speedup ? "–" : clear ? times(speedup).join(" ") : "no clear difference"
+
+/** The same with its range, where it was timed several times. @param {Run} run */
+function rangeWords({ summary, told }) {
+  const { least_speedup: least, most_speedup: most } = told.comparison
+  return least == null || most == null ? ratioWords(summary) : `${ratioWords(summary)} (${timesRange(least, most)})`
+}
+
+/** @param {unknown} value */
+function spelled(value) {
+  if (typeof value === "boolean") return value ? "yes" : "no"
+  if (Array.isArray(value)) return value.map(one => JSON.stringify(one)).join(", ") || "none"
+  return value == null || value === "" ? "–" : String(value)
+}
+
+/** A document or an answer, what differs in it marked. @param {string} label @param {Pieces} pieces */
+function text(label, pieces, { folded = false, plain = false } = {}) {
+  const parts = pieces.flatMap(([piece, differs], index) => differs ? [h("mark", {}, piece)]
+    : folded ? fold(piece, index === 0, index === pieces.length - 1) : [piece])
+  return h("div", { class: plain ? "beside-text" : "beside-text code", tabindex: "0", role: "region", "aria-label": label }, ...parts)
+}
+
+/** Lines that are alike: the nearest to what differs, and a button for the rest. @param {string} piece @param {boolean} first @param {boolean} last @returns {Child[]} */
+function fold(piece, first, last) {
+  const lines = piece.split(/(?<=\n)/), before = first ? 0 : ALIKE_SHOWN, after = last ? 0 : ALIKE_SHOWN
+  if (lines.length <= before + after + MOST_ALIKE) return [piece]
+  const hidden = lines.slice(before, lines.length - after)
+  const more = h("button", { type: "button", class: "alike", onclick: () => more.replaceWith(hidden.join("")) }, `${plural(hidden.length, "line")} alike`)
+  return [lines.slice(0, before).join(""), more, lines.slice(lines.length - after).join("")]
+}
+
+/** A time as a bar on the scale of all, in pieces one after the other. @param {number | null} value @param {number} longest @param {[string, number][]} pieces colour and time of each */
+function bar(value, longest, pieces) {
+  if (value == null) return "–"
+  const bars = pieces.map(([colour, time]) => {
+    const filled = h("i", { class: `beside-bar ${colour}`, title: pieces.length > 1 ? `${colour === "encode" ? "encoding" : "then"} ${milliseconds(time)}` : null })
+    filled.style.width = `${100 * time / (longest || 1)}%`
+    return filled
+  })
+  return h("div", { class: "beside-time" }, h("span", { class: "beside-track" }, ...bars), h("span", {}, milliseconds(value)))
+}
+
+/** The first time: its encoding, and then the answer from the cache. @param {Run} run @param {number} longest */
+function firstTime({ told, summary }, longest) {
+  const first = told.payback?.first_ms ?? null, cached = Math.min(summary.cached_ms ?? 0, first ?? 0)
+  return bar(first, longest, [["encode", (first ?? 0) - cached], ["cached", cached]])
+}
+
+const sideTime = (/** @type {Run} */ { summary }, /** @type {"cached" | "uncached"} */ name, /** @type {number} */ longest) => bar(summary[`${name}_ms`], longest, [[name, summary[`${name}_ms`] ?? 0]])
+
+/** @param {Api.SideFrame} side */
+function sideWords(side) {
+  const { from_cache: cached, computed, encoded, generated } = side.tokens
+  return [
+    side.state !== "done" && side.state,
+    generated != null && plural(generated, "token"),
+    cached != null && `${count(cached - (encoded ?? 0))} from the cache`,
+    computed != null && `${count(computed)} computed`,
+    side.tokens_per_second && `${side.tokens_per_second.toFixed(1)} tokens/s`,
+    ENDED[side.ended],
+  ].filter(Boolean).join(" · ")
+}
+
+/** What a row of the table is made of. @param {Run[]} runs @returns {(title: string, value: (run: Run) => unknown, cell?: (run: Run) => Child) => Row} */
+const rowOf = runs => (title, value, cell = run => spelled(value(run))) => ({ title, values: runs.map(value), cells: runs.map(cell) })
+
+/** What came of the runs. @param {Run[]} runs @returns {Row[]} */
+function results(runs) {
+  const every = runs.flatMap(({ told, summary }) => [told.payback?.first_ms ?? null, summary.cached_ms, summary.uncached_ms])
+  const longest = Math.max(0, ...every.map(value => value ?? 0))
+  const row = rowOf(runs)
+  return [
+    row("Schema", ({ told }) => told.schema),
+    row("State", ({ told }) => told.state, ({ told }) => h("div", {}, told.state, ...[told.message, ...told.warnings].filter(Boolean).map(words => h("p", { class: "soft" }, words)))),
+    row("Note", ({ summary }) => summary.note, ({ summary }) => h("div", { class: "beside-note" }, summary.note || "–")),
+    row("First time", ({ told }) => milliseconds(told.payback?.first_ms), run => firstTime(run, longest)),
+    row("From the cache", ({ summary }) => milliseconds(summary.cached_ms), run => sideTime(run, "cached", longest)),
+    row("Without the cache", ({ summary }) => milliseconds(summary.uncached_ms), run => sideTime(run, "uncached", longest)),
+    row("The cache is", ({ summary }) => ratioWords(summary), rangeWords),
+    row("Encoded ahead", ({ told }) => told.encoding.ms, ({ told }) => told.encoding.ms == null ? "nothing" : `${plural(told.encoding.tokens, "token")} in ${milliseconds(told.encoding.ms)}`),
+    row("First token", ({ told }) => told.comparison.first_token_agrees, ({ told }) => told.comparison.first_token_agrees == null ? "–" : told.comparison.first_token_agrees ? "the same on both sides" : "differs between the sides"),
+    row("KL, first token", ({ told }) => told.comparison.kl_first_token == null ? "–" : nats(told.comparison.kl_first_token)),
+  ]
+}
+
+/** What they ran with. @param {Run[]} runs @param {Map<string, string>} labels of settings by their names @returns {Row[]} */
+function circumstances(runs, labels) {
+  const row = rowOf(runs), settings = [...new Set(runs.flatMap(({ told }) => Object.keys(told.settings)))]
+  return [
+    ...MODEL.map(([name, title]) => row(title, ({ told }) => told.model[name], ({ told }) => spelled(name === "fingerprint" ? told.model[name]?.slice(0, 12) : told.model[name]))),
+    ...settings.map(name => row(labels.get(name) ?? name, ({ told }) => JSON.stringify(told.settings[name]), ({ told }) => spelled(told.settings[name]))),
+  ]
+}
+
+/** A row of the table; `data-alike` where all runs are the same in it. @param {string} title @param {unknown[]} values @param {Child[]} cells */
+function line(title, values, cells) {
+  const alike = values.length > 1 && values.every(value => value === values[0])
+  return h("tr", { "data-alike": alike ? "yes" : null, class: values.length > 1 && !alike ? "differs" : null }, h("th", { scope: "row" }, title), ...cells)
+}
+
+/** @param {string} title @param {Run[]} runs @param {"cached" | "uncached"} side */
+function answers(title, runs, side) {
+  const words = runs.map(({ told }) => told.sides[side].text)
+  return line(title, words, runs.map((run, index) => h("td", { class: "long" },
+    h("p", { class: "soft" }, sideWords(run.told.sides[side])),
+    words[index] ? text(`${title}, ${called(run.summary)}`, run[side], { plain: true }) : null)))
+}
+
+/** @param {string} title @param {Run[]} runs @param {"prompt" | "schema"} kind */
+function documents(title, runs, kind) {
+  const whole = runs.map(run => run[kind].map(([piece]) => piece).join("")), several = runs.length > 1
+  if (!several || whole.some(one => one !== whole[0])) return line(title, whole, runs.map(run => h("td", { class: "long" }, text(`${title}, ${called(run.summary)}`, run[kind], { folded: several }))))
+  return line(title, whole, [h("td", { class: "long", colspan: String(runs.length) }, h("p", { class: "soft" }, "The same in all of them."), text(title, [[whole[0], false]]))])
+}
+
+/**
+ * Runs as columns, with what can be done to each.
+ * @param {Run[]} runs the first is what the others are compared with
+ * @param {Map<string, string>} labels of settings by their names
+ * @param {(run: Run) => Child[]} actions
+ */
+export function besideTable(runs, labels, actions) {
+  const several = runs.length > 1, lines = (/** @type {Row[]} */ rows) => rows.map(({ title, cells, values }) => line(title, values, cells.map(cell => h("td", {}, cell))))
+  const body = h("tbody", {}, ...lines(results(runs)),
+    answers("Answer from the cache", runs, "cached"), answers("Answer without it", runs, "uncached"),
+    documents("Prompt", runs, "prompt"), ...lines(circumstances(runs, labels)), documents("Schema text", runs, "schema"))
+  const differ = [...body.rows].some(row => row.classList.contains("differs"))
+  body.toggleAttribute("data-only", differ)
+  const only = h("input", { type: "checkbox", checked: differ, onchange: () => body.toggleAttribute("data-only", only.checked) })
+  const head = runs.map(run => h("th", { scope: "col" }, h("strong", {}, called(run.summary)), run.summary.name ? h("span", { class: "soft" }, when(run.summary.started)) : null, h("div", { class: "beside-actions" }, ...actions(run))))
+  const table = h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), ...head)), body)
+  table.style.setProperty("--runs", String(runs.length))
+  return h("div", { class: "beside-view" },
+    several ? h("p", { class: "beside-lead" }, h("label", { class: "check" }, only, "Only what differs"), h("span", { class: "soft" }, "Marked is what differs from the first run, word by word.")) : null,
+    h("div", { class: "beside-scroll", tabindex: "0", role: "region", "aria-label": "Runs side by side" }, table))
+}

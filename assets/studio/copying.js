@@ -1,0 +1,32 @@
+// A button that copies a text, and says that it did.
+import { h } from "./dom.js"
+
+const SAID_MS = 2000
+
+export class Copier {
+  #said = 0
+  /** @type {HTMLButtonElement} */
+  node
+
+  /** @param {string} label what it copies, for who cannot see where it stands @param {() => string} text */
+  constructor(label, text) {
+    const words = h("span", { "aria-hidden": "true" }, "Copy"), told = h("span", { class: "sr", role: "status" })
+    this.node = h("button", { type: "button", class: "quiet copy", "aria-label": label, onclick: async () => {
+      const done = await copied(text())
+      words.textContent = done ? "Copied ✓" : "Not copied"
+      told.textContent = done ? "Copied" : "The browser did not allow it: select the text and copy it."
+      clearTimeout(this.#said)
+      this.#said = setTimeout(() => { words.textContent = "Copy"; told.textContent = "" }, SAID_MS)
+    } }, words, told)
+  }
+}
+
+/** Puts a text into the clipboard; whether the browser let it. @param {string} text */
+async function copied(text) {
+  try {
+    await navigator.clipboard.writeText(text)
+    return true
+  } catch {
+    return false
+  }
+}

@@ -1,0 +1,44 @@
+// What the head says of the open documents: their name, whether the draft is kept, and which files hold them.
+import { clock, h } from "./dom.js"
+
+const list = new Intl.ListFormat("en", { type: "unit" })
+
+export class FileState {
+  #workspace
+  #name = h("span", { class: "document" })
+  #draft = h("span", { class: "draft" })
+  #files = h("span", { class: "written" })
+  element = h("div", { class: "workspace-name" }, this.#name, h("span", { class: "soft saved", role: "status" }, this.#draft, this.#files))
+
+  /** @param {import("./workspace.js").Workspace} workspace */
+  constructor(workspace) {
+    this.#workspace = workspace
+    workspace.on("opened", () => this.#say("draft kept"))
+    workspace.on("typing", () => this.#say("edited"))
+    workspace.on("saving", () => this.#say("keeping the draft…"))
+    workspace.on("saved", at => this.#say(`draft kept ${clock(at)}`))
+    workspace.on("unsaved", () => this.#say("draft not kept"))
+    workspace.on("conflict", () => this.#say("draft not kept"))
+    workspace.on("written", () => this.#show())
+  }
+
+  /** @param {string} draft */
+  #say(draft) {
+    this.#draft.textContent = draft
+    this.#show()
+  }
+
+  #show() {
+    const workspace = this.#workspace, kinds = workspace.filed(), missing = workspace.unwritten()
+    const there = kinds.filter(kind => !missing.includes(kind))
+    const files = (/** @type {boolean} */ written) => list.format(there.filter(kind => workspace.wrote(kind) === written).map(kind => workspace.fileOf(kind)))
+    const same = files(false), written = files(true)
+    this.#name.textContent = workspace.name || "Untitled"  // an undo may have brought another document back
+    this.#files.textContent = [
+      ...missing.map(kind => `${workspace.fileOf(kind)} not written`),
+      ...(same ? [`same as ${same}`] : []),
+      ...(written ? [`written to ${written}`] : []),
+    ].join(" · ")
+    this.#files.dataset.mood = missing.length ? "warn" : ""
+  }
+}

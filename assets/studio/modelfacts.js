@@ -1,0 +1,108 @@
+// What is known of a model, for the Models page: loaded or not yet, beside well-known ones, and under the open schema.
+import { bytes, count, h, plural } from "./dom.js"
+
+const MEBI = 1024 ** 2
+
+/** The last part of a folder, or the name as it is. @param {string} name */
+export const shortName = name => name.split(/[\\/]/).findLast(part => part) ?? name
+
+/** A number of parameters: 4.95 M, 1.1 B. @param {number} value */
+function magnitude(value) {
+  const [unit, size] = value >= 1e9 ? ["B", 1e9] : value >= 1e6 ? ["M", 1e6] : ["K", 1e3]
+  return `${(value / size).toPrecision(3)} ${unit}`
+}
+
+/** @param {[string, string | null][]} rows */
+const factList = rows => h("dl", { class: "model-facts" }, ...rows.map(([title, value]) =>
+  value === null ? null : h("div", {}, h("dt", {}, title), h("dd", {}, value))))
+
+/** @param {number} heads @param {number} size */
+const headsOf = (heads, size) => `${plural(heads, "head")} × ${count(size)}`
+
+/** The loaded model with all that is known of it. @param {Api.ModelDetails} model */
+export function loadedFacts(model) {
+  const short = shortName(model.model), checks = Object.entries(model.checks)
+  return [
+    h("p", { class: "model-name" }, h("strong", {}, short), short === model.model ? null : h("span", { class: "soft" }, model.model)),
+    factList([
+      ["Family", model.family], ["Parameters", magnitude(model.parameters)], ["Weights", `${bytes(model.weight_bytes)}, ${model.weights}`],
+      ["Device", model.device], ["Number format", model.dtype], ["Context", plural(model.context_length, "token")],
+      ["Layers", count(model.layers)], ["Keys and values", headsOf(model.heads, model.head_size)], ["One cached token", bytes(model.bytes_per_token)],
+    ]),
+    h("p", { class: "model-summary" },
+      h("span", { class: "pill", "data-mood": model.exact_up_to ? "warn" : "good" }, model.exact_up_to ? `exact up to ${plural(model.exact_up_to, "token")}` : "exact"),
+      h("span", { class: "pill" }, model.path === "segments" ? "segments read in place" : "segments copied"), model.summary),
+    model.apart ? h("p", { class: "soft" }, `What prompts share is read segment by segment on this GPU: ${model.apart}.`) : null,
+    h("details", {}, h("summary", {}, "What the probe compared"),
+      h("p", { class: "soft" }, "Greatest difference to the model's own logits, in units of their spread."),
+      h("table", { class: "checks" }, h("tbody", {}, ...checks.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", { class: "number" }, value.toExponential(1))))))),
+  ].filter(node => node !== null)
+}
+
+/** A model before it is loaded. @param {Api.ModelLook} look */
+export function lookFacts(look) {
+  return [
+    factList([
+      ["Family", look.family], ["Parameters", magnitude(look.parameters)], ["Context", plural(look.context_length, "token")],
+      ["Layers", count(look.layers)], ["Keys and values", headsOf(look.kv_heads, look.head_size)], ["One cached token", bytes(look.bytes_per_token)],
+      ["Runs on", `${look.device} in ${look.dtype}`], ["To fetch", look.fetch_bytes ? bytes(look.fetch_bytes) : null],
+    ]),
+    memoryBar(look),
+  ]
+}
+
+/** The memory of the device to scale: what is taken, what the model will take, what stays. @param {Api.ModelLook} look */
+function memoryBar({ weight_bytes: weights, working_bytes: working, working_tokens: tokens, free, total }) {
+  if (!total) return h("div", {})
+  const taken = total - free, scale = Math.max(total, taken + weights + working)
+  /** @type {[string, string, number][]} */
+  const parts = [["taken", "Taken now", taken], ["weights", "Weights", weights], ["working", `A prompt of ${plural(tokens, "token")} without the cache, about`, working], ["free", "Free then", Math.max(0, free - weights - working)]]
+  return h("div", { class: "memory" },
+    h("div", { class: "memory-bar", "aria-hidden": "true" }, ...parts.map(([part, , size]) => {
+      const node = h("span", { "data-part": part })
+      node.style.flexBasis = `${100 * size / scale}%`
+      return node
+    })),
+    h("dl", { class: "memory-legend" }, ...parts.map(([part, words, size]) => h("div", { "data-part": part }, h("dt", {}, words), h("dd", {}, bytes(size))))))
+}
+
+const mebibytes = (/** @type {number} */ value) => `${(value / MEBI).toFixed(3)} MiB`
+
+/**
+ * The paper's table 2 as computed, with later models, the loaded one, and what the open schema would take in each.
+ * @param {Api.KnownRow[]} rows
+ * @param {Api.ModelDetails | null} loaded
+ * @param {number} tokens of the open schema
+ */
+export function knownTable(rows, loaded, tokens) {
+  const own = loaded && h("tr", { class: "own" }, h("th", { scope: "row" }, shortName(loaded.model), h("span", { class: "soft" }, ` loaded, ${loaded.dtype}`)),
+    number(count(loaded.layers)), number(headsOf(loaded.heads, loaded.head_size)), number(loaded.bytes_per_token < MEBI / 100 ? bytes(loaded.bytes_per_token) : mebibytes(loaded.bytes_per_token)), number("–"), number("–"), number(tokens ? bytes(tokens * loaded.bytes_per_token) : "–"))
+  return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Bytes of one token, model by model" }, h("table", {},
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Model"), ...["Layers", "Keys and values", "One token, fp16", "Every head its own", "Paper, table 2", "The open schema"].map(title => h("th", { scope: "col", class: "number" }, title)))),
+    h("tbody", {}, own, ...rows.map(row => h("tr", {}, h("th", { scope: "row" }, row.title), number(count(row.layers)), number(headsOf(row.kv_heads, row.head_size)), number(mebibytes(row.bytes_per_token)),
+      number(row.unshared === row.bytes_per_token ? "the same" : mebibytes(row.unshared)), number(row.paper === null ? "–" : `${row.paper.toFixed(2)} MB`), number(tokens ? bytes(tokens * row.bytes_per_token) : "–"))))))
+}
+
+const number = (/** @type {string} */ text) => h("td", { class: "number" }, text)
+
+/** A share in percent, with as many places as say something. @param {number} part @param {number} whole */
+const share = (part, whole) => `${(100 * part / whole).toPrecision(2)} %`
+
+/** What the open schema takes, module by module. @param {Api.SchemaSizes} sizes @param {Map<string, string>} tiers words for where a segment is */
+export function schemaFacts(sizes, tiers) {
+  const shares = [sizes.memory && `${share(sizes.bytes, sizes.memory)} of the ${bytes(sizes.memory)} for segments in memory`, sizes.disk && `${share(sizes.bytes, sizes.disk)} of the ${bytes(sizes.disk)} on disk`].filter(Boolean)
+  const rows = [...sizes.modules]
+  if (sizes.anonymous_tokens) rows.unshift({ path: "text that is always there", tokens: sizes.anonymous_tokens, bytes: sizes.anonymous_tokens * sizes.bytes_per_token, cached: "none" })
+  const most = Math.max(1, ...rows.map(row => row.bytes))
+  return [
+    h("p", {}, h("strong", {}, sizes.name || "The open schema"), `: ${plural(sizes.tokens, "token")} with every module once, ${bytes(sizes.bytes)} of keys and values`, shares.length ? `: ${shares.join(", ")}.` : "."),
+    h("div", { class: "scroll short", tabindex: "0", role: "region", "aria-label": "The open schema in this model" }, h("table", {},
+      h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Module"), h("th", { scope: "col", class: "number" }, "Tokens"), h("th", { scope: "col", class: "number" }, "Size"), h("th", { scope: "col" }, h("span", { class: "unseen" }, "To scale")), h("th", { scope: "col" }, "Cached"))),
+      h("tbody", {}, ...rows.map(row => {
+        const bar = h("span", { class: "size-bar", "aria-hidden": "true" })
+        bar.style.width = `${100 * row.bytes / most}%`
+        const outside = row === rows[0] && sizes.anonymous_tokens > 0
+        return h("tr", {}, h("th", { scope: "row", class: outside ? "soft" : null }, row.path), number(count(row.tokens)), number(bytes(row.bytes)), h("td", { class: "to-scale" }, bar), h("td", {}, outside ? "" : tiers.get(row.cached) ?? row.cached))
+      })))),
+  ]
+}

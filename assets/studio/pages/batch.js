@@ -1,0 +1,301 @@
+// The Batch page: rows over the open workspace, what is expected of their answers, and what came of them.
+import { Checks } from "../batch/checks.js"
+import { Earlier } from "../batch/earlier.js"
+import { Grid } from "../batch/grid.js"
+import { Results } from "../batch/results.js"
+import { Rows } from "../batch/source.js"
+import { count, debounce, h, moment, newKey, pause, plural } from "../dom.js"
+import { AWAY } from "../jobs.js"
+import { keysOf, pressed } from "../shortcuts.js"
+import { download, fileName } from "../saving.js"
+
+const KEEP_AFTER_MS = 400
+const ASK_AGAIN_MS = 400
+const ROWS_PER_MS = 8  // of large batches is asked less often: who answers them has the same processor
+const OLD = { texts: "the documents were changed since", settings: "the settings were changed since", model: "another model is open now", schema: "another schema is open now" }
+
+/** @type {Partial<Record<Api.BatchState["state"], string>>} */
+const UNENDED = {
+  left: "It was not ended: the studio that answered it was closed before. All rows that had ended are there.",
+  elsewhere: "Another studio is answering it. Open it again to see the rows that have ended since.",
+}
+
+/** A time to come, in words. @param {number} seconds */
+function timeLeft(seconds) {
+  if (seconds < 60) return `about ${Math.max(1, Math.round(seconds))} s left`
+  return seconds < 3600 ? `about ${Math.round(seconds / 60)} min left` : `about ${(seconds / 3600).toFixed(1)} h left`
+}
+
+class BatchPage {
+  #server
+  #workspace
+  #grid = new Grid()
+  #checks = new Checks()
+  #rows
+  #results
+  #earlier
+  /** @type {Api.BatchState | null} */
+  #batch = null
+  #only = false  // whether an earlier batch is shown, which a later one does not take the place of
+  #asking = false
+  #starting = false
+  #halted = false  // by somebody who had the focus on Stop
+  /** @type {number | null} */
+  #count = 0
+  /** @type {Api.CheckedTexts["texts"] | null} */
+  #texts = null
+  #model = ""
+  #kept = ""
+  #filled = false
+  #early = false  // whether something was filled in before what was kept came
+  #sided = false  // whether the sides were chosen
+  #keepSoon = debounce(KEEP_AFTER_MS, () => this.#keep())
+  #mode = h("select", { "aria-label": "Sides", onchange: () => { this.#sided = true; this.#changed() } },
+    h("option", { value: "both" }, "both sides, one after the other"), h("option", { value: "cached" }, "cached only, many rows at once"))
+  #run = h("button", { type: "button", class: "primary", title: `Run the rows (${keysOf("run")})`, "aria-keyshortcuts": "Control+Enter", onclick: () => this.#start() }, "Run")
+  #stop = h("button", { type: "button", hidden: true, onclick: () => this.#halt() }, "Stop")
+  #status = h("span", { class: "batch-status", role: "status", "aria-live": "polite" })
+  #meter = h("progress", { hidden: true, "aria-label": "Progress of the batch" })
+  #title = h("p", { class: "soft", tabindex: "-1" })
+  #note = h("p", { "data-mood": "warn", role: "status" })
+  #age = h("p", { class: "batch-age", role: "status" })
+  #outcome
+
+  /** @param {import("../studio.js").Studio} studio */
+  constructor({ hosts, server, workspace, shell }) {
+    this.#server = server
+    this.#workspace = workspace
+    this.#rows = new Rows(server, workspace, this.#grid)
+    this.#results = new Results(server)
+    this.#earlier = new Earlier(server)
+    const save = (/** @type {"csv" | "json"} */ form, /** @type {string} */ words) => h("button", { type: "button", onclick: () => this.#download(form) }, words)
+    this.#outcome = h("section", { class: "batch-outcome", "aria-label": "Results", hidden: true },
+      h("header", { class: "batch-head" }, h("h3", {}, "Results"), this.#title, h("span", { class: "grow" }), save("csv", "Save as CSV"), save("json", "Save as JSON")), this.#note, this.#age, this.#results.node)
+    hosts.batch.append(
+      h("header", { class: "batch-head" }, h("h2", {}, "Batch"), h("p", { class: "soft" }, "Many prompts over the open schema, each answered with the cache and without, and held against what you expect.")),
+      this.#rows.node, this.#checks.node,
+      h("div", { class: "batch-run" }, this.#run, this.#stop, h("label", { class: "sides" }, h("span", { class: "soft" }, "Answer "), this.#mode), this.#meter, this.#status),
+      this.#earlier.node, this.#outcome)
+    this.#earlier.on("open", key => this.#open(key))
+    this.#earlier.on("deleted", keys => this.#forget(keys))
+    this.#earlier.on("named", ({ key, name }) => { if (this.#batch?.key === key) { this.#batch.name = name; this.#showTitle(this.#batch) } })
+    this.#rows.on("changed", () => this.#changed())
+    this.#rows.on("read", rows => { this.#count = rows; this.#buttons() })
+    this.#checks.on("changed", () => { if (this.#status.dataset.mood === "bad") this.#say(""); this.#keepSoon() })
+    this.#results.on("open", number => { if (this.#batch) shell.open("batch_open", { key: this.#batch.key, number }) })
+    workspace.on("checked", checked => this.#hear(checked))
+    workspace.on("settings", () => this.#showAge())
+    // Ahead of the head's Run, which has the same keys on every other page.
+    document.addEventListener("keydown", event => {
+      if (shell.page !== "batch" || event.defaultPrevented || !pressed(event, "run") || document.querySelector("dialog[open]")) return
+      event.preventDefault()
+      if (!event.repeat) this.#start()
+    }, { capture: true })
+    document.addEventListener("visibilitychange", () => { if (document.hidden) this.#keep() })
+    server.on("back", () => { this.#keep(); this.#follow() })
+  }
+
+  /** @param {Api.ModelFacts} model */
+  model({ name }) {
+    this.#model = name
+    this.#showAge()
+  }
+
+  /** @param {Api.SettingForm[]} settings */
+  async begin(settings) {
+    const answer = await this.#server.ask("batch_form", {})
+    if (answer.away || answer.error != null) { this.#server.once("back", () => this.begin(settings)); return }
+    const { form, kinds, most } = answer
+    await this.#look()
+    this.#grid.fill({ settings, most, chosen: form.grid })
+    this.#checks.fill(kinds, form)
+    if (!this.#sided && form.mode === "cached") this.#mode.value = "cached"
+    this.#rows.fill(form)
+    this.#filled = true
+    if (this.#early) this.#keepSoon()
+    else this.#kept = JSON.stringify(this.#form())
+    this.#buttons()
+    this.#earlier.refresh()
+    this.#follow()
+  }
+
+  // The texts were checked before this page was there to hear of it.
+  async #look() {
+    const { origin } = this.#workspace
+    const answer = await this.#server.ask("check", { ...this.#workspace.texts(), origin, fallback: this.#workspace.basis(), known: null })
+    if (answer.away || answer.error != null) return
+    this.#grid.over(answer.basis.tree ?? [])
+    this.#hear(answer)
+  }
+
+  /** @param {Api.CheckedTexts} checked */
+  #hear({ texts }) {
+    this.#texts = texts
+    this.#showAge()
+  }
+
+  shown() {
+    this.#showAge()
+    this.#earlier.refresh()
+    this.#follow()
+  }
+
+  #changed() {
+    this.#early ||= !this.#filled
+    this.#keepSoon()
+  }
+
+  #form() { return { ...this.#rows.kept(), checks: this.#checks.checks, combine: this.#checks.combine, mode: this.#mode.value } }
+
+  async #keep() {
+    const form = this.#form(), spelled = JSON.stringify(form)
+    if (!this.#filled || spelled === this.#kept) return
+    const answer = await this.#server.ask("batch_keep", { form })
+    if (answer.error) this.#say(answer.error, "bad")
+    if (!answer.error && !answer.away) this.#kept = spelled
+  }
+
+  get #working() { return Boolean(this.#batch?.working) }
+
+  async #start() {
+    if (this.#starting || this.#working) return
+    if (!this.#count) return this.#say("Nothing was run: there are no rows yet.", "bad")
+    const refusal = this.#checks.refusal()
+    if (refusal) return this.#say(`Nothing was run. ${refusal}`, "bad")
+    this.#say("Starting…")
+    this.#starting = true
+    const key = newKey(), mode = /** @type {Api.BatchWanted["mode"]} */ (this.#mode.value)
+    const answer = await this.#server.ask("batch_start", { ...this.#rows.wanted(), key, mode, checks: this.#checks.checks, combine: this.#checks.combine })
+    this.#starting = false
+    this.#buttons()
+    if (answer.away || answer.error != null) return this.#say(answer.error ? `Nothing was run. ${answer.error}` : `${AWAY} Run again when it is back.`, "bad")
+    this.#stop.disabled = this.#only = false
+    this.#earlier.refresh()
+    await this.#follow()
+  }
+
+  async #halt() {
+    this.#say("Stopping…")
+    this.#halted = document.activeElement === this.#stop
+    this.#stop.disabled = true
+    if (this.#batch?.working) await this.#server.ask("stop_job", { key: this.#batch.working })
+  }
+
+  /** @param {string} key */
+  async #open(key) {
+    const answer = await this.#server.ask("batch_state", { key, known: -1, only: true })
+    if (answer.away || answer.error != null || !answer.batch) return this.#say(answer.error ?? AWAY, "bad")
+    this.#only = true
+    this.#show(answer.batch)
+    this.#say("")
+    this.#outcome.scrollIntoView({ block: "start" })
+    this.#title.focus({ preventScroll: true })
+    this.#follow()
+  }
+
+  /** @param {string[]} keys */
+  #forget(keys) {
+    if (!this.#batch || !keys.includes(this.#batch.key)) return
+    this.#batch = null
+    this.#only = false
+    this.#outcome.hidden = true
+    this.#follow()
+  }
+
+  // Asks about the latest batch until it is over, also one that another tab or the page before this one has begun.
+  async #follow() {
+    if (this.#asking || !this.#filled) return
+    this.#asking = true
+    for (;;) {
+      const { key = "", ended = -1 } = this.#batch ?? {}, only = this.#only
+      const answer = await this.#server.ask("batch_state", { key, known: key ? ended : -1, only })
+      if (answer.away || answer.error != null) { if (answer.error) this.#say(answer.error, "bad"); break }
+      if (!answer.batch) break
+      if (only !== this.#only || (only && this.#batch?.key !== key)) continue  // another was asked for meanwhile
+      this.#show(answer.batch)
+      if (!this.#working) break
+      await pause(Math.max(ASK_AGAIN_MS, answer.batch.summary.rows / ROWS_PER_MS))
+    }
+    this.#asking = false
+  }
+
+  /** @param {Api.BatchState} batch */
+  #show(batch) {
+    const was = this.#batch
+    this.#batch = batch
+    this.#outcome.hidden = false
+    this.#results.show(batch)
+    const { key, state, fault, unkept, ended, left_s: left, summary, working } = batch
+    this.#showTitle(batch)
+    this.#note.textContent = [unkept && `Not all of it is on disk yet. ${unkept}`, UNENDED[state]].filter(Boolean).join(" ")
+    Object.assign(this.#meter, { max: summary.rows || 1, value: ended, hidden: state !== "working" })
+    const rows = `${count(ended)} of ${plural(summary.rows, "row")}`
+    if (working && working !== key) this.#say("Another batch is being answered.")
+    else if (state === "working" && !this.#stop.disabled) this.#say(left == null ? `${rows} answered…` : `${rows} answered, ${timeLeft(left)}`)
+    else if (was?.working && !working) {
+      if (was.key !== key || was.working !== key) this.#say("The other batch has ended.")
+      else if (state === "done") this.#say(`Done: ${plural(summary.answered, "row")} answered${summary.failed ? `, ${count(summary.failed)} failed` : ""}.`, summary.failed ? "warn" : "good")
+      else this.#say(state === "stopped" ? `Stopped: ${rows} are there.` : fault, state === "stopped" ? "" : "bad")
+    }
+    if (was?.key !== key || was.working !== working) this.#earlier.refresh()
+    this.#earlier.show(key)
+    this.#buttons()
+    this.#showAge()
+  }
+
+  /** @param {Api.BatchState} batch */
+  #showTitle({ name, schema, model, started }) {
+    this.#title.textContent = [name, schema, model.split("/").at(-1), moment(started)].filter(Boolean).join(" · ")
+  }
+
+  #buttons() {
+    const working = this.#working, focused = document.activeElement
+    this.#run.textContent = this.#count ? `Run ${plural(this.#count, "row")}` : "Run"
+    this.#stop.hidden = !working
+    if (!working) this.#stop.disabled = false
+    if (focused === this.#run && working) this.#stop.focus()
+    this.#run.disabled = working || !this.#count
+    if (working) return
+    if (focused === this.#stop || (this.#halted && focused === document.body)) this.#run.focus()
+    this.#halted = false
+  }
+
+  // Results of other documents, settings or another model stay, and say so.
+  #showAge() {
+    const batch = this.#batch
+    if (!batch) return
+    const now = this.#texts, texts = now && (batch.texts.schema !== now.schema || (!batch.alone && batch.texts.prompt !== now.prompt))
+    const settings = JSON.stringify(sorted(batch.settings)) !== JSON.stringify(sorted(this.#workspace.settings))
+    const why = batch.schema !== this.#workspace.names.schema ? OLD.schema : texts ? OLD.texts : settings ? OLD.settings : this.#model && batch.model !== this.#model ? OLD.model : ""
+    this.#outcome.toggleAttribute("data-old", Boolean(why))
+    const words = why ? `Of an earlier state: ${why}. Run again to see these answered.` : ""
+    if (this.#age.textContent !== words) this.#age.textContent = words
+  }
+
+  /** @param {"csv" | "json"} form */
+  async #download(form) {
+    if (!this.#batch) return
+    const answer = await this.#server.ask("batch_file", { key: this.#batch.key, form })
+    if (answer.away || answer.error != null) return this.#say(answer.error ?? AWAY, "bad")
+    const name = this.#batch?.name ? fileName(this.#batch.name, form) : answer.filename
+    download(name, answer.text, answer.media_type)
+    this.#say([`${name} is saved.`, ...answer.notes].join(" "))
+  }
+
+  /** @param {string} words */
+  #say(words, mood = "") {
+    this.#status.dataset.mood = mood
+    if (this.#status.textContent !== words) this.#status.textContent = words
+  }
+}
+
+/** @param {Record<string, any>} settings */
+const sorted = settings => Object.entries(settings).filter(([name]) => name !== "repeats").sort(([a], [b]) => a < b ? -1 : 1)
+
+/** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */
+export function mount(studio) {
+  const page = new BatchPage(studio)
+  if (studio.model) page.model(studio.model)
+  studio.on("model", model => page.model(model))
+  return { begin: start => page.begin(start.settings), shown: () => page.shown() }
+}

@@ -1,0 +1,93 @@
+"""No page, dialog or state breaks a rule of axe-core, in light and in dark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import Watched
+from tests.browser.test_author import document, rewrite, run
+from tests.browser.test_dropping import dropped
+
+STANDARDS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+IN_THE_DARK = "dark => document.body.classList.toggle('dark', dark)"
+PAGES = "[...document.querySelectorAll('nav a[href^=\"#/\"]')].map(link => link.hash)"
+
+
+CONFLICT = """() => { const { workspace } = window.promptCacheStudio
+    const conflict = { schema: "<a/>", prompt: "<b/>" }
+    workspace.emit("conflict", { message: "Another tab has changed this.", conflict }) }"""
+
+
+def violations(page: Page, state: str, within: str | None = None) -> list[str]:
+    """What breaks a rule in either theme of what is shown, or of an element of it."""
+    broken = []
+    for theme in ("light", "dark"):
+        page.evaluate(IN_THE_DARK, theme == "dark")
+        found = Axe().run(page, context=within, options={"runOnly": STANDARDS, "resultTypes": ["violations"]})
+        broken += [
+            f"{state}, {theme}: {rule['id']}: {node['html'][:200]} {node.get('failureSummary', '')[:300]}"
+            for rule in found.response["violations"]
+            for node in rule["nodes"]
+        ]
+    return broken
+
+
+def test_every_page_keeps_the_rules(watched: Watched) -> None:
+    page = watched.open()
+    broken = []
+    for name in page.evaluate(PAGES):
+        page.evaluate("name => { location.hash = name }", name)
+        page.locator(f"#page-{name.removeprefix('#/')} :is(h1, h2)").first.wait_for()
+        broken += violations(page, name)
+    assert broken == [], "\n".join(broken)
+
+
+def test_every_dialog_and_state_keeps_the_rules(author: Page, tmp_path: Path) -> None:
+    broken: list[str] = []
+    dialog = author.locator("dialog[open]")
+
+    def look(state: str, within: str = "dialog[open]") -> None:
+        author.locator(within).first.wait_for()
+        broken.extend(violations(author, state, within))
+        for _ in range(author.locator("dialog[open]").count()):
+            author.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+
+    run(author)
+    look("a run that is done", ".studio-author")
+    author.get_by_role("button", name="What Run does").click()
+    look("the menu of Run", ".run-bar")
+    author.keyboard.press("Escape")
+    author.get_by_role("button", name="Settings", exact=True).click()
+    look("the settings", "#run-settings")
+    author.keyboard.press("Escape")
+    author.keyboard.press("Control+k")
+    look("the palette")
+    author.get_by_role("button", name="Help (?)").click()
+    look("the help")
+    author.get_by_role("button", name="File", exact=True).click()
+    look("the menu of files", "#file-menu")
+    author.get_by_role("menuitem", name="Versions…").click()
+    look("the versions")
+    author.evaluate(CONFLICT)
+    author.locator(".notices").get_by_role("button", name="Compare…").click()
+    expect(dialog.locator("table").first).to_be_visible()
+    look("theirs or mine")
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "sea.md").write_text("# Sea", encoding="utf-8")
+    (tmp_path / "notes" / "photo.jpg").write_bytes(b"\xff\xd8\0")
+    dropped(author, tmp_path / "notes")
+    look("an import")
+    rewrite(author, "prompt", '<prompt schema="travel">\n  <toyko/>\n</prompt>')
+    author.keyboard.press("Control+Enter")
+    expect(author.locator(".run-status")).to_contain_text("E402")
+    expect(document(author, "prompt")).to_be_visible()
+    look("a run that is refused, and problems", ".studio-author")
+    author.evaluate("location.hash = '#/cache'")
+    author.locator("#page-cache tbody input[type=checkbox]").first.check()
+    author.locator("#page-cache").get_by_role("button", name="Delete").first.click()
+    look("a question before something is deleted")
+    assert broken == [], "\n".join(broken)
