@@ -165,12 +165,12 @@ def right(store: Store) -> bool:
     return True
 
 
-def context() -> Any:
-    """Processes that begin with torch loaded and no thread of it running."""
+def context(*modules: str) -> Any:
+    """Processes that begin with the engine and these modules loaded, and no thread of torch running."""
     if "forkserver" not in multiprocessing.get_all_start_methods():  # Windows
         return multiprocessing.get_context("spawn")
     found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(["benchmarks.kills"])
+    found.set_forkserver_preload(["benchmarks.kills", "engine.engine", "sqlite_utils", *modules])
     return found
 
 

@@ -8,12 +8,14 @@ import pytest
 from tokenizers import Tokenizer
 
 from engine import Engine, RunSettings
-from engine.pml import NewText, Prompt, Schema, Text, bind, parse_prompt, parse_schema
+from engine.pml import NewText, Prompt, Role, Schema, Text, bind, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
+from engine.pml.writer import write_schema
+from engine.programs import compile_source
 from sample_schemas import Sample, samples
 
 TOKENIZER = Path(__file__).parents[1] / "assets" / "demo_model" / "tokenizer.json"
-NAMES = ("travel", "personalization", "code-generation", "documents")
+NAMES = ("travel", "personalization", "code-generation", "documents", "few-shot", "citybreak")
 PROMPTS = [(sample, path) for sample in samples() for path in sample.prompts]
 
 
@@ -35,16 +37,26 @@ def sample_named(name: str) -> Sample:
     return next(s for s in samples() if s.name == name)
 
 
+def spoken(node: object) -> list[Text]:
+    """The texts of a child of a module, those of its turns included."""
+    return [
+        text
+        for text in (getattr(node, "children", ()) if isinstance(node, Role) else (node,))
+        if isinstance(text, Text)
+    ]
+
+
 @pytest.fixture(scope="module")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
     return Engine.open("demo", device="cpu", cache_dir=tmp_path_factory.mktemp("cache"))
 
 
-def test_the_four_samples_are_offered() -> None:
+def test_the_samples_are_offered() -> None:
     assert tuple(s.name for s in samples()) == NAMES
     for sample in samples():
         assert sample.title
-        assert sample.description.count(".") == 2
+        assert sample.description.count(". ") == 1
+        assert sample.description.endswith(".")
         assert 2 <= len(sample.prompts) <= 3
 
 
@@ -69,7 +81,7 @@ def test_prompt_reads_as_it_is_laid_out(sample: Sample, path: Path) -> None:
     schema = schema_of(sample)
     bound = bind(schema, prompt_of(path))
     modules = [m for m in schema.modules() if m.path in bound.imports]
-    first = [next(c.text for c in m.children if isinstance(c, Text)) for m in modules]
+    first = [next(c.text for child in m.children for c in spoken(child)) for m in modules]
     told = "\n".join(message.text for message in conversation(bound.parts))
     for text in first:
         begun = text.split("\n")[0]
@@ -82,7 +94,8 @@ def test_prompt_reads_as_it_is_laid_out(sample: Sample, path: Path) -> None:
 @pytest.mark.parametrize("sample", samples(), ids=lambda s: s.name)
 def test_schema_is_long_enough(sample: Sample) -> None:
     tokenizer = Tokenizer.from_file(str(TOKENIZER))
-    texts = [c.text for m in schema_of(sample).modules() for c in m.children if hasattr(c, "text")]
+    schema = schema_of(sample)
+    texts = [c.text for m in schema.modules() for child in m.children for c in spoken(child)]
     assert sum(len(tokenizer.encode(text).ids) for text in texts) >= 1500
 
 
@@ -120,3 +133,11 @@ def test_encoded_sample_answers_from_the_cache(engine: Engine, sample: Sample) -
     assert {use.outcome for use in answer.segments} == {"hit"}
     assert answer.tokens["from_cache"] == plan.cached_tokens
     assert (answer.tokens["encoded"], answer.tokens["computed"]) == (0, plan.new_tokens)
+
+
+def test_the_sample_from_a_program_is_what_its_program_makes() -> None:
+    sample = sample_named("citybreak")
+    assert sample.program_path is not None
+    source = sample.program_path.read_text(encoding="utf-8")
+    made = compile_source(source, str(sample.program_path)).schema()
+    assert write_schema(made) == sample.schema_path.read_text(encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,8 @@ import json, re, sys, urllib.request
 from pathlib import Path
 import app, assets, engine, sample_schemas
 from app.studio import launch
+from app.studio.help import Help
+from app.studio.requests import Nothing
 from engine import Engine
 folder = Path(sys.argv[1])
 (folder / "documents").mkdir()
@@ -37,9 +40,10 @@ def fetched(path):
 page = fetched("/").decode()
 linked = sorted(set(re.findall(r'/studio-assets-[^"\\\\\\\\]+', page)))
 sizes = {path.rpartition("/")[2]: len(fetched(path)) for path in linked}
+helped = len(Help().list_help(Nothing())["documents"])
 places = [str(package.__file__) for package in (app, assets, engine, sample_schemas)]
 studio.close()
-print(json.dumps({"tokens": len(answer.token_ids), "page": sizes, "places": places}))
+print(json.dumps({"tokens": len(answer.token_ids), "helped": helped, "page": sizes, "places": places}))
 """
 
 
@@ -54,14 +58,17 @@ def carried() -> set[str]:
         and not path.is_relative_to(ROOT / "app" / "editor")
         and (path.suffix == ".py" or package in ("assets", "sample_schemas") or path.name == "py.typed")
         and not path.name.endswith((".d.ts", "screenshot.png"))
-    } | {path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks" / "questions").glob("*.jsonl")}
+    } | {
+        *(path.relative_to(ROOT).as_posix() for path in (ROOT / "benchmarks" / "questions").glob("*.jsonl")),
+        *(f"share/prompt-cache-studio/docs/{path.name}" for path in (ROOT / "docs").glob("*.md")),
+    }
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy, so that nothing is left in this tree."""
     tree = tmp_path_factory.mktemp("tree")
-    for name in (*PACKAGES, "tests", "training"):
+    for name in (*PACKAGES, "docs", "tests", "training"):
         left_out = shutil.ignore_patterns("__pycache__", "node_modules")
         shutil.copytree(ROOT / name, tree / name, ignore=left_out)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -108,7 +115,11 @@ def said(command: list[str], folder: Path) -> str:
 
 def test_a_wheel_holds_the_page_the_samples_and_the_model_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        names = {name for name in archive.namelist() if ".dist-info/" not in name}
+        names = {
+            re.sub(r"^[^/]+\.data/data/", "", name)
+            for name in archive.namelist()
+            if ".dist-info/" not in name
+        }
     assert names == carried()
     assert {"assets/demo_model/model.safetensors", "assets/studio/studio.js"} <= names
     assert "sample_schemas/travel.prompt.1.pml" in names
@@ -128,6 +139,7 @@ def test_the_command_runs_a_packaged_sample_from_another_folder(commands: Path, 
 def test_engine_and_page_come_from_the_wheel(commands: Path, tmp_path: Path) -> None:
     found = json.loads(said([str(commands / "python"), "-c", USE, str(tmp_path)], tmp_path).splitlines()[-1])
     assert found["tokens"] == 2
+    assert found["helped"] == len([*(ROOT / "docs").glob("*.md")])
     assert {"studio.js", "studio.css", "icon.svg"} <= {*found["page"]}
     assert all(found["page"].values())
     assert not any(Path(place).is_relative_to(ROOT) for place in found["places"])
