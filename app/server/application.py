@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from app.server import chat, completions, messages, models, planning, responses, schemas
 from app.server.access import Access, Application, Door, dialect_of
+from app.server.bodies import param_of
 from app.server.errors import FAULT, INVALID, NO_METHOD, NOT_FOUND, RETRY_SECONDS, ApiError, error_of
 from app.server.service import Service
 from engine.errors import PromptCacheError
@@ -70,10 +71,8 @@ def _told(request: Request, error: Exception) -> Response:
         case RequestValidationError():
             found = _invalid(error)
         case HTTPException():
-            kinds = {404: NOT_FOUND, 405: NO_METHOD, 400: INVALID}
+            kinds = {404: NOT_FOUND, 405: NO_METHOD}
             words = f"{error.detail}: {request.method} {request.url.path}."
-            if error.status_code == 400:  # of a body that nests too deep, or is no text
-                words = "The body is no JSON that can be read. Send plain UTF-8, not compressed."
             found = ApiError(kinds.get(error.status_code, FAULT), words)
         case _:
             found = error_of(error, request_id)
@@ -85,13 +84,10 @@ def _told(request: Request, error: Exception) -> Response:
 def _invalid(error: RequestValidationError) -> ApiError:
     """The first field that does not have its form, and of several forms the nearest."""
     first = max(error.errors(), key=lambda one: len(one["loc"]))
-    if first["type"] == "json_invalid":
-        return ApiError(INVALID, f"The body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}.")
     place = [*first["loc"][1:]]
     if first["loc"][0] != "query":
         place = _place(error.body, [one for one in first["loc"] if one != "body"], first["type"] == "missing")
-    param = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place).lstrip(".")
-    return ApiError(INVALID, f"{first['msg']}.", param or None)
+    return ApiError(INVALID, f"{first['msg']}.", param_of(place))
 
 
 def _place(body: Any, steps: list[int | str], missing: bool) -> list[int | str]:

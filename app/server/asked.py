@@ -27,6 +27,7 @@ __all__ = [
     "Over",
     "named",
     "scoped",
+    "seed_of",
     "settings_from",
 ]
 
@@ -81,6 +82,7 @@ class Asked:
         salt: what it shares segments with; "" for all without one.
         report: whether the report of the cache is wanted.
         over: what stands before the messages or the text; None for nothing.
+        field: of the request, which holds the messages or the text.
     """
 
     model: str
@@ -93,6 +95,7 @@ class Asked:
     salt: str = ""
     report: bool = False
     over: Over | None = None
+    field: str = "messages"
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,18 @@ def named(module: object, role: str, where: str) -> Named | None:
         return Named(name, tuple(sees))
     words = 'It must be a name, or {"name": "…", "sees": ["…"]} with the names of other blocks.'
     raise ApiError(INVALID, words, where)
+
+
+def seed_of(seed: int | None) -> int | None:
+    """Returns the engine's seed of a request's, which is a whole number of 64 bits.
+
+    Raises:
+        ApiError: it is none.
+    """
+    if seed is None or -_SEEDS <= seed < _SEEDS:
+        return None if seed is None else seed % _SEEDS
+    shown = str(seed) if len(str(seed)) <= 40 else f"{str(seed)[:40]}…"
+    raise ApiError(INVALID, f"seed is {shown}; it must be a whole number from -2^63 to 2^63 - 1.", "seed")
 
 
 def scoped(settings: RunSettings, over: Over | None) -> RunSettings:

@@ -8,7 +8,7 @@ from functools import partial
 
 from app.server.asked import Asked
 from app.server.errors import INVALID, TOO_LONG, ApiError
-from app.server.pml_requests import pml_faults, prepared_over
+from app.server.pml_requests import faults_of, prepared_over
 from app.server.schema_files import SchemaFiles
 from app.server.tool_use import Said
 from engine import Engine
@@ -54,15 +54,16 @@ def prepared(engine: Engine, asked: Asked, files: SchemaFiles) -> PreparedPrompt
         ApiError: there is no such schema, or something of the request does not go with one.
         PromptCacheError: what is wrong with it.
     """
-    if asked.over is not None:
-        return prepared_over(engine, files, asked)
-    if asked.text is None:
-        if asked.tools:
-            engine.model.chat.require_parser()
-        _require_fewer_blocks(asked, engine.model.context_length - 1)
-        return engine.conversation(asked.messages, asked.tools, salt=asked.salt)
-    schema = engine.schema(Schema(_TEXT, (), (), NOWHERE), salt=asked.salt)
-    return schema.prompt(Prompt(_TEXT, (Text(asked.text, NOWHERE),), NOWHERE))
+    with faults_of(asked):
+        if asked.over is not None:
+            return prepared_over(engine, files, asked)
+        if asked.text is None:
+            if asked.tools:
+                engine.model.chat.require_parser()
+            _require_fewer_blocks(asked, engine.model.context_length - 1)
+            return engine.conversation(asked.messages, asked.tools, salt=asked.salt)
+        schema = engine.schema(Schema(_TEXT, (), (), NOWHERE), salt=asked.salt)
+        return schema.prompt(Prompt(_TEXT, (Text(asked.text, NOWHERE),), NOWHERE))
 
 
 def _require_fewer_blocks(asked: Asked, most: int) -> None:
@@ -73,7 +74,7 @@ def _require_fewer_blocks(asked: Asked, most: int) -> None:
     """
     blocks = sum(bool(block.text) for message in asked.messages for block in message.blocks)
     if blocks > most:
-        raise ApiError(TOO_LONG, f"prompt is too long: {blocks} tokens or more > {most} maximum", "messages")
+        raise ApiError(TOO_LONG, f"prompt is too long: {blocks} tokens or more > {most} maximum", asked.field)
 
 
 @dataclass(frozen=True)
@@ -106,9 +107,9 @@ def submitted(engine: Engine, asked: Asked, files: SchemaFiles, least: int) -> S
         PromptCacheError: what is wrong with it.
     """
     prompt = prepared(engine, asked, files)
-    kept = _kept(prompt, asked, least)
-    marks = [Mark(one.tokens, one.seconds) for one in kept if not one.reason]
-    with pml_faults("messages" if asked.over is None else "prompt_cache.prompt"):
+    with faults_of(asked):
+        kept = _kept(prompt, asked, least)
+        marks = [Mark(one.tokens, one.seconds) for one in kept if not one.reason]
         ticket = engine.submit(prompt, asked.settings, marks=marks, warm=asked.warm)
     return Submitted(ticket, kept, _parts(engine, prompt, asked), partial(_seconds, engine.store))
 

@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from app.server.asked import Asked, Defaults, scoped
+from app.server.bodies import BodyRoute, Whole
 from app.server.errors import INVALID, ApiError, error_of, unsupported
 from app.server.openai_wire import (
     ROLES,
@@ -22,6 +23,7 @@ from app.server.openai_wire import (
     Wire,
     finish_reason,
     refuse_what_is_not_built,
+    require_stream,
     settings_of_body,
     usage_json,
 )
@@ -42,6 +44,7 @@ class ChatMessage(Wire):
 
     role: str
     content: str | list[Part] | None = None
+    refusal: str | None = None
     tool_calls: list[dict[str, Any]] | None = None
     tool_call_id: str | None = None
 
@@ -57,13 +60,13 @@ class ChatBody(Wire):
 
     model: str
     messages: list[ChatMessage]
-    max_tokens: int | None = None
-    max_completion_tokens: int | None = None
+    max_tokens: Whole | None = None
+    max_completion_tokens: Whole | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: Whole | None = None
     repetition_penalty: float | None = None
-    seed: int | None = None
+    seed: Whole | None = None
     stop: str | list[str] | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
@@ -91,6 +94,7 @@ def asked_of(body: ChatBody, defaults: Defaults, *, salt: str, report: bool, own
         ApiError: something in it cannot be honoured.
     """
     refuse_what_is_not_built(body)
+    require_stream(body)
     tools = body.tools if body.tool_choice != "none" else None
     require_free_choice(body.tool_choice not in (None, "none", "auto"), False, "tool_choice")
     require_free_choice(False, bool(tools) and body.parallel_tool_calls is False, "parallel_tool_calls")
@@ -99,8 +103,10 @@ def asked_of(body: ChatBody, defaults: Defaults, *, salt: str, report: bool, own
     conversation = Conversation(TURNS)
     for number, one in enumerate(body.messages):
         where = f"messages[{number}]"
+        _refuse_parts_of(one, where)
         calls = _calls(one, f"{where}.tool_calls")
-        conversation.read(one.role, one.content, where, calls=calls, answers=one.tool_call_id or "")
+        said = one.refusal if one.content is None else one.content
+        conversation.read(one.role, said, where, calls=calls, answers=one.tool_call_id or "")
     longest = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
     options = body.prompt_cache_options
     over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
@@ -115,6 +121,16 @@ def asked_of(body: ChatBody, defaults: Defaults, *, salt: str, report: bool, own
         report=report or "prompt_cache" in (body.include or ()),
         over=over,
     )
+
+
+def _refuse_parts_of(message: ChatMessage, where: str) -> None:
+    """Refuses what a message has that is not read, or that only another role has."""
+    for name, why in (("function_call", "use tool_calls."), ("audio", "the model reads text.")):
+        if getattr(message, name, None) is not None:
+            raise unsupported(f"{where}.{name}", why)
+    for name, role in (("tool_calls", "assistant"), ("tool_call_id", "tool")):
+        if getattr(message, name) and message.role != role:
+            raise ApiError(INVALID, f"Only a message of the role {role!r} has it.", f"{where}.{name}")
 
 
 def _calls(message: ChatMessage, where: str) -> tuple[ToolCall, ...]:
@@ -135,7 +151,7 @@ def _calls(message: ChatMessage, where: str) -> tuple[ToolCall, ...]:
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoint."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     @router.post("/v1/chat/completions")
     async def create_chat_completion(body: ChatBody, request: Request) -> Response:

@@ -12,9 +12,17 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from app.server.asked import Asked, scoped
+from app.server.bodies import BodyRoute, Whole
 from app.server.chat import StreamOptions, report_if_wanted, wants_report
 from app.server.errors import INVALID, ApiError, error_of
-from app.server.openai_wire import Wire, finish_reason, refuse_what_is_not_built, settings_of_body, usage_json
+from app.server.openai_wire import (
+    Wire,
+    finish_reason,
+    refuse_what_is_not_built,
+    require_stream,
+    settings_of_body,
+    usage_json,
+)
 from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import DONE, EventStream, event, gone
@@ -30,12 +38,12 @@ class CompletionBody(Wire):
 
     model: str
     prompt: str | list[str]
-    max_tokens: int | None = None
+    max_tokens: Whole | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: Whole | None = None
     repetition_penalty: float | None = None
-    seed: int | None = None
+    seed: Whole | None = None
     stop: str | list[str] | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
@@ -46,18 +54,20 @@ class CompletionBody(Wire):
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoint."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     @router.post("/v1/completions")
     async def create_completion(body: CompletionBody, request: Request) -> Response:
         """Continues a text."""
         refuse_what_is_not_built(body, {"logprobs": ((0,), "probabilities are not told.")})
+        require_stream(body)
         texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
         if len(texts) != 1:
             raise ApiError(INVALID, f"There are {len(texts)} prompts; send one text in a request.", "prompt")
         owner = service.salt(None, request.state.client)
         over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
-        settings = settings_of_body(body, ("max_tokens", body.max_tokens or _LONGEST), service.defaults)
+        longest = _LONGEST if body.max_tokens is None else body.max_tokens
+        settings = settings_of_body(body, ("max_tokens", longest), service.defaults)
         asked = Asked(
             body.model,
             scoped(settings, over),
@@ -65,6 +75,7 @@ def routes(service: Service) -> APIRouter:
             salt=service.salt(body.cache_salt, request.state.client),
             report=wants_report(request) or "prompt_cache" in (body.include or ()),
             over=over,
+            field="prompt",
         )
         running = await service.begin(asked, "openai")
         head = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -54,6 +55,7 @@ NOT_FOUND = Kind(404, "invalid_request_error", "not_found", "not_found_error")
 NO_METHOD = Kind(405, "invalid_request_error", "method_not_allowed", "invalid_request_error")
 TOO_SLOW = Kind(408, "invalid_request_error", "request_timeout", "timeout_error")
 TOO_LARGE = Kind(413, "invalid_request_error", "request_too_large", "request_too_large")
+WRONG_TYPE = Kind(415, "invalid_request_error", "unsupported_media_type", "invalid_request_error")
 FULL = Kind(429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", retry=True)
 LOADING = Kind(503, "server_error", "loading", "overloaded_error", 529, retry=True)
 DRAINING = Kind(503, "server_error", "draining", "overloaded_error", 529, retry=True)
@@ -81,7 +83,10 @@ class ApiError(Exception):
     def body(self, dialect: Dialect, request_id: str) -> dict[str, Any]:
         """Returns the JSON of a dialect."""
         if dialect == "anthropic":
-            told = self.message if self.param is None else f"{self.param}: {self.message}"
+            # That a prompt is too long is known by how the sentence begins.
+            plain = self.param is None or self.kind is TOO_LONG
+            place = re.sub(r"\[(\d+)\]", r".\1", self.param or "")  # its clients know messages.0.content
+            told = self.message if plain else f"{place}: {self.message}"
             error = {"type": self.kind.anthropic, "message": told, **self.more}
             return {"type": "error", "error": error, "request_id": request_id}
         fields = {
@@ -106,12 +111,12 @@ _OF_FILES = frozenset({"E208", "E209", "E211"})
 NO_FILES = "a server reads no files: send the text itself, in the module"
 
 
-def fault_of_pml(error: PromptError, param: str) -> ApiError:
+def fault_of_pml(error: PromptError, param: str | None) -> ApiError:
     """Returns the refusal of a document, with all that is wrong with it.
 
     Args:
         error: its faults.
-        param: the field that the document came in.
+        param: the field that the document came in; None where that is not known.
     """
     found = [
         {
@@ -127,13 +132,13 @@ def fault_of_pml(error: PromptError, param: str) -> ApiError:
     return ApiError(INVALID, str(error), param, {"diagnostics": found})
 
 
-def error_of(error: Exception, request_id: str = "", prompt: str = "messages") -> ApiError:
+def error_of(error: Exception, request_id: str = "", prompt: str | None = None) -> ApiError:
     """Returns what a client is told of an error of the engine, or of a fault.
 
     Args:
         error: what was raised.
         request_id: the request that it ended.
-        prompt: the field that holds the prompt.
+        prompt: the field that holds the prompt; None where that is not known.
     """
     match error:
         case ApiError():
@@ -147,7 +152,7 @@ def error_of(error: Exception, request_id: str = "", prompt: str = "messages") -
         case ToolsError():
             return ApiError(UNSUPPORTED, str(error), "tools")
         case SettingsError() | CharacterError():
-            return ApiError(INVALID, str(error))
+            return ApiError(INVALID, str(error), prompt)
         case ClosedError() | CancelledError():
             return ApiError(
                 DRAINING,

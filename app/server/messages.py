@@ -6,19 +6,20 @@ import itertools
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.responses import Response
 
-from app.server.asked import Asked, Block, Defaults, Mark, Message, named, scoped, settings_from
+from app.server.asked import Asked, Block, Defaults, Mark, Message, named, scoped, seed_of, settings_from
+from app.server.bodies import BodyRoute, Whole
 from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.diagnosing import Diagnoses, Prefix
 from app.server.errors import INVALID, ApiError, error_of, unsupported
-from app.server.openai_wire import Wire
+from app.server.openai_wire import Wire, refuse_what_is_not_built
 from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
@@ -31,6 +32,18 @@ Role = Literal["user", "assistant", "system"]
 MOST_MARKS = 4
 MOST_STOPS = 64
 TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}
+CHOICES = ("auto", "any", "tool", "none")
+# What would change the answer beyond what is refused everywhere, with the values that ask for nothing.
+REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
+    "thinking": (({"type": "disabled"},), "the model's own template decides whether it thinks."),
+    "output_config": (({},), "neither effort nor the form of an answer can be set; ask for it in words."),
+    "output_format": ((), "the form of an answer cannot be forced; ask for it in words."),
+    "container": ((), "no programs are run here."),
+    "mcp_servers": (([],), "the server asks nobody else."),
+    "context_management": (({},), "a conversation is read as it is sent."),
+    "compaction": ((), "a conversation is read as it is sent."),
+    "thread": ((), "nothing is stored here; send the whole conversation as messages."),
+}
 STOPPED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
 BILLING = "x-anthropic-billing-header:"
 """How a block begins that one client puts first in its system text, another one in each request."""
@@ -86,12 +99,12 @@ class DiagnosticsParam(Wire):
 class MessagesBody(CountBody):
     """A request for a message."""
 
-    max_tokens: int = Field(ge=0)
+    max_tokens: Annotated[Whole, Field(ge=0)]
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: Whole | None = None
     repetition_penalty: float | None = None
-    seed: int | None = None
+    seed: Whole | None = None
     stop_sequences: list[str] | None = None
     stream: bool | None = False
     include: list[str] | None = None
@@ -114,16 +127,14 @@ def asked_of(
     Raises:
         ApiError: something in it cannot be honoured.
     """
-    choice = body.tool_choice or {}
+    refuse_what_is_not_built(body, REFUSED)
+    choice = body.tool_choice or {"type": "auto"}
+    if choice.get("type") not in CHOICES:
+        raise ApiError(INVALID, f"There are the types {', '.join(CHOICES)}.", "tool_choice.type")
     require_free_choice(choice.get("type") in ("any", "tool"), False, "tool_choice")
     tools = body.tools if choice.get("type") != "none" else None
     single = bool(tools) and choice.get("disable_parallel_tool_use") is True
     require_free_choice(False, single, "tool_choice.disable_parallel_tool_use")
-    if (body.thinking or {}).get("type", "disabled") != "disabled":
-        raise unsupported("thinking", "the model's own template decides whether it thinks.")
-    for name in ("container", "output_config", "mcp_servers", "context_management"):
-        if (getattr(body, name, None) or None) is not None:
-            raise unsupported(name, "it is not built.")
     if not body.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "There is no message.", "messages")
     reader = _Reader()
@@ -138,9 +149,10 @@ def asked_of(
     if isinstance(body, MessagesBody):
         if body.stop_sequences and len(body.stop_sequences) > MOST_STOPS:
             raise ApiError(INVALID, f"{MOST_STOPS} stop sequences are the most.", "stop_sequences")
-        names = ("temperature", "top_p", "top_k", "repetition_penalty", "seed")
+        names = ("temperature", "top_p", "top_k", "repetition_penalty")
         sampling = {
             **{name: (name, getattr(body, name)) for name in names},
+            "seed": ("seed", seed_of(body.seed)),
             "stop": ("stop_sequences", body.stop_sequences or None),
             "max_new_tokens": ("max_tokens", body.max_tokens or None),
         }
@@ -307,14 +319,16 @@ def stop_reason(answer: Answer) -> str:
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
-    router, diagnoses = APIRouter(), Diagnoses()
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
+    diagnoses = Diagnoses()
 
     @router.post("/v1/messages/count_tokens")
     async def count_message_tokens(body: CountBody, request: Request) -> Response:
         """Counts the tokens of a prompt."""
         owner = service.salt(None, request.state.client)
-        prompt = await service.planned(asked_of(body, service.defaults, owner=owner))
-        return JSONResponse({"input_tokens": prompt.plan().total_tokens})
+        asked = asked_of(body, service.defaults, owner=owner)
+        tokens = await service.planned(asked, lambda _, prompt: prompt.plan(asked.settings).total_tokens)
+        return JSONResponse({"input_tokens": tokens})
 
     @router.post("/v1/messages")
     async def create_message(body: MessagesBody, request: Request) -> Response:

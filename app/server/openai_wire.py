@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from app.server.asked import Block, Defaults, Mark, Message, named, settings_from
+from app.server.asked import Block, Defaults, Mark, Message, named, seed_of, settings_from
 from app.server.errors import INVALID, ApiError, unsupported
 from app.server.usage import Usage
 from engine.events import Answer
@@ -23,9 +23,12 @@ FINISHED = {"eos": "stop", "stop": "stop", "length": "length"}
 
 
 class Wire(BaseModel):
-    """A body of a request: unknown fields are let pass, as clients send new ones each month."""
+    """A body of a request, or a part of one.
 
-    model_config = ConfigDict(extra="allow")
+    Unknown fields are let pass, as clients send new ones each month; true is not 1, and "1" is no number.
+    """
+
+    model_config = ConfigDict(extra="allow", strict=True)
 
 
 class Breakpoint(Wire):
@@ -102,15 +105,27 @@ def refuse_what_is_not_built(
     Raises:
         ApiError: there is one; it is named.
     """
-    given = body.model_dump(exclude_none=True, exclude_unset=True)
     for name, (harmless, why) in {**REFUSED, **(more or {})}.items():
-        if name in given and not any(_same(given[name], one) for one in harmless):
+        given = getattr(body, name, None)
+        if given is not None and not any(_same(given, one) for one in harmless):
             raise unsupported(name, why)
 
 
 def _same(one: object, other: object) -> bool:
     """Whether two values are equal in JSON, where true is not 1."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def require_stream(body: Any) -> None:
+    """Refuses options of a stream where there is none.
+
+    Raises:
+        ApiError: there are some.
+    """
+    if body.stream_options is not None and not body.stream:
+        raise ApiError(
+            INVALID, "It says how an answer is streamed, and stream is not true.", "stream_options"
+        )
 
 
 def blocks_of(content: str | list[Part] | None, role: str, where: str) -> list[tuple[Block, Part | None]]:
@@ -245,14 +260,13 @@ def settings_of_body(body: Any, longest: tuple[str, int | None], defaults: Defau
     stop = [body.stop] if isinstance(body.stop, str) else body.stop
     if stop is not None and len(stop) > MOST_STOPS:
         raise ApiError(INVALID, f"There are {len(stop)} stop texts; {MOST_STOPS} are the most.", "stop")
-    seed = None if body.seed is None else body.seed % 2**63
     given = {
         "max_new_tokens": longest,
         **{
             name: (name, getattr(body, name))
             for name in ("temperature", "top_p", "top_k", "repetition_penalty")
         },
-        "seed": ("seed", seed),
+        "seed": ("seed", seed_of(body.seed)),
         "stop": ("stop", stop or None),
     }
     return settings_from(given, defaults)

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from app.server import chat, messages
 from app.server.access import dialect_of
 from app.server.asked import Asked
+from app.server.bodies import BodyRoute
 from app.server.errors import INVALID, ApiError
-from app.server.pml_requests import pml_faults
 from app.server.service import Service
 
 Read = TypeVar("Read", bound=BaseModel)
@@ -23,7 +23,7 @@ Read = TypeVar("Read", bound=BaseModel)
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     def asked_of(body: dict[str, Any], request: Request) -> Asked:
         client = request.state.client
@@ -42,9 +42,7 @@ def routes(service: Service) -> APIRouter:
     async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
         """Says what a request would read, from where, and what it would compute and why."""
         asked = asked_of(body, request)
-        prompt = await service.planned(asked)
-        with pml_faults("messages" if asked.over is None else "prompt_cache.prompt"):
-            found = await asyncio.to_thread(service.engine.outlook, prompt, asked.settings)
+        found = await service.planned(asked, lambda engine, prompt: engine.outlook(prompt, asked.settings))
         return JSONResponse(found.to_json())
 
     @router.get("/v1/prompt_cache/residency")

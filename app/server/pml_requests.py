@@ -10,10 +10,10 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.server.asked import Asked, Over
-from app.server.errors import INVALID, NO_SCHEMA, TOO_LARGE, ApiError, fault_of_pml, unsupported
+from app.server.errors import INVALID, NO_SCHEMA, TOO_LARGE, ApiError, error_of, fault_of_pml, unsupported
 from app.server.schema_files import SchemaFiles
 from engine import Engine
-from engine.errors import StoreError, require_characters
+from engine.errors import CharacterError, SettingsError, StoreError, require_characters
 from engine.pml import Prompt, PromptError, Role, RoleName, Schema, Text, parse_prompt, parse_schema
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.text_files import MAX_BYTES
@@ -34,7 +34,7 @@ class PromptCache(BaseModel):
         scope: what modules see while they are encoded.
     """
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     schema_name: str = Field(alias="schema", min_length=1)
     prompt: str | None = None
@@ -136,6 +136,20 @@ def pml_faults(param: str) -> Iterator[None]:
         raise
     except PromptError as error:
         raise fault_of_pml(error, param) from error
+
+
+@contextlib.contextmanager
+def faults_of(asked: Asked) -> Iterator[None]:
+    """Tells what is wrong with a prompt as a fault of the field that holds it.
+
+    Raises:
+        ApiError: something is.
+    """
+    try:
+        with pml_faults(asked.field if asked.over is None else "prompt_cache.prompt"):
+            yield
+    except (TooLongError, SettingsError, CharacterError) as error:
+        raise error_of(error, prompt=asked.field) from error
 
 
 def _prompt(over: Over, schema: PreparedSchema) -> Prompt:

@@ -14,6 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from app.server.asked import Asked, Defaults, scoped
+from app.server.bodies import BodyRoute, Whole
 from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
@@ -25,13 +26,13 @@ from app.server.openai_wire import (
     Wire,
     finish_reason,
     refuse_what_is_not_built,
+    require_stream,
     settings_of_body,
 )
 from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
 from app.server.usage import Usage
-from engine.errors import PromptCacheError
 from engine.events import Answer, Delta, Finished, FirstToken
 
 _STORED = "nothing is stored here; send the whole conversation as input."
@@ -81,19 +82,21 @@ class ResponsesBody(Wire):
     model: str
     input: str | list[Item] | None = None
     instructions: str | None = None
-    max_output_tokens: int | None = None
+    max_output_tokens: Whole | None = None
     temperature: float | None = None
     top_p: float | None = None
-    top_k: int | None = None
+    top_k: Whole | None = None
     repetition_penalty: float | None = None
-    seed: int | None = None
+    seed: Whole | None = None
     stop: str | list[str] | None = None
     stream: bool | None = False
+    stream_options: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     include: list[str] | None = None
+    metadata: dict[str, str] | None = None
     cache_salt: str | None = None
     prompt_cache_options: CacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
@@ -114,6 +117,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool
         ApiError: something in it cannot be honoured.
     """
     refuse_what_is_not_built(body, REFUSED)
+    require_stream(body)
     _refuse_parts_of_fields(body)
     _refuse_tools(body)
     conversation = Conversation()
@@ -141,6 +145,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool
         salt=salt,
         report=report or "prompt_cache" in (body.include or ()),
         over=over,
+        field="input",
     )
 
 
@@ -179,7 +184,7 @@ def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
 
 def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
-    router = APIRouter()
+    router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     @router.post("/v1/responses")
     async def create_response(body: ResponsesBody, request: Request) -> Response:
@@ -188,10 +193,7 @@ def routes(service: Service) -> APIRouter:
         salt = service.salt(body.cache_salt, request.state.client)
         owner = service.salt(None, request.state.client)
         asked = asked_of(body, service.defaults, salt=salt, report=wants_report(request), owner=owner)
-        try:
-            running = await service.begin(asked, "openai")
-        except PromptCacheError as error:
-            raise error_of(error, request_id, "input") from error
+        running = await service.begin(asked, "openai")
         draft = _Draft(_head(body, asked), f"msg_{secrets.token_hex(12)}", running)
         if body.stream:
             return EventStream(_events(draft, request_id), running.close)
@@ -216,7 +218,7 @@ def routes(service: Service) -> APIRouter:
 
 def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
     """What is said of a response before it is answered."""
-    given = body.model_dump(exclude_none=True)
+    given = body.model_dump(exclude_none=True, include={*USUAL, "reasoning", "text"})
     told: dict[str, Any] = {"prompt_cache_options": None}
     if (options := body.prompt_cache_options) is not None:
         told["prompt_cache_options"] = {"mode": options.mode, "ttl": options.ttl}

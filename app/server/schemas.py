@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import datetime
-import json
 import math
 import re
 from typing import Any, TypeVar
@@ -15,7 +14,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.responses import Response
 
-from app.server.errors import INVALID, ApiError, fault_of_pml
+from app.server.bodies import bytes_of, media_type, object_of
+from app.server.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
 from app.server.pml_requests import parsed_schema, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.schema_files import FullError, KeptSchema, SchemaFiles, Terms
 from app.server.service import Service
@@ -39,7 +39,7 @@ _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 class TermsBody(BaseModel):
     """How long a schema stays. Each field may be left out, and stays as it is then."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     ttl: str | float | None = None
     expires_at: str | float | None = None
@@ -118,7 +118,7 @@ def routes(service: Service) -> APIRouter:
     async def change_schema(name: str, request: Request) -> Response:
         """Changes how long a schema stays."""
         engine, files, owner = service.engine, await swept(), owner_of(request)
-        terms = _terms(_validated(TermsBody, await _json(request)), files.clock())
+        terms = _terms(_validated(TermsBody, await object_of(request)), files.clock())
 
         def changed() -> dict[str, Any]:
             before = files.get(owner, name)
@@ -149,31 +149,21 @@ def routes(service: Service) -> APIRouter:
 
 
 async def _put_body(request: Request) -> PutBody:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in XML:
+    if media_type(request) in XML:
         try:
-            return PutBody(pml=decode(await request.body()))
+            return PutBody(pml=decode(await bytes_of(request)))
         except TextFileError as error:
             raise ApiError(INVALID, str(error), "pml") from error
-    if kind not in ("", "application/json"):
-        raise ApiError(
-            INVALID,
-            f"The content-type is {kind!r}; send PML as application/xml or text/xml, or as application/json: "
-            '{"pml": "<schema …>"}.',
-        )
-    return _validated(PutBody, await _json(request))
-
-
-async def _json(request: Request) -> Any:
     try:
-        return json.loads(await request.body())
-    except (ValueError, RecursionError) as error:
-        raise ApiError(INVALID, f"The body is no JSON: {error}.") from error
+        return _validated(PutBody, await object_of(request))
+    except ApiError as error:
+        if error.kind is not WRONG_TYPE:
+            raise
+        words = f"{error.message} Or send PML as it is, as application/xml or text/xml."
+        raise ApiError(WRONG_TYPE, words, error.param) from error
 
 
-def _validated(kind: type[Body], given: Any) -> Body:
-    if not isinstance(given, dict):
-        raise ApiError(INVALID, "The body must be an object of JSON.")
+def _validated(kind: type[Body], given: dict[str, Any]) -> Body:
     try:
         return kind.model_validate(given)
     except ValidationError as error:

@@ -14,6 +14,7 @@ from app.server.asked import Asked, Defaults
 from app.server.caching import Submitted, expire, prepared, submitted
 from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, ApiError
 from app.server.figures import Figures, Request
+from app.server.pml_requests import faults_of
 from app.server.schema_files import SchemaFiles
 from app.server.usage import Usage
 from engine import Engine
@@ -149,16 +150,26 @@ class Service:
 
     # Requests
 
-    async def planned(self, asked: Asked) -> PreparedPrompt:
-        """Plans a request, computing nothing.
+    async def planned(self, asked: Asked, look: Callable[[Engine, PreparedPrompt], Made]) -> Made:
+        """Plans a request, computing nothing, and looks at the plan; on a thread of its own.
+
+        Args:
+            asked: the request.
+            look: what is wanted of it.
 
         Raises:
-            ApiError: the model is not served, or not there.
+            ApiError: the model is not served, or not there, or something is wrong with the prompt.
             PromptCacheError: what is wrong with the request.
         """
         self.require_model(asked.model)
-        engine = self.engine
-        return await asyncio.to_thread(prepared, engine, asked, self.schemas)
+        engine, files = self.engine, self.schemas
+
+        def plan() -> Made:
+            prompt = prepared(engine, asked, files)
+            with faults_of(asked):
+                return look(engine, prompt)
+
+        return await asyncio.to_thread(plan)
 
     async def begin(self, asked: Asked, dialect: str) -> Running:
         """Takes a request in, and has it answered; whoever gets it closes it.

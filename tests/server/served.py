@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx
 import openai
 import uvicorn
 
@@ -37,6 +38,7 @@ class Served:
         url: its address.
         loop: the event loop that it runs in.
         model: the name of its model.
+        http: a client that knows no dialect.
     """
 
     def __init__(self, engine: Engine, service: Service, port: int, loop: asyncio.AbstractEventLoop) -> None:
@@ -44,6 +46,7 @@ class Served:
         self.engine, self.service, self.url = engine, service, f"http://127.0.0.1:{port}"
         self.model = engine.model.name
         self._until_the_end = ExitStack()
+        self.http = self._until_the_end.enter_context(httpx.Client(base_url=self.url, timeout=60))
 
     def close(self) -> None:
         """Closes the clients."""

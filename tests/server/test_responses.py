@@ -410,6 +410,6 @@ def test_streams_that_the_end_of_the_server_cuts_say_so(tmp_path: Path) -> None:
         first = next(event for event in stream if event.type == DELTA)
         assert first.delta
         server.service.drain_now()
-        with pytest.raises(openai.APIError, match="stopping"):
+        with pytest.raises(openai.APIError, match="this answer was ended"):
             for _ in stream:
                 pass

@@ -1,0 +1,239 @@
+"""What would be read as something else than was meant is refused in every dialect, by the field's name."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from app.server.bodies import DEEPEST
+from tests.server.served import Served
+
+SAID: list[Any] = [{"role": "user", "content": "Hello"}]
+REQUESTS: dict[str, dict[str, Any]] = {
+    "chat/completions": {"messages": SAID, "max_tokens": 2},
+    "completions": {"prompt": "Hello", "max_tokens": 2},
+    "responses": {"input": "Hello", "max_output_tokens": 2},
+    "messages": {"messages": SAID, "max_tokens": 2},
+}
+ALL = tuple(REQUESTS)
+OPENAIS = ALL[:3]
+HALF = "\ud83d"
+
+
+def post(server: Served, path: str, changes: Any, **more: Any) -> Any:
+    """The status of a request, its field, and what is said."""
+    body = {"model": server.model, **REQUESTS[path], **changes}
+    content = json.dumps(body).encode()  # which spells halves of surrogate pairs as they are
+    headers = {"content-type": "application/json", **more.pop("headers", {})}
+    return told(path, server.http.post(f"/v1/{path}", content=content, headers=headers, **more))
+
+
+def told(path: str, answer: httpx.Response) -> tuple[int, str | None, str]:
+    """The status of an answer, the field that it names, and the sentence."""
+    if answer.status_code == 200:
+        return 200, None, ""
+    error = answer.json()["error"]
+    if path != "messages":
+        return answer.status_code, error["param"], error["message"]
+    assert answer.json()["type"] == "error"
+    param, colon, message = error["message"].partition(": ")
+    return (
+        (answer.status_code, param, message)
+        if colon and " " not in param
+        else (
+            answer.status_code,
+            None,
+            error["message"],
+        )
+    )
+
+
+@pytest.mark.parametrize("path", ALL)
+@pytest.mark.parametrize("seed", [10**40, 2**63, -(2**63) - 1, True, "5", 1.5])
+def test_a_seed_that_no_64_bits_hold_is_refused(server: Served, path: str, seed: Any) -> None:
+    status, param, message = post(server, path, {"seed": seed})
+    assert (status, param) == (400, "seed")
+    assert "integer" in message or "whole number" in message
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_seeds_of_64_bits_are_honoured(server: Served, path: str) -> None:
+    for seed in (0, -1, 2**63 - 1, -(2**63), 5.0):
+        assert post(server, path, {"seed": seed})[0] == 200
+
+
+@pytest.mark.parametrize("path", OPENAIS)
+def test_options_of_a_stream_without_a_stream_are_refused(server: Served, path: str) -> None:
+    options = {"stream_options": {"include_obfuscation": False}}
+    for changes in (options, {**options, "stream": False}):
+        status, param, message = post(server, path, changes)
+        assert (status, param) == (400, "stream_options")
+        assert "stream is not true" in message
+    assert post(server, path, {**options, "stream": True})[0] == 200
+
+
+@pytest.mark.parametrize("path", ALL)
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("LONGEST", True),
+        ("LONGEST", "2"),
+        ("LONGEST", 2.5),
+        ("top_k", False),
+        ("temperature", True),
+        ("temperature", "0.5"),
+        ("top_p", False),
+        ("repetition_penalty", True),
+        ("stream", 1),
+        ("stream", "yes"),
+        ("prompt_cache", {"schema": "x", "prompt": 5}),
+    ],
+)
+def test_true_is_no_number_and_a_text_is_neither(server: Served, path: str, name: str, value: Any) -> None:
+    if name == "LONGEST":
+        name = "max_output_tokens" if path == "responses" else "max_tokens"
+    status, param, message = post(server, path, {name: value})
+    assert (status, param) == (400, f"{name}.prompt" if isinstance(value, dict) else name)
+    assert message.startswith("Input should be")
+
+
+def test_no_tokens_are_no_default(server: Served) -> None:
+    assert post(server, "completions", {"max_tokens": 0})[:2] == (400, "max_tokens")
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(server: Served, path: str) -> None:
+    field = {"completions": "prompt", "responses": "input"}.get(path, "messages")
+    place = {"messages": ".0.content", "chat/completions": "[0].content"}.get(path, "")
+    stop = "stop_sequences" if path == "messages" else "stop"
+    bad: Any = f"a{HALF}" if field != "messages" else [{"role": "user", "content": f"a{HALF}"}]
+    cases: list[tuple[Any, str | None]] = [
+        ({field: bad}, field + place),
+        ({stop: ["x", f"{HALF}b"]}, f"{stop}.1" if path == "messages" else f"{stop}[1]"),
+        ({"cache_salt": HALF}, "cache_salt"),
+        ({"model": HALF}, "model"),
+        ({"prompt_cache": {"schema": f"<schema name='{HALF}'/>"}}, "prompt_cache.schema"),
+        ({"metadata": {HALF: "x"}}, "metadata"),
+        ({f"new{HALF}": 1}, None),
+    ]
+    for changes, param in cases:
+        assert post(server, path, changes) == (
+            400,
+            param,
+            "A text holds half of a surrogate pair (U+D83D), which is no character. Remove it.",
+        )
+    assert post(server, path, {"cache_salt": "\U0001f600"})[0] == 200, "a whole pair is a character"
+
+
+@pytest.mark.parametrize("path", ALL)
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "The body is empty. Send an object of JSON."),
+        (b" \r\n", "The body is empty. Send an object of JSON."),
+        (b"[]", "The body must be an object of JSON, and this is a list."),
+        (b"null", "The body must be an object of JSON, and this is null."),
+        (b"5", "The body must be an object of JSON, and this is a number."),
+        (b'{"model": "x",}', "The body is no JSON: "),
+        (b'{"temperature": NaN}', "The body is no JSON: NaN is no number of JSON."),
+        (
+            b'{"seed": ' + b"9" * 2000 + b"}",
+            "The body is no JSON: a number has 2000 digits; 1000 are ",
+        ),
+        (b'{"model": "\xff"}', "The body is no JSON in UTF-8: byte 11 belongs to no character."),
+        (b'{"a":' * 2000 + b"1" + b"}" * 2000, "The body is no JSON: it nests too deep."),
+        (b'{"a":' * 80 + b"1" + b"}" * 80, f"The body nests more than {DEEPEST} deep."),
+    ],
+)
+def test_a_body_that_cannot_be_read_is_told_why(
+    server: Served, path: str, content: bytes, words: str
+) -> None:
+    kind = {"content-type": "application/json"}
+    answer = server.http.post(f"/v1/{path}", content=content, headers=kind)
+    error = answer.json()["error"]
+    assert answer.status_code == 400
+    assert words in error["message"]
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_a_body_is_sent_as_json(server: Served, path: str) -> None:
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        status, param, message = post(server, path, {}, headers={"content-type": kind})
+        assert (status, param) == (415, "content-type")
+        assert message.endswith("send JSON as application/json.")
+    status, param, message = post(server, path, {}, headers={"content-encoding": "gzip"})
+    assert (status, param) == (415, "content-encoding")
+    assert "not compressed" in message
+    for kind in ("application/json; charset=utf-8", "Application/JSON", "application/vnd.api+json", ""):
+        assert post(server, path, {}, headers={"content-type": kind})[0] == 200
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_schemas_are_read_as_strictly(server: Served, method: str) -> None:
+    url = "/v1/prompt_cache/schemas/travel"
+    cases: list[tuple[bytes, str, int, str | None]] = [
+        (b"", "application/json", 400, None),
+        (b"[]", "application/json", 400, None),
+        (b"{}", "text/plain", 415, "content-type"),
+        (b'{"pml": "x", "pinned": "yes"}', "application/json", 400, "pinned"),
+        (b'{"pml": "x", "ttl": true}', "application/json", 400, "ttl"),
+        (b'{"pml": "x", "ttl": "\\ud800"}', "application/json", 400, "ttl"),
+    ]
+    for content, kind, status, param in cases:
+        if method == "PATCH":
+            content = content.replace(b'"pml": "x", ', b"")
+        answer = server.http.request(method, url, content=content, headers={"content-type": kind})
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"].partition(".")[0] if error["param"] else None) == (
+            status,
+            param,
+        )
+
+
+@pytest.mark.parametrize(
+    ("message", "param", "code"),
+    [
+        ({"role": "user", "content": "x", "tool_calls": [{}]}, "messages[0].tool_calls", None),
+        ({"role": "user", "content": "x", "tool_call_id": "1"}, "messages[0].tool_call_id", None),
+        (
+            {"role": "assistant", "content": "x", "function_call": {"name": "f", "arguments": "{}"}},
+            "messages[0].function_call",
+            "unsupported_parameter",
+        ),
+        ({"role": "assistant", "audio": {"id": "a"}}, "messages[0].audio", "unsupported_parameter"),
+    ],
+)
+def test_parts_of_messages_that_are_not_read_are_refused(
+    server: Served, message: Any, param: str, code: str | None
+) -> None:
+    body = {"model": server.model, "messages": [message, *SAID], "max_tokens": 1}
+    answer = server.http.post("/v1/chat/completions", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (400, param, code)
+
+
+def test_a_refusal_is_what_the_assistant_said(server: Served) -> None:
+    def read(said: Any) -> int:
+        turns = [*SAID, {"role": "assistant", **said}, *SAID]
+        body = {"model": server.model, "messages": turns, "max_tokens": 1}
+        answer = server.http.post("/v1/chat/completions", json=body).json()
+        return int(answer["usage"]["prompt_tokens"])
+
+    assert read({"content": None, "refusal": "No, I cannot."}) == read({"content": "No, I cannot."})
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"tool_choice": {"type": "sometimes"}}, "tool_choice.type"),
+        ({"tool_choice": {"name": "x"}}, "tool_choice.type"),
+        ({"output_format": {"type": "json_schema", "schema": {}}}, "output_format"),
+        ({"thinking": {"type": "adaptive"}}, "thinking"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+    ],
+)
+def test_what_would_change_a_message_is_refused(server: Served, changes: Any, param: str) -> None:
+    assert post(server, "messages", changes)[:2] == (400, param)
