@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.server.asked import Asked
-from app.server.errors import INVALID, TOO_LONG, ApiError
+from app.server.errors import INVALID, ApiError
+from app.server.length import require_room
 from app.server.pml_requests import faults_of, prepared_over
 from app.server.schema_files import SchemaFiles
 from app.server.tool_use import Said
@@ -55,26 +56,15 @@ def prepared(engine: Engine, asked: Asked, files: SchemaFiles) -> PreparedPrompt
         PromptCacheError: what is wrong with it.
     """
     with faults_of(asked):
+        require_room(engine, asked)
         if asked.over is not None:
             return prepared_over(engine, files, asked)
         if asked.text is None:
             if asked.tools:
                 engine.model.chat.require_parser()
-            _require_fewer_blocks(asked, engine.model.context_length - 1)
             return engine.conversation(asked.messages, asked.tools, salt=asked.salt)
         schema = engine.schema(Schema(_TEXT, (), (), NOWHERE), salt=asked.salt)
         return schema.prompt(Prompt(_TEXT, (Text(asked.text, NOWHERE),), NOWHERE))
-
-
-def _require_fewer_blocks(asked: Asked, most: int) -> None:
-    """Refuses at once what cannot fit the context window: each block with a text has a token at least.
-
-    Raises:
-        ApiError: there are more blocks than the model reads tokens.
-    """
-    blocks = sum(bool(block.text) for message in asked.messages for block in message.blocks)
-    if blocks > most:
-        raise ApiError(TOO_LONG, f"prompt is too long: {blocks} tokens or more > {most} maximum", asked.field)
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,14 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from app.server.asked import Asked, Defaults, scoped
 from app.server.bodies import BodyRoute, Whole
 from app.server.errors import INVALID, ApiError, error_of, unsupported
+from app.server.length import few_messages
 from app.server.openai_wire import (
     ROLES,
     CacheOptions,
@@ -153,7 +154,7 @@ def routes(service: Service) -> APIRouter:
     """Returns the endpoint."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    @router.post("/v1/chat/completions")
+    @router.post("/v1/chat/completions", dependencies=[Depends(few_messages(service, "messages"))])
     async def create_chat_completion(body: ChatBody, request: Request) -> Response:
         """Answers a conversation."""
         asked = asked_of(
@@ -172,7 +173,7 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        return JSONResponse(_completion(answer, head, running))
+        return JSONResponse(_completion(answer, await running.parts(answer), head, running))
 
     return router
 
@@ -187,8 +188,7 @@ def report_if_wanted(running: Running, answer: Answer) -> dict[str, Any]:
     return {"prompt_cache": report_of(answer, running.kept, running.seconds)} if running.asked.report else {}
 
 
-def _completion(answer: Answer, head: dict[str, Any], running: Running) -> dict[str, Any]:
-    said = running.parts(answer)
+def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Running) -> dict[str, Any]:
     message: dict[str, Any] = {
         "role": "assistant",
         "content": said.text or (None if said.calls else ""),
@@ -234,7 +234,7 @@ async def _chunks(
             elif isinstance(one, Delta) and one.text and not whole:
                 yield chunk({"content": one.text})
             elif isinstance(one, Finished):
-                told, said = report_if_wanted(running, one.answer), running.parts(one.answer)
+                told, said = report_if_wanted(running, one.answer), await running.parts(one.answer)
                 if whole and said.thought:
                     yield chunk({"reasoning_content": said.thought})
                 if whole and said.text:

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.responses import Response
@@ -19,6 +19,7 @@ from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.diagnosing import Diagnoses, Prefix
 from app.server.errors import INVALID, ApiError, error_of, unsupported
+from app.server.length import few_messages
 from app.server.openai_wire import Wire, refuse_what_is_not_built
 from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
@@ -322,7 +323,7 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
     diagnoses = Diagnoses()
 
-    @router.post("/v1/messages/count_tokens")
+    @router.post("/v1/messages/count_tokens", dependencies=[Depends(few_messages(service, "messages"))])
     async def count_message_tokens(body: CountBody, request: Request) -> Response:
         """Counts the tokens of a prompt."""
         owner = service.salt(None, request.state.client)
@@ -330,7 +331,7 @@ def routes(service: Service) -> APIRouter:
         tokens = await service.planned(asked, lambda _, prompt: prompt.plan(asked.settings).total_tokens)
         return JSONResponse({"input_tokens": tokens})
 
-    @router.post("/v1/messages")
+    @router.post("/v1/messages", dependencies=[Depends(few_messages(service, "messages"))])
     async def create_message(body: MessagesBody, request: Request) -> Response:
         """Answers a conversation."""
         salt = service.salt(body.cache_salt, request.state.client)
@@ -359,7 +360,7 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        said, told = running.parts(answer), report_if_wanted(running, answer)
+        said, told = await running.parts(answer), report_if_wanted(running, answer)
         usage = Usage.of(answer.tokens)
         told |= {"usage": usage_json(usage, running.kept), **diagnosis(usage)}
         return JSONResponse({**head, "content": _content(said), **_ending(answer, said), **told})
@@ -407,7 +408,7 @@ async def _events(
             elif isinstance(one, Delta) and one.text and not whole:
                 yield told("content_block_delta", index=0, delta={"type": "text_delta", "text": one.text})
             elif isinstance(one, Finished):
-                said = running.parts(one.answer)
+                said = await running.parts(one.answer)
                 if whole:
                     for number, block in enumerate(_content(said)):
                         for name, fields in _told_block(block):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, TypeVar
 
-from fastapi import APIRouter, Body, Request
+from fastapi import APIRouter, Body, Depends, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
@@ -16,6 +16,7 @@ from app.server.access import dialect_of
 from app.server.asked import Asked
 from app.server.bodies import BodyRoute
 from app.server.errors import INVALID, ApiError
+from app.server.length import few_messages
 from app.server.service import Service
 
 Read = TypeVar("Read", bound=BaseModel)
@@ -38,7 +39,7 @@ def routes(service: Service) -> APIRouter:
             )
         raise ApiError(INVALID, f"dialect is {str(dialect)[:40]!r}; it is openai or anthropic.", "dialect")
 
-    @router.post("/v1/prompt_cache/plan")
+    @router.post("/v1/prompt_cache/plan", dependencies=[Depends(few_messages(service, "messages"))])
     async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
         """Says what a request would read, from where, and what it would compute and why."""
         asked = asked_of(body, request)

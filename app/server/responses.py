@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
@@ -18,6 +18,7 @@ from app.server.bodies import BodyRoute, Whole
 from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
+from app.server.length import few_messages
 from app.server.openai_wire import (
     TTL_SECONDS,
     CacheOptions,
@@ -186,7 +187,7 @@ def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    @router.post("/v1/responses")
+    @router.post("/v1/responses", dependencies=[Depends(few_messages(service, "input"))])
     async def create_response(body: ResponsesBody, request: Request) -> Response:
         """Answers a conversation."""
         request_id = request.state.request_id

@@ -16,6 +16,7 @@ from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, ApiError
 from app.server.figures import Figures, Request
 from app.server.pml_requests import faults_of
 from app.server.schema_files import SchemaFiles
+from app.server.tool_use import Said
 from app.server.usage import Usage
 from engine import Engine
 from engine.errors import CancelledError
@@ -295,15 +296,14 @@ class Running:
         asked: what was asked.
         kept: what became of its marks.
         seconds: what computing had taken of what it read, by key; known at its end, if its report is wanted.
-        parts: tells an answer's text from the calls in it.
     """
 
     def __init__(
         self, service: Service, taken: Submitted, asked: Asked, dialect: str, arrived: float
     ) -> None:
-        self.ticket, self.asked, self.kept, self.parts = taken.ticket, asked, taken.kept, taken.parts
+        self.ticket, self.asked, self.kept = taken.ticket, asked, taken.kept
         self.seconds: dict[str, float] = {}
-        self._seconds = taken.seconds
+        self._seconds, self._parts = taken.seconds, taken.parts
         self._service = service
         self._request = Request(dialect, asked.model, time.time())
         self._arrived = arrived
@@ -346,6 +346,10 @@ class Running:
             raise AssertionError("an answer ends with Finished")
         finally:
             watcher.cancel()
+
+    async def parts(self, answer: Answer) -> Said:
+        """Tells an answer's text from the calls in it, for which a long prompt is looked through."""
+        return await asyncio.to_thread(self._parts, answer) if self.asked.tools else self._parts(answer)
 
     def close(self) -> None:
         """Lets go of it; what has not ended is cancelled. A second time does nothing."""

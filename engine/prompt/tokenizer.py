@@ -20,6 +20,7 @@ from tokenizers import Tokenizer as Backend
 from engine.errors import require_characters
 
 Encoded = tuple[list[int], list[tuple[int, int]]]
+_LONG = 5_000  # characters, which take a few milliseconds
 _GUARD = "\U0010fffd"  # stands before and behind words of an author in what a chat template is given
 
 
@@ -288,7 +289,10 @@ def _backend(form: str, *, plain: bool = False) -> Backend:
 
 def _encode(backend: Backend, text: str) -> Encoded:
     try:
-        found = backend.encode(text, add_special_tokens=False)
+        if len(text) < _LONG:
+            found = backend.encode(text, add_special_tokens=False)
+        else:  # which lets other threads run meanwhile, as the call for one text does not
+            (found,) = backend.encode_batch([text], add_special_tokens=False)
     except (TypeError, UnicodeError):  # the library takes it for no text
         require_characters(text)
         raise
