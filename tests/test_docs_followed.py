@@ -26,6 +26,7 @@ ORDER = (
     "docs/models.md",
     "docs/troubleshooting.md",
     "docs/store.md",
+    "docs/server.md",
     "docs/privacy.md",
 )
 FENCE = re.compile(r"(?:[Ss]ave (?:this|it)\s+as `([\w./-]+)`[^\n]*:\n\n)?^```(\w+)\n(.*?)^```$", re.M | re.S)
@@ -39,6 +40,7 @@ LONG = (
     "bench store",
     "bench quality\n",
     "bench quality --suite demo",
+    "serve",
     "studio",
     "watch",
 )
