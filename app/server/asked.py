@@ -77,6 +77,7 @@ class Asked:
         text: ... a raw prompt, without a chat template.
         settings: how it is to be answered.
         tools: what the assistant may call.
+        deferred: what it may call too, and no definition at the beginning tells it.
         marks: prefixes to be kept, in order.
         warm: nothing is to be answered: only what the prompt needs is computed and kept.
         salt: what it shares segments with; "" for all without one.
@@ -90,6 +91,7 @@ class Asked:
     messages: tuple[Message, ...] = ()
     text: str | None = None
     tools: Tools = NO_TOOLS
+    deferred: Tools = NO_TOOLS
     marks: tuple[Mark, ...] = ()
     warm: bool = False
     salt: str = ""

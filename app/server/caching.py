@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from app.server.asked import Asked
+from app.server.definitions import all_of
 from app.server.errors import INVALID, ApiError
 from app.server.length import require_room
 from app.server.pml_requests import faults_of, prepared_over
@@ -122,7 +123,7 @@ def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[An
     if not asked.tools or not isinstance(prompt, PreparedConversation):
         return lambda answer: Said(answer.text)
     chat, ends = engine.model.chat, engine.model.end_tokens
-    read = prompt.token_ids(asked.settings)
+    read, tools = prompt.token_ids(asked.settings), all_of(asked.tools, asked.deferred)
 
     def parts(answer: Answer) -> Said:
         said = (
@@ -130,7 +131,7 @@ def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[An
             if answer.token_ids[-1:] and answer.token_ids[-1] in ends
             else answer.token_ids
         )
-        found = chat.calls_in(said, read, asked.tools)
+        found = chat.calls_in(said, read, tools)
         if not found.calls and not found.thought:
             return Said(answer.text)
         return Said(found.content, found.thought, found.calls)

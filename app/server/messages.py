@@ -17,6 +17,7 @@ from app.server.asked import Asked, Block, Defaults, Mark, Message, named, scope
 from app.server.bodies import BodyRoute, Whole
 from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
+from app.server.definitions import Definitions
 from app.server.diagnosing import Diagnoses, Prefix
 from app.server.errors import INVALID, ApiError, error_of, unsupported
 from app.server.length import few_messages
@@ -24,7 +25,7 @@ from app.server.openai_wire import Wire, refuse_what_is_not_built
 from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
-from app.server.tool_use import Said, call_of, identified, require_free_choice, tools_of
+from app.server.tool_use import Said, call_of, identified, require_free_choice
 from app.server.usage import Usage
 from engine.events import Answer, Delta, Finished, FirstToken
 from engine.prompt.tools import ToolCall
@@ -36,15 +37,14 @@ TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}
 CHOICES = ("auto", "any", "tool", "none")
 # What would change the answer beyond what is refused everywhere, with the values that ask for nothing.
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
-    "thinking": (({"type": "disabled"},), "the model's own template decides whether it thinks."),
-    "output_config": (({},), "neither effort nor the form of an answer can be set; ask for it in words."),
     "output_format": ((), "the form of an answer cannot be forced; ask for it in words."),
     "container": ((), "no programs are run here."),
     "mcp_servers": (([],), "the server asks nobody else."),
-    "context_management": (({},), "a conversation is read as it is sent."),
     "compaction": ((), "a conversation is read as it is sent."),
     "thread": ((), "nothing is stored here; send the whole conversation as messages."),
 }
+USUAL_EFFORT = "high"
+CLEARS_THINKING = "clear_thinking_"
 STOPPED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
 BILLING = "x-anthropic-billing-header:"
 """How a block begins that one client puts first in its system text, another one in each request."""
@@ -136,9 +136,11 @@ def asked_of(
     tools = body.tools if choice.get("type") != "none" else None
     single = bool(tools) and choice.get("disable_parallel_tool_use") is True
     require_free_choice(False, single, "tool_choice.disable_parallel_tool_use")
+    _refuse_parts_of_fields(body)
     if not body.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "There is no message.", "messages")
-    reader = _Reader()
+    definitions = Definitions(body.tools or [], used=bool(tools))
+    reader = _Reader(definitions)
     reader.mark_tools(tools or [])
     if body.system:
         reader.read("system", body.system, "system")
@@ -166,7 +168,8 @@ def asked_of(
         body.model,
         scoped(settings_from(sampling, defaults), over),
         tuple(reader.messages),
-        tools=tools_of([_function(tool, f"tools.{number}") for number, tool in enumerate(tools or [])]),
+        tools=definitions.first,
+        deferred=definitions.deferred,
         marks=reader.marks(),
         warm=isinstance(body, MessagesBody) and body.max_tokens == 0,
         salt=salt,
@@ -175,22 +178,48 @@ def asked_of(
     )
 
 
-def _function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """A definition in OpenAI's form, as chat templates take it.
+def _refuse_parts_of_fields(body: CountBody) -> None:
+    """Refuses what would change the answer; what asks for what is done anyway is let pass.
 
     Raises:
-        ApiError: it is one of Anthropic's own tools.
+        ApiError: there is such a part; it is named.
     """
-    if tool.get("type", "custom") != "custom":
-        raise unsupported(f"{where}.type", f"{tool['type']!r} is a tool of Anthropic's servers.")
-    names = {"name": "name", "description": "description", "input_schema": "parameters"}
-    return {"type": "function", "function": {to: tool[of] for of, to in names.items() if of in tool}}
+    if (body.thinking or {}).get("type", "disabled") not in ("disabled", "adaptive"):
+        words = "the model's own template decides whether it thinks. Send adaptive, or leave it out."
+        raise unsupported("thinking", words)
+    for name, value in _parts(body, "output_config"):
+        if (name, value) != ("effort", USUAL_EFFORT):
+            words = "neither effort nor the form of an answer can be set; ask for it in words."
+            raise unsupported(f"output_config.{name}", words)
+    for name, value in _parts(body, "context_management"):
+        if name != "edits" or not _clear_thinking(value):
+            raise unsupported(f"context_management.{name}", "a conversation is read as it is sent.")
+
+
+def _parts(body: CountBody, name: str) -> Iterator[tuple[str, Any]]:
+    """The parts of a field that say something.
+
+    Raises:
+        ApiError: it is no object.
+    """
+    given = getattr(body, name, None) or {}
+    if not isinstance(given, Mapping):
+        raise ApiError(INVALID, "It must be an object.", name)
+    yield from ((part, value) for part, value in given.items() if value)
+
+
+def _clear_thinking(edits: object) -> bool:
+    """Whether all edits take away what is never read: what the model thought in earlier turns."""
+    return isinstance(edits, list) and all(
+        isinstance(one, Mapping) and str(one.get("type")).startswith(CLEARS_THINKING) for one in edits
+    )
 
 
 class _Reader:
-    """Reads blocks and the marks on them."""
+    """Reads blocks and the marks on them; results may refer to definitions of tools."""
 
-    def __init__(self) -> None:
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
         self.messages: list[Message] = []
         self._blocks = 0
         self._marks: list[tuple[int, CacheControl, str]] = []
@@ -238,8 +267,12 @@ class _Reader:
         given = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
         said = []
         for number, part in enumerate(given):
+            place = f"{at}.content.{number}"
+            if part.get("type") == "tool_reference":
+                said.append(Block(self._definitions.text(part.get("tool_name"), f"{place}.tool_name")))
+                continue
             if part.get("type") != "text" or not isinstance(part.get("text"), str):
-                raise unsupported(f"{at}.content.{number}.type", "the model reads text.")
+                raise unsupported(f"{place}.type", "the model reads text.")
             said.append(Block(part["text"]))
         identity = block.tool_use_id or ""
         self.messages.append(Message("tool", tuple(said), (), identity, self._names.get(identity, "")))

@@ -89,6 +89,20 @@ def test_what_changes_in_each_request_is_left_out(server: Served) -> None:
     assert usages[1].cache_read_input_tokens >= 128
 
 
+def test_what_agents_ask_for_that_is_done_anyway_is_let_pass(server: Served) -> None:
+    client = server.anthropic()
+    usual = {
+        "thinking": {"type": "adaptive", "display": "omitted"},
+        "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
+        "output_config": {"effort": "high", "format": None},
+    }
+    asked = {**ASKED, "metadata": {"user_id": "me"}, "betas": ["context-management-2025-06-27"]}
+    made = client.beta.messages.create(
+        model=server.model, **{**asked, "extra_body": {**usual, "temperature": 0}}
+    )
+    assert made.content[0].text == client.messages.create(model=server.model, **ASKED).content[0].text
+
+
 def test_the_models_have_anthropics_shape(server: Served) -> None:
     client = server.anthropic()
     assert [model.id for model in client.models.list()] == [server.model, "alias"]

@@ -231,7 +231,14 @@ def test_a_refusal_is_what_the_assistant_said(server: Served) -> None:
         ({"tool_choice": {"type": "sometimes"}}, "tool_choice.type"),
         ({"tool_choice": {"name": "x"}}, "tool_choice.type"),
         ({"output_format": {"type": "json_schema", "schema": {}}}, "output_format"),
-        ({"thinking": {"type": "adaptive"}}, "thinking"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "thinking"),
+        ({"output_config": {"effort": "low"}}, "output_config.effort"),
+        ({"output_config": {"effort": "high", "format": {"type": "json_schema"}}}, "output_config.format"),
+        ({"output_config": ["high"]}, "output_config"),
+        (
+            {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
+            "context_management.edits",
+        ),
         ({"response_format": {"type": "json_object"}}, "response_format"),
     ],
 )

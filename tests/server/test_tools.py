@@ -104,6 +104,54 @@ def test_anthropics_blocks_of_tools(agent: Served, monkeypatch: pytest.MonkeyPat
     assert final.content[1].input == {"city": "Rome"}
 
 
+def test_a_deferred_tool_is_told_where_a_result_refers_to_it(
+    agent: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = {"name": "find", "description": "Finds tools.", "input_schema": {"type": "object"}}
+    asked: dict[str, Any] = {"model": "agent", "tools": [search], "max_tokens": 200}
+    later = {**CLAUDES[0], "defer_loading": True}
+    messages = agent.anthropic().messages
+    says(monkeypatch, agent, '<tool_call>\n{"name": "find", "arguments": {}}\n</tool_call>', CALL)
+    made = messages.create(messages=QUESTION, **asked)
+    (block,) = made.content
+    found = {"type": "tool_reference", "tool_name": "weather"}
+    result = {"type": "tool_result", "tool_use_id": block.id, "content": [found]}
+    turns = [*QUESTION, {"role": "assistant", "content": [block.to_dict()]}]
+    turns.append({"role": "user", "content": [result]})
+    asked["tools"] = [later, search]
+    assert messages.count_tokens(model="agent", tools=asked["tools"], messages=QUESTION).input_tokens == (
+        made.usage.input_tokens + made.usage.cache_read_input_tokens
+    )
+    answer = messages.create(messages=turns, **asked)
+    assert [(one.name, one.input) for one in answer.content] == [("weather", {"city": "Rome"})]
+    first = made.usage.input_tokens + made.usage.cache_read_input_tokens
+    assert answer.usage.cache_read_input_tokens >= first - 64, "what stood before is read"
+    told = json.dumps({"type": "function", "function": WEATHER})
+    spelled = {**result, "content": told}
+    told_turns = [*turns[:-1], {"role": "user", "content": [spelled]}]
+    counted = [
+        messages.count_tokens(model="agent", tools=asked["tools"], messages=one).input_tokens
+        for one in (turns, told_turns)
+    ]
+    assert counted[0] == counted[1]
+
+
+def test_deferred_tools_that_nobody_could_find_are_refused(agent: Served) -> None:
+    messages, later = agent.anthropic().messages, {**CLAUDES[0], "defer_loading": True}
+    with pytest.raises(anthropic.BadRequestError, match="defer_loading"):
+        messages.create(model="agent", messages=QUESTION, tools=[later], max_tokens=9)
+    found = {"type": "tool_reference", "tool_name": "tide"}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [found]}
+    use = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {}}
+    turns: list[Any] = [
+        *QUESTION,
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [result]},
+    ]
+    with pytest.raises(anthropic.BadRequestError, match=r"content\.0\.tool_name: There is no tool 'tide'"):
+        messages.create(model="agent", messages=turns, tools=CLAUDES, max_tokens=9)
+
+
 def test_both_dialects_read_the_same_prompt(agent: Served) -> None:
     ours = agent.openai().chat.completions.create(model="agent", messages=QUESTION, tools=TOOLS, max_tokens=1)
     theirs = agent.anthropic().messages.count_tokens(model="agent", messages=QUESTION, tools=CLAUDES)
