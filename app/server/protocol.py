@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
@@ -22,6 +23,11 @@ class Protocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Somebody is there."""
         super().connection_made(transport)
+        line = transport.get_extra_info("socket")
+        if line.family in (socket.AF_INET, socket.AF_INET6):
+            # asyncio does it for sockets that name their protocol, which one that was bound before does not.
+            # Else each event waits until the client has acknowledged the one before it, up to 40 ms.
+            line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._await_a_head()
 
     def data_received(self, data: bytes) -> None:
