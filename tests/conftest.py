@@ -16,7 +16,8 @@ _HOME = tempfile.TemporaryDirectory(prefix="pml-tests-")
 for _name in [
     name
     for name in os.environ
-    if name.startswith("PML_") and name not in ("PML_REQUIRE_BROWSER", "PML_CHROMIUM", "PML_FIXED_DRAWS")
+    if name.startswith("PML_")
+    and name not in ("PML_REQUIRE_BROWSER", "PML_CHROMIUM", "PML_FIXED_DRAWS", "PML_DRAWN_REQUESTS")
 ]:
     del os.environ[_name]
 os.environ |= {

@@ -434,10 +434,12 @@ async def _events(
                 usage = Usage.of(one.tokens)
                 message = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
                 message |= {"usage": usage_json(usage, kept), **diagnosis(usage)}
-                yield told("message_start", message=message)
+                begun = [told("message_start", message=message)]
                 if not whole:
-                    yield told("content_block_start", index=0, content_block={"type": "text", "text": ""})
-                yield told("ping")
+                    begun.append(
+                        told("content_block_start", index=0, content_block={"type": "text", "text": ""})
+                    )
+                yield b"".join([*begun, told("ping")])
             elif isinstance(one, Delta) and one.text and not whole:
                 yield told("content_block_delta", index=0, delta={"type": "text_delta", "text": one.text})
             elif isinstance(one, Finished):

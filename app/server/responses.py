@@ -340,17 +340,13 @@ class _Teller:
 async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
     teller = _Teller(draft)
     try:
-        for told in teller.begun():
-            yield told
+        yield b"".join(teller.begun())
         async for one in draft.running.events():
             if isinstance(one, FirstToken):
-                for told in teller.opened():
-                    yield told
+                yield b"".join(teller.opened())
             elif isinstance(one, Delta) and one.text:
                 yield teller.added(one.text)
             elif isinstance(one, Finished):
-                for told in teller.ended(one.answer):
-                    yield told
+                yield b"".join(teller.ended(one.answer))
     except Exception as error:
-        for told in teller.failed(error_of(error, request_id)):
-            yield told
+        yield b"".join(teller.failed(error_of(error, request_id)))

@@ -208,14 +208,15 @@ class Ticket:
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Gives the events like `events`."""
         at = 0
-        while True:
-            await self._until(at)
-            event = self._reply.event(at)
-            if event is None:
-                self.result()
-                return
-            yield event
-            at += 1
+        with self._told() as news:
+            while True:
+                await self._until(at, news)
+                event = self._reply.event(at)
+                if event is None:
+                    self.result()
+                    return
+                yield event
+                at += 1
 
     def __del__(self) -> None:
         """Nobody can read it any more. Takes no lock, as any may be held while garbage is collected."""
@@ -234,22 +235,33 @@ class Ticket:
         return f"<Ticket, {self.side}, {state}>"
 
     async def _awaited(self) -> Answer:
-        await self._until(None)
+        with self._told() as news:
+            await self._until(None, news)
         return self.result()
 
-    async def _until(self, at: int | None) -> None:
-        """Waits for the event of this number, or for the end, in the loop that runs."""
-        loop, news = asyncio.get_running_loop(), asyncio.Event()
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[asyncio.Event]:
+        """Gives what is set in the loop that runs after a change; of several at once it is told once."""
+        loop, news, pending = asyncio.get_running_loop(), asyncio.Event(), threading.Lock()
+
+        def look() -> None:
+            pending.release()  # first: what comes from now on is told anew
+            news.set()
 
         def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
-                loop.call_soon_threadsafe(news.set)
+            if pending.acquire(blocking=False):
+                with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+                    loop.call_soon_threadsafe(look)
 
+        with self._reply.watched(tell):
+            yield news
+
+    async def _until(self, at: int | None, news: asyncio.Event) -> None:
+        """Waits for the event of this number, or for the end."""
         try:
-            with self._reply.watched(tell):
-                while not self._reply.has(at):
-                    await news.wait()
-                    news.clear()
+            while not self._reply.has(at):
+                await news.wait()
+                news.clear()
         except asyncio.CancelledError:
             self.cancel()
             raise

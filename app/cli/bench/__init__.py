@@ -13,6 +13,7 @@ _COMMANDS = {
     "guesses": "app.cli.bench.times:guesses",
     "quality": "app.cli.bench.quality:quality",
     "regress": "app.cli.bench.regress:regress",
+    "serve": "app.cli.bench.serve:serve",
     "store": "app.cli.bench.store:store",
     "suite": "app.cli.bench.suite:suite",
     "sweep": "app.cli.bench.sweep:sweep",
