@@ -26,6 +26,8 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
+OPENAIS = ("/v1/chat/", "/v1/completions", "/v1/responses")
+"""How the paths begin that OpenAI's clients alone ask for."""
 PUBLIC = frozenset({"/health"})
 BODY_SECONDS = 30.0
 """So long nothing more of a body may come before it is not waited for."""
@@ -176,7 +178,9 @@ class Door:
 
 
 def dialect_of(path: str, headers: Any) -> Dialect:
-    """The dialect that a client speaks, by what it asks for and by its header."""
+    """The dialect that a client speaks, by what it asks for, and by its header where both ask for it."""
+    if path.startswith(OPENAIS):
+        return "openai"
     return "anthropic" if path.startswith("/v1/messages") or "anthropic-version" in headers else "openai"
 
 

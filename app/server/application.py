@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -14,6 +15,7 @@ from starlette.responses import Response
 from app.server import chat, completions, messages, models, planning, responses, schemas
 from app.server.access import Access, Application, Door, dialect_of
 from app.server.bodies import param_of
+from app.server.description import description
 from app.server.errors import FAULT, INVALID, NO_METHOD, NOT_FOUND, RETRY_SECONDS, ApiError, error_of
 from app.server.service import Service
 from engine.errors import PromptCacheError
@@ -28,6 +30,7 @@ def application(service: Service) -> FastAPI:
         service: who answers.
     """
     app = FastAPI(title="Prompt Cache Studio", docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
+    app.openapi = partial(description, app)  # type: ignore[method-assign]
     for part in (chat, completions, responses, messages, models, schemas, planning):
         app.include_router(part.routes(service))
 
