@@ -29,7 +29,13 @@ def application(service: Service) -> FastAPI:
     Args:
         service: who answers.
     """
-    app = FastAPI(title="Prompt Cache Studio", docs_url=None, redoc_url=None, openapi_url="/v1/openapi.json")
+    app = FastAPI(
+        title="Prompt Cache Studio",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/v1/openapi.json",
+        redirect_slashes=False,  # to an answer that no dialect knows
+    )
     app.openapi = partial(description, app)  # type: ignore[method-assign]
     for part in (chat, completions, responses, messages, models, schemas, planning):
         app.include_router(part.routes(service))

@@ -48,7 +48,7 @@ WORDS: Mapping[str, str] = {
     "module": 'A name that makes this block a module, read wherever it stands; or {"name", "sees"}.',
     "diagnostics": "Asks why nothing was read of what an earlier request had left.",
     "previous_message_id": "The id of the earlier answer.",
-    "thinking": 'Only {"type": "disabled"}: the model\'s own template decides whether it thinks.',
+    "thinking": "`adaptive` or `disabled`, let pass: the model's own template decides whether it thinks.",
     "metadata": "Let pass, and said again in the response.",
     "text": "What is said, as it is.",
     "refusal": "What the assistant said when it refused.",
