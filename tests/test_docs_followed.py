@@ -37,6 +37,7 @@ FIRST_ANSWER = "In Tokyo, try ramen, tempura and grilled squid."
 LONG = (
     "bench suite",
     "bench ttft",
+    "bench serve",
     "bench store",
     "bench quality\n",
     "bench quality --suite demo",

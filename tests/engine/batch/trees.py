@@ -14,6 +14,7 @@ from engine.batch.nodes import Node
 from engine.batch.tree import Computed, Lease, PrefixTree
 from engine.cache.fetched import Unsaved
 from engine.cache.memory import MemoryTier
+from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Origin
 from engine.prompt.recipe import Identity
 from engine.prompt.trail import CHUNK, Chunk, Edge, Placed, Trail, names
@@ -56,6 +57,12 @@ class Files:
         ended(None)
 
 
+class Cache(SimpleNamespace):
+    """What a tree asks of a segment cache, with its own rule for what may be written."""
+
+    writable = SegmentCache.writable
+
+
 def tree_over(tier: MemoryTier, files: Files) -> PrefixTree:
     """A tree of one number per token."""
     network = SimpleNamespace(device=CPU)
@@ -68,9 +75,7 @@ def tree_over(tier: MemoryTier, files: Files) -> PrefixTree:
         network=network,
         rotaries=(None,),
     )
-    cache: Any = SimpleNamespace(
-        model=model, memory_tier=tier, store=files, note=lambda served: None, untold=Unsaved()
-    )
+    cache: Any = Cache(model=model, memory_tier=tier, store=files, note=lambda served: None, untold=Unsaved())
     return PrefixTree(cache)
 
 
