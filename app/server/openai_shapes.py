@@ -140,7 +140,7 @@ OPENAI: dict[str, Shape] = {
 _STATUS = one_of("in_progress", "completed", "incomplete", "failed")
 _ITEM_STATUS = one_of("in_progress", "completed", "incomplete")
 _PLACE = {"item_id": TEXT, "output_index": COUNT, "content_index": COUNT}
-_ITEM = either(named("OutputMessage"), named("FunctionCall"))
+_ITEM = either(named("OutputMessage"), named("FunctionCall"), named("Reasoning"))
 
 RESPONSES: dict[str, Shape] = {
     "OutputText": record(
@@ -165,6 +165,14 @@ RESPONSES: dict[str, Shape] = {
         call_id=TEXT,
         name=TEXT,
         arguments=words("JSON in a text.", TEXT),
+        status=_ITEM_STATUS,
+    ),
+    "Reasoning": record(
+        "What the model thought before.",
+        type=one_of("reasoning"),
+        id=TEXT,
+        summary=many(ANY),
+        content=many(record("A text.", type=one_of("reasoning_text"), text=TEXT)),
         status=_ITEM_STATUS,
     ),
     "Response": record(

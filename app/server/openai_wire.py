@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -155,6 +155,17 @@ def blocks_of(content: str | list[Part] | None, role: str, where: str) -> list[t
     return found
 
 
+def require_role(role: str, roles: Iterable[str], where: str) -> None:
+    """Refuses a role that there is not.
+
+    Raises:
+        ApiError: there is none of this name.
+    """
+    if role not in roles:
+        known = ", ".join(roles)
+        raise ApiError(INVALID, f"The role is {role[:80]!r}; there are {known}.", f"{where}.role")
+
+
 class Conversation:
     """Reads messages and the breakpoints on their parts.
 
@@ -180,6 +191,7 @@ class Conversation:
         *,
         calls: tuple[ToolCall, ...] = (),
         answers: str = "",
+        field: str = "content",
     ) -> None:
         """Reads a message.
 
@@ -189,18 +201,17 @@ class Conversation:
             where: the field that holds the message.
             calls: of tools, by the assistant.
             answers: the id of the call whose result this is.
+            field: of the message, which holds what is said.
 
         Raises:
             ApiError: there is no such role, or a part is no text.
         """
-        if role not in self._roles:
-            known = ", ".join(self._roles)
-            raise ApiError(INVALID, f"The role is {role[:80]!r}; there are {known}.", f"{where}.role")
+        require_role(role, self._roles, where)
         speaker = self._roles[role]
-        found = blocks_of(content, speaker, f"{where}.content")
+        found = blocks_of(content, speaker, f"{where}.{field}")
         for place, (_, part) in enumerate(found):
             if part is not None and part.prompt_cache_breakpoint is not None:
-                at = f"{where}.content[{place}].prompt_cache_breakpoint"
+                at = f"{where}.{field}[{place}].prompt_cache_breakpoint"
                 self._breakpoints.append((self._blocks + place, part.prompt_cache_breakpoint, at))
         self._blocks += len(found) + bool(calls)
         name = self._names.get(answers, "")

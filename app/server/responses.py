@@ -23,7 +23,6 @@ from app.server.openai_wire import (
     TTL_SECONDS,
     CacheOptions,
     Conversation,
-    Part,
     Wire,
     finish_reason,
     refuse_what_is_not_built,
@@ -31,8 +30,18 @@ from app.server.openai_wire import (
     settings_of_body,
 )
 from app.server.pml_requests import PromptCache
+from app.server.response_items import (
+    TURNS,
+    Item,
+    functions_of,
+    message_item,
+    output_of,
+    part_of,
+    read_items,
+)
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
+from app.server.tool_use import Said, require_free_choice
 from app.server.usage import Usage
 from engine.events import Answer, Delta, Finished, FirstToken
 
@@ -69,14 +78,6 @@ USUAL: Mapping[str, Any] = {
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
-class Item(Wire):
-    """An item of the input: a message, or something that is refused."""
-
-    type: str = "message"
-    role: str | None = None
-    content: str | list[Part] | None = None
-
-
 class ResponsesBody(Wire):
     """A request for a response."""
 
@@ -96,6 +97,7 @@ class ResponsesBody(Wire):
     reasoning: dict[str, Any] | None = None
     tools: list[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     include: list[str] | None = None
     metadata: dict[str, str] | None = None
     cache_salt: str | None = None
@@ -120,19 +122,15 @@ def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool
     refuse_what_is_not_built(body, REFUSED)
     require_stream(body)
     _refuse_parts_of_fields(body)
-    _refuse_tools(body)
-    conversation = Conversation()
+    tools = body.tools if body.tool_choice != "none" else None
+    require_free_choice(body.tool_choice not in (None, "none", "auto"), False, "tool_choice")
+    require_free_choice(False, bool(tools) and body.parallel_tool_calls is False, "parallel_tool_calls")
+    conversation = Conversation(TURNS)
     if body.instructions:
         conversation.read("system", body.instructions, "instructions")
     if isinstance(body.input, str):
         conversation.read("user", body.input, "input")
-    for number, one in enumerate(body.input if isinstance(body.input, list) else ()):
-        where = f"input[{number}]"
-        if one.type != "message":
-            raise unsupported(f"{where}.type", f"the input is messages of text, and this is {one.type!r}.")
-        if one.content is None:
-            raise ApiError(INVALID, "There is no content in this message.", f"{where}.content")
-        conversation.read(one.role or "", one.content, where)
+    read_items(body.input if isinstance(body.input, list) else (), conversation)
     if not conversation.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "There is no input.", "input")
     options = body.prompt_cache_options
@@ -141,6 +139,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool
         body.model,
         scoped(settings_of_body(body, ("max_output_tokens", body.max_output_tokens), defaults), over),
         tuple(conversation.messages),
+        tools=functions_of(tools or []),
         marks=conversation.marks(options, body.prompt_cache_retention),
         warm=bool(options and options.prewarm),
         salt=salt,
@@ -159,11 +158,6 @@ def _refuse_parts_of_fields(body: ResponsesBody) -> None:
             raise unsupported(f"reasoning.{name}", "the model's own template decides whether it thinks.")
     if LOGPROBS in (body.include or ()):
         raise unsupported(f"include[{(body.include or []).index(LOGPROBS)}]", "probabilities are not told.")
-
-
-def _refuse_tools(body: ResponsesBody) -> None:
-    if body.tools or body.tool_choice not in (None, "none", "auto"):
-        raise unsupported("tools" if body.tools else "tool_choice", "send them to /v1/chat/completions.")
 
 
 def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
@@ -202,7 +196,7 @@ def routes(service: Service) -> APIRouter:
             answer = await running.answer(gone(request))
         finally:
             running.close()
-        return JSONResponse(draft.ended(answer))
+        return JSONResponse(draft.ended(answer, await running.parts(answer)))
 
     @router.get("/v1/responses/{response_id}")
     @router.delete("/v1/responses/{response_id}")
@@ -239,7 +233,7 @@ def _head(body: ResponsesBody, asked: Asked) -> dict[str, Any]:
         "store": False,
         "temperature": asked.settings.temperature,
         "text": {"format": {"type": "text"}, **given.get("text", {})},
-        "tools": [],
+        "tools": body.tools or [],
         "top_logprobs": 0,
         "top_p": asked.settings.top_p,
         "truncation": "disabled",
@@ -266,30 +260,19 @@ class _Draft:
         unknown = {"completed_at": None, "error": None, "incomplete_details": None, "usage": None}
         return {**self.head, "status": status, "output": output, **unknown, **more}
 
-    def message(self, status: Status, text: str | None) -> dict[str, Any]:
-        """Returns its message, which is incomplete where it failed; None for one that has no part yet."""
-        content = [] if text is None else [part_of(text)]
-        told = "incomplete" if status == "failed" else status
-        return {"id": self.item, "type": "message", "role": "assistant", "status": told, "content": content}
-
-    def ended(self, answer: Answer) -> dict[str, Any]:
+    def ended(self, answer: Answer, said: Said) -> dict[str, Any]:
         """Returns it with its answer; one that only warms the cache has none."""
         warm = self.running.asked.warm
         cut = finish_reason(answer) == "length" and not warm
         status: Status = "incomplete" if cut else "completed"
         return self.told(
             status,
-            [] if warm else [self.message(status, answer.text)],
+            [] if warm else output_of(said, status, self.item),
             completed_at=None if cut else int(time.time()),
             incomplete_details={"reason": "max_output_tokens"} if cut else None,
             usage=usage_json(Usage.of(answer.tokens), self.running.kept),
             **report_if_wanted(self.running, answer),
         )
-
-
-def part_of(text: str) -> dict[str, Any]:
-    """Returns a text as the part of a message."""
-    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
 class _Teller:
@@ -304,31 +287,54 @@ class _Teller:
         for kind in ("created", "in_progress"):
             yield self._told(f"response.{kind}", response=self._draft.told("in_progress", []))
 
-    def opened(self) -> Iterator[bytes]:
+    def opened(self, number: int = 0) -> Iterator[bytes]:
         self._texts = []
-        item = self._draft.message("in_progress", None)
-        yield self._told("response.output_item.added", output_index=0, item=item)
-        yield self._told("response.content_part.added", **self._place, part=part_of(""))
+        item = message_item(self._draft.item, "in_progress", None)
+        place = {**self._place, "output_index": number}
+        yield self._told("response.output_item.added", output_index=number, item=item)
+        yield self._told("response.content_part.added", **place, part=part_of(""))
 
     def added(self, text: str) -> bytes:
         assert self._texts is not None, "the first token comes before its text"
         self._texts.append(text)
         return self._told("response.output_text.delta", **self._place, delta=text, logprobs=[])
 
-    def ended(self, answer: Answer) -> Iterator[bytes]:
-        response = self._draft.ended(answer)
-        for item in response["output"]:
-            yield self._told("response.output_text.done", **self._place, text=answer.text, logprobs=[])
-            yield self._told("response.content_part.done", **self._place, part=part_of(answer.text))
-            yield self._told("response.output_item.done", output_index=0, item=item)
+    def ended(self, answer: Answer, said: Said) -> Iterator[bytes]:
+        response = self._draft.ended(answer, said)
+        for number, item in enumerate(response["output"]):
+            yield from self._item(number, item)
         yield self._told(f"response.{response['status']}", response=response)
+
+    def _item(self, number: int, item: dict[str, Any]) -> Iterator[bytes]:
+        """Tells an item to its end; a message of which a part was told, from there on."""
+        match item["type"]:
+            case "message":
+                place = {**self._place, "output_index": number}
+                part = item["content"][0]
+                if self._texts is None:
+                    yield from self.opened(number)
+                    yield self._told("response.output_text.delta", **place, delta=part["text"], logprobs=[])
+                yield self._told("response.output_text.done", **place, text=part["text"], logprobs=[])
+                yield self._told("response.content_part.done", **place, part=part)
+            case "function_call":
+                begun = {**item, "status": "in_progress", "arguments": ""}
+                yield self._told("response.output_item.added", output_index=number, item=begun)
+                place, spelled = {"item_id": item["id"], "output_index": number}, item["arguments"]
+                yield self._told("response.function_call_arguments.delta", **place, delta=spelled)
+                told = {"name": item["name"], "arguments": spelled}
+                yield self._told("response.function_call_arguments.done", **place, **told)
+            case _:
+                begun = {**item, "status": "in_progress"}
+                yield self._told("response.output_item.added", output_index=number, item=begun)
+        yield self._told("response.output_item.done", output_index=number, item=item)
 
     def failed(self, error: ApiError) -> Iterator[bytes]:
         """Tells both what readers of events look for and what clients raise: an object with `error`."""
         fields = error.body("openai", "")["error"]
         code = "server_error" if error.kind.status >= 500 else "invalid_prompt"
         told = {"code": "rate_limit_exceeded" if error.kind is FULL else code, "message": error.message}
-        output = [] if self._texts is None else [self._draft.message("failed", "".join(self._texts))]
+        texts = self._texts
+        output = [] if texts is None else [message_item(self._draft.item, "incomplete", "".join(texts))]
         yield self._told("response.failed", response=self._draft.told("failed", output, error=told))
         flat = {name: fields[name] for name in ("code", "message", "param")}
         yield self._told("error", **flat, error=fields)
@@ -338,15 +344,15 @@ class _Teller:
 
 
 async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
-    teller = _Teller(draft)
+    teller, whole = _Teller(draft), bool(draft.running.asked.tools)  # calls are told from text at its end
     try:
         yield b"".join(teller.begun())
         async for one in draft.running.events():
-            if isinstance(one, FirstToken):
+            if isinstance(one, FirstToken) and not whole:
                 yield b"".join(teller.opened())
-            elif isinstance(one, Delta) and one.text:
+            elif isinstance(one, Delta) and one.text and not whole:
                 yield teller.added(one.text)
             elif isinstance(one, Finished):
-                yield b"".join(teller.ended(one.answer))
+                yield b"".join(teller.ended(one.answer, await draft.running.parts(one.answer)))
     except Exception as error:
         yield b"".join(teller.failed(error_of(error, request_id)))

@@ -10,10 +10,15 @@ from typing import Any
 import anthropic
 import openai
 import pytest
+from openai.types.responses import Response, ResponseOutputItem, ResponseStreamEvent
+from pydantic import TypeAdapter
 
+from app.server.response_items import output_of
+from app.server.tool_use import Said
 from engine.inference.sampler import Sampler
 from engine.model.model import Model
 from engine.model.synthetic import byte_tokenizer
+from engine.prompt.tools import ToolCall
 from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
 from tests.engine.tiny import tiny_network
 from tests.server.served import Served, served
@@ -27,6 +32,7 @@ TOOLS: list[Any] = [{"type": "function", "function": WEATHER}]
 CLAUDES: list[Any] = [
     {"name": "weather", "description": WEATHER["description"], "input_schema": WEATHER["parameters"]}
 ]
+FUNCTIONS: list[Any] = [{"type": "function", "strict": True, **WEATHER}]
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome"}}\n</tool_call>'
 QUESTION: list[Any] = [{"role": "user", "content": "How is it in Rome?"}]
 
@@ -150,6 +156,105 @@ def test_deferred_tools_that_nobody_could_find_are_refused(agent: Served) -> Non
     ]
     with pytest.raises(anthropic.BadRequestError, match=r"content\.0\.tool_name: There is no tool 'tide'"):
         messages.create(model="agent", messages=turns, tools=CLAUDES, max_tokens=9)
+
+
+def test_responses_call_and_read_results(agent: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    responses = agent.openai().responses
+    says(monkeypatch, agent, f"Let me look.\n{CALL}\n{CALL}", "It is warm.")
+    said: list[Any] = list(QUESTION)
+    made = responses.create(model="agent", input=said, tools=FUNCTIONS)
+    message, call, other = made.output
+    assert (made.output_text, message.status, made.status) == ("Let me look.", "completed", "completed")
+    assert (call.type, call.name, json.loads(call.arguments)) == (
+        "function_call",
+        "weather",
+        {"city": "Rome"},
+    )
+    assert (call.status, call.call_id == other.call_id) == ("completed", False)
+    assert [tool.name for tool in made.tools] == ["weather"]
+    Response.model_validate_json(made.model_dump_json(exclude_unset=True))
+    said += [*made.output]
+    said += [
+        {"type": "function_call_output", "call_id": one.call_id, "output": output}
+        for one, output in ((call, "24 degrees"), (other, [{"type": "input_text", "text": "25 degrees"}]))
+    ]
+    answer = responses.create(model="agent", input=said, tools=FUNCTIONS)
+    assert (answer.output_text, [item.type for item in answer.output]) == ("It is warm.", ["message"])
+    assert answer.usage.input_tokens_details.cached_tokens >= made.usage.input_tokens - 64
+    turns = [*QUESTION, {"role": "assistant", "content": "Let me look.", "tool_calls": []}]
+    turns[-1]["tool_calls"] = [
+        {"id": one.call_id, "type": "function", "function": {"name": one.name, "arguments": one.arguments}}
+        for one in (call, other)
+    ]
+    turns += [
+        {"role": "tool", "tool_call_id": one.call_id, "content": output}
+        for one, output in ((call, "24 degrees"), (other, "25 degrees"))
+    ]
+    monkeypatch.undo()
+    chat = agent.openai().chat.completions.create(model="agent", messages=turns, tools=TOOLS, max_tokens=1)
+    assert chat.usage.prompt_tokens == answer.usage.input_tokens, "both endpoints read the same prompt"
+
+
+def test_streamed_responses_tell_calls_in_typed_events(
+    agent: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    responses = agent.openai().responses
+    says(monkeypatch, agent, *[f"Let me look.\n{CALL}", CALL] * 2)
+    asked: dict[str, Any] = {"model": "agent", "input": QUESTION, "tools": FUNCTIONS}
+    for kinds in (["message", "function_call"], ["function_call"]):
+        events = [*responses.create(stream=True, **asked)]
+        assert [event.sequence_number for event in events] == [*range(len(events))]
+        for event in events:
+            TypeAdapter(ResponseStreamEvent).validate_json(event.model_dump_json(exclude_unset=True))
+        final = events[-1].response
+        assert [item.type for item in final.output] == kinds
+        done = [event for event in events if event.type == "response.output_item.done"]
+        assert [event.output_index for event in done] == [*range(len(kinds))]
+        assert [event.item for event in done] == final.output
+        (told,) = [event for event in events if event.type == "response.function_call_arguments.done"]
+        assert told.arguments == final.output[-1].arguments
+        assert told.item_id == final.output[-1].id
+    for kinds in (["message", "function_call"], ["function_call"]):
+        with responses.stream(**asked) as stream:
+            snapshot = stream.until_done().get_final_response()
+        assert [item.type for item in snapshot.output] == kinds
+        assert json.loads(snapshot.output[-1].arguments) == {"city": "Rome"}
+
+
+def test_what_a_model_thought_is_an_item_of_its_own() -> None:
+    said, reader = Said("Yes.", "Hm.", (ToolCall("f", {"é": 1}),)), TypeAdapter[Any](ResponseOutputItem)
+    items = [reader.validate_python(one) for one in output_of(said, "completed", "msg_1")]
+    assert [item.type for item in items] == ["reasoning", "message", "function_call"]
+    assert [one["type"] for one in output_of(Said(""), "completed", "msg_1")] == ["message"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "param"),
+    [
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "name": "weather"}}, "tool_choice"),
+        ({"parallel_tool_calls": False}, "parallel_tool_calls"),
+        ({"tools": [*FUNCTIONS, {"type": "web_search"}]}, "tools[1].type"),
+        ({"tools": [{"type": "function"}]}, "tools"),
+    ],
+)
+def test_what_responses_cannot_do_is_refused(agent: Served, changes: Any, param: str) -> None:
+    with pytest.raises(openai.BadRequestError) as error:
+        agent.openai().responses.create(
+            **{"model": "agent", "input": QUESTION, "tools": FUNCTIONS, **changes}
+        )
+    assert error.value.param == param
+
+
+def test_responses_leave_out_tools_that_are_not_to_be_called_and_earlier_thoughts(agent: Served) -> None:
+    def read(said: Any, **more: Any) -> int:
+        made = agent.openai().responses.create(model="agent", input=said, max_output_tokens=1, **more)
+        return int(made.usage.input_tokens)
+
+    assert read(QUESTION, tools=FUNCTIONS, tool_choice="none") == read(QUESTION)
+    assert read(QUESTION, tools=FUNCTIONS, tool_choice="auto") > read(QUESTION)
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    assert read([*QUESTION, thought]) == read(QUESTION)
 
 
 def test_both_dialects_read_the_same_prompt(agent: Served) -> None:
