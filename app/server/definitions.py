@@ -11,6 +11,11 @@ from app.server.tool_use import tools_of
 from engine.prompt.tools import NO_TOOLS, Tools
 
 _NAMES = {"name": "name", "description": "description", "input_schema": "parameters"}
+# What would change the answer, with the value that asks for nothing.
+_REFUSED: tuple[tuple[str, object, str], ...] = (
+    ("input_examples", [], "chat templates have no place for examples; write them into the description."),
+    ("allowed_callers", ["direct"], "the model alone calls tools."),
+)
 
 
 class Definitions:
@@ -65,8 +70,11 @@ def _function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     """A definition in OpenAI's form, as chat templates take it.
 
     Raises:
-        ApiError: it is one of Anthropic's own tools.
+        ApiError: it is one of Anthropic's own tools, or says what is not honoured.
     """
     if tool.get("type", "custom") != "custom":
         raise unsupported(f"{where}.type", f"{tool['type']!r} is a tool of Anthropic's servers.")
+    for name, harmless, why in _REFUSED:
+        if tool.get(name) not in (None, harmless):
+            raise unsupported(f"{where}.{name}", why)
     return {"type": "function", "function": {to: tool[of] for of, to in _NAMES.items() if of in tool}}
