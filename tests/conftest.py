@@ -10,6 +10,7 @@ from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 
 _HOME = tempfile.TemporaryDirectory(prefix="pml-tests-")
 
@@ -33,7 +34,9 @@ os.environ |= {
 # No test asserts times, so a draw may take as long as the machine needs.
 settings.register_profile("studio", derandomize=os.environ.get("PML_FIXED_DRAWS") == "1", deadline=None)
 settings.load_profile("studio")
-
+if os.environ.get("PML_FIXED_DRAWS") == "1":
+    # Draws take constants from what is imported, which is what other tests of the process happened to import.
+    providers.is_local_module_file = lambda path: False
 
 _LONGEST = {
     "browser",
