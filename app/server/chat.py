@@ -227,12 +227,17 @@ async def _chunks(
 
     none = {"usage": None} if usage else {}
     whole = bool(running.asked.tools)  # calls are told from text when all of it is there
+    begun = b""
     try:
         async for one in running.events():
             if isinstance(one, FirstToken):
-                yield chunk({"role": "assistant", "content": "", "refusal": None})
+                begun = chunk({"role": "assistant", "content": "", "refusal": None})
+                if whole or not running.text_follows:
+                    yield begun
+                    begun = b""
             elif isinstance(one, Delta) and one.text and not whole:
-                yield chunk({"content": one.text})
+                yield begun + chunk({"content": one.text})
+                begun = b""
             elif isinstance(one, Finished):
                 told, said = report_if_wanted(running, one.answer), await running.parts(one.answer)
                 if whole and said.thought:
@@ -249,4 +254,4 @@ async def _chunks(
                     )
         yield DONE
     except Exception as error:
-        yield event(error_of(error, request_id).body("openai", request_id))
+        yield begun + event(error_of(error, request_id).body("openai", request_id))

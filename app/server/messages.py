@@ -428,20 +428,25 @@ async def _events(
         return event({"type": name, **fields}, name)
 
     kept, whole = running.kept, bool(running.asked.tools)  # calls are told from text when all of it is there
+    begun = b""
     try:
         async for one in running.events():
             if isinstance(one, FirstToken):
                 usage = Usage.of(one.tokens)
                 message = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
                 message |= {"usage": usage_json(usage, kept), **diagnosis(usage)}
-                begun = [told("message_start", message=message)]
+                begun = told("message_start", message=message)
                 if not whole:
-                    begun.append(
-                        told("content_block_start", index=0, content_block={"type": "text", "text": ""})
-                    )
-                yield b"".join([*begun, told("ping")])
+                    block = {"type": "text", "text": ""}
+                    begun += told("content_block_start", index=0, content_block=block)
+                begun += told("ping")
+                if whole or not running.text_follows:
+                    yield begun
+                    begun = b""
             elif isinstance(one, Delta) and one.text and not whole:
-                yield told("content_block_delta", index=0, delta={"type": "text_delta", "text": one.text})
+                delta = {"type": "text_delta", "text": one.text}
+                yield begun + told("content_block_delta", index=0, delta=delta)
+                begun = b""
             elif isinstance(one, Finished):
                 said = await running.parts(one.answer)
                 if whole:
@@ -455,7 +460,7 @@ async def _events(
                 yield told("message_delta", delta=_ending(one.answer, said), **more)
                 yield told("message_stop")
     except Exception as error:
-        yield event(error_of(error, request_id).body("anthropic", request_id), "error")
+        yield begun + event(error_of(error, request_id).body("anthropic", request_id), "error")
 
 
 def _told_block(block: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -105,8 +105,9 @@ def refuse_what_is_not_built(
     Raises:
         ApiError: there is one; it is named.
     """
+    said = {**vars(body), **(body.model_extra or {})}  # to ask a body for what it lacks takes longer
     for name, (harmless, why) in {**REFUSED, **(more or {})}.items():
-        given = getattr(body, name, None)
+        given = said.get(name)
         if given is not None and not any(_same(given, one) for one in harmless):
             raise unsupported(name, why)
 

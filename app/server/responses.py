@@ -344,15 +344,20 @@ class _Teller:
 
 
 async def _events(draft: _Draft, request_id: str) -> AsyncIterator[bytes]:
-    teller, whole = _Teller(draft), bool(draft.running.asked.tools)  # calls are told from text at its end
+    whole = bool(draft.running.asked.tools)  # calls are told from text at its end
+    teller, opened = _Teller(draft), b""
     try:
         yield b"".join(teller.begun())
         async for one in draft.running.events():
             if isinstance(one, FirstToken) and not whole:
-                yield b"".join(teller.opened())
+                opened = b"".join(teller.opened())
+                if not draft.running.text_follows:
+                    yield opened
+                    opened = b""
             elif isinstance(one, Delta) and one.text and not whole:
-                yield teller.added(one.text)
+                yield opened + teller.added(one.text)
+                opened = b""
             elif isinstance(one, Finished):
                 yield b"".join(teller.ended(one.answer, await draft.running.parts(one.answer)))
     except Exception as error:
-        yield b"".join(teller.failed(error_of(error, request_id)))
+        yield opened + b"".join(teller.failed(error_of(error, request_id)))

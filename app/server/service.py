@@ -20,7 +20,7 @@ from app.server.tool_use import Said
 from app.server.usage import Usage
 from engine import Engine
 from engine.errors import CancelledError
-from engine.events import Answer, Event, Finished, FirstToken, Listener
+from engine.events import Answer, Delta, Event, Finished, FirstToken, Listener
 from engine.prepared import PreparedPrompt
 
 State = Literal["loading", "ok", "draining"]
@@ -307,6 +307,7 @@ class Running:
         self._service = service
         self._request = Request(dialect, asked.model, time.time())
         self._arrived = arrived
+        self._given = 0  # events
         service.figures.begun(self._request)
 
     def cancel(self) -> None:
@@ -320,6 +321,7 @@ class Running:
             PromptCacheError: what ended it.
         """
         async for event in self.ticket:
+            self._given += 1
             if isinstance(event, FirstToken):
                 self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event.tokens))
             elif isinstance(event, Finished):
@@ -327,6 +329,12 @@ class Running:
                 if self.asked.report:
                     self.seconds = await asyncio.to_thread(self._seconds, event.answer)
             yield event
+
+    @property
+    def text_follows(self) -> bool:
+        """Whether the event after the latest of `events` is text, and there already: both go out at once."""
+        following = self.ticket.peek(self._given)
+        return isinstance(following, Delta) and following.text != ""
 
     async def answer(self, gone: Callable[[], Awaitable[None]]) -> Answer:
         """The whole answer; cancelled as soon as the client is gone.

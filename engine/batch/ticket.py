@@ -205,10 +205,14 @@ class Ticket:
         """Gives the answer."""
         return self._awaited().__await__()
 
+    def peek(self, at: int) -> Event | None:
+        """Gives the event of this number, from 0, where it is there already."""
+        return self._reply.event(at)
+
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Gives the events like `events`."""
         at = 0
-        with self._told() as news:
+        with self._watched() as news:
             while True:
                 await self._until(at, news)
                 event = self._reply.event(at)
@@ -235,36 +239,54 @@ class Ticket:
         return f"<Ticket, {self.side}, {state}>"
 
     async def _awaited(self) -> Answer:
-        with self._told() as news:
+        with self._watched() as news:
             await self._until(None, news)
         return self.result()
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[asyncio.Event]:
-        """Gives what is set in the loop that runs after a change; of several at once it is told once."""
-        loop, news, pending = asyncio.get_running_loop(), asyncio.Event(), threading.Lock()
-
-        def look() -> None:
-            pending.release()  # first: what comes from now on is told anew
-            news.set()
-
-        def tell() -> None:
-            if pending.acquire(blocking=False):
-                with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
-                    loop.call_soon_threadsafe(look)
-
-        with self._reply.watched(tell):
+    def _watched(self) -> Iterator[_News]:
+        """Has the loop that runs told of every change."""
+        news = _News()
+        with self._reply.watched(news.tell):
             yield news
 
-    async def _until(self, at: int | None, news: asyncio.Event) -> None:
+    async def _until(self, at: int | None, news: _News) -> None:
         """Waits for the event of this number, or for the end."""
         try:
             while not self._reply.has(at):
                 await news.wait()
-                news.clear()
         except asyncio.CancelledError:
             self.cancel()
             raise
+
+
+class _News:
+    """That something has changed, told from any thread to a task of this loop; several at once are one."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_its_way = threading.Lock()
+        self._some = False
+        self._waiting: asyncio.Future[None] | None = None
+
+    def tell(self) -> None:
+        """Tells it, on any thread."""
+        if self._on_its_way.acquire(blocking=False):
+            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits there any more
+                self._loop.call_soon_threadsafe(self._come)
+
+    def _come(self) -> None:
+        self._on_its_way.release()  # first: what changes from now on is told anew
+        self._some = True
+        if self._waiting is not None and not self._waiting.done():
+            self._waiting.set_result(None)
+
+    async def wait(self) -> None:
+        """Waits for news since the last time."""
+        if not self._some:
+            self._waiting = self._loop.create_future()
+            await self._waiting
+        self._some = False
 
 
 def cancelled() -> CancelledError:
