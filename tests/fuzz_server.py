@@ -12,6 +12,7 @@ import json
 import random
 import tempfile
 import time
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,10 @@ import httpx
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
+from engine.model.model import Model
+from engine.model.synthetic import byte_tokenizer
+from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
+from tests.engine.tiny import tiny_network
 from tests.server.described import check, events
 from tests.server.raw import eventually
 from tests.server.requests_drawn import Drawn, requests
@@ -26,6 +31,14 @@ from tests.server.served import Served, served
 
 AT_ONCE = 500
 """Requests between two looks at the clock."""
+
+
+def open_server(folder: Path) -> AbstractContextManager[Served]:
+    """Serves a model that has a place for tools."""
+    tokenizer = byte_tokenizer()
+    tokenizer.chat_template = WITH_TOOLS["hermes"].template
+    tokenizer.response_template = HERMES_ANSWERS
+    return served(folder, model=Model("drawn", tiny_network(), tokenizer, "drawn"), longest=4)
 
 
 def send(server: Served, described: Any, drawn: Drawn) -> int:
@@ -55,7 +68,7 @@ def run(seconds: float, number: int) -> dict[int, int]:
     """Sends requests for a while; returns how often each status came."""
     found: dict[int, int] = {}
     until = time.monotonic() + seconds
-    with tempfile.TemporaryDirectory() as folder, served(Path(folder), longest=4) as server:
+    with tempfile.TemporaryDirectory() as folder, open_server(Path(folder)) as server:
         described = server.http.get("/v1/openapi.json").json()
         drawn = requests(described)
         while time.monotonic() < until:

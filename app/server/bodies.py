@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Annotated, Any, NoReturn
+from dataclasses import dataclass
+from typing import Annotated, Any, NoReturn, TypeVar, cast
 
 from fastapi.routing import APIRoute
-from pydantic import BeforeValidator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
+from pydantic_core import CoreSchema
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.server.errors import INVALID, WRONG_TYPE, ApiError
 
+One = TypeVar("One")
 DEEPEST = 64
 """How deep a body may nest; whatever is made of it, down to a chat template, has bounds of its own below."""
 _LONGEST_NUMBER = 1000  # digits
-_OPENING = re.compile(rb"[\[{]")
+_LARGE = 200_000  # bytes, which are read on a thread of their own
 _HALVES = re.compile(r"[\ud800-\udfff]")
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
 _KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
@@ -30,6 +34,35 @@ def _whole(value: object) -> object:
 
 Whole = Annotated[int, BeforeValidator(_whole)]
 """A whole number of a body."""
+
+
+@dataclass(frozen=True)
+class _FirstFault:
+    """Has a list looked through up to its first fault: a body may hold millions of them."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        found: Any = handler(source)
+        found["fail_fast"] = True
+        return cast(CoreSchema, found)
+
+
+Many = Annotated[list[One], _FirstFault()]
+"""A list of a body, of which the first fault is told."""
+
+
+class Strict(BaseModel):
+    """An object of ours in a body: a field that is not known is a mistake, and the first of them is told."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_unknown(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        known = {one.alias or name for name, one in cls.model_fields.items()}
+        first = [name for name in given if name not in known][:1]
+        return {name: given[name] for name in (*known & given.keys(), *first)}
 
 
 class BodyRoute(APIRoute):
@@ -70,7 +103,8 @@ async def object_of(request: Request) -> dict[str, Any]:
         ApiError: it is no object of JSON, or was sent as something else.
     """
     require_json(request)
-    return parsed(await bytes_of(request))
+    data = await bytes_of(request)
+    return await asyncio.to_thread(parsed, data) if len(data) > _LARGE else parsed(data)
 
 
 async def bytes_of(request: Request) -> bytes:
@@ -125,7 +159,7 @@ def parsed(data: bytes) -> dict[str, Any]:
     if not isinstance(found, dict):
         kind = _KINDS.get(type(found), "a number")
         raise ApiError(INVALID, f"The body must be an object of JSON, and this is {kind}.")
-    if _ESCAPED_HALF.search(text) or len(_OPENING.findall(data)) > DEEPEST:
+    if _ESCAPED_HALF.search(text) or data.count(b"[") + data.count(b"{") > DEEPEST:
         _require_sound(found)
     return found
 
@@ -165,17 +199,17 @@ def _require_sound(body: dict[str, Any]) -> None:
     waiting: list[tuple[Any, int, tuple[Any, ...]]] = [(body, 1, ())]  # each with the way back to the top
     while waiting:
         value, depth, way = waiting.pop()
-        if isinstance(value, str):
-            _require_characters(value, way)
-        elif isinstance(value, dict | list):
-            if depth > DEEPEST:
-                raise ApiError(INVALID, f"The body nests more than {DEEPEST} deep.", _param(way))
-            parts: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
-            for name, part in parts:
-                if isinstance(name, str):
-                    _require_characters(name, way)
-                if isinstance(part, str | dict | list):
-                    waiting.append((part, depth + 1, (way, name)))
+        if depth > DEEPEST:
+            raise ApiError(INVALID, f"The body nests more than {DEEPEST} deep.", _param(way))
+        parts: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, part in parts:
+            if isinstance(name, str) and not name.isascii():
+                _require_characters(name, way)
+            if isinstance(part, str):
+                if not part.isascii():
+                    _require_characters(part, (way, name))
+            elif part and isinstance(part, dict | list):
+                waiting.append((part, depth + 1, (way, name)))
 
 
 def _require_characters(text: str, way: tuple[Any, ...]) -> None:

@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from app.server.asked import Asked, Defaults, scoped
-from app.server.bodies import BodyRoute, Whole
+from app.server.bodies import BodyRoute, Many, Whole
 from app.server.errors import INVALID, ApiError, error_of, unsupported
 from app.server.length import few_messages
 from app.server.openai_wire import (
@@ -44,9 +44,9 @@ class ChatMessage(Wire):
     """A message of the conversation."""
 
     role: str
-    content: str | list[Part] | None = None
+    content: str | Many[Part] | None = None
     refusal: str | None = None
-    tool_calls: list[dict[str, Any]] | None = None
+    tool_calls: Many[dict[str, Any]] | None = None
     tool_call_id: str | None = None
 
 
@@ -60,7 +60,7 @@ class ChatBody(Wire):
     """A request for a chat completion."""
 
     model: str
-    messages: list[ChatMessage]
+    messages: Many[ChatMessage]
     max_tokens: Whole | None = None
     max_completion_tokens: Whole | None = None
     temperature: float | None = None
@@ -68,13 +68,13 @@ class ChatBody(Wire):
     top_k: Whole | None = None
     repetition_penalty: float | None = None
     seed: Whole | None = None
-    stop: str | list[str] | None = None
+    stop: str | Many[str] | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Many[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    include: list[str] | None = None
+    include: Many[str] | None = None
     cache_salt: str | None = None
     prompt_cache_options: CacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None

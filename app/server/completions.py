@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from app.server.asked import Asked, scoped
-from app.server.bodies import BodyRoute, Whole
+from app.server.bodies import BodyRoute, Many, Whole
 from app.server.chat import StreamOptions, report_if_wanted, wants_report
 from app.server.errors import INVALID, ApiError, error_of
 from app.server.openai_wire import (
@@ -37,17 +37,17 @@ class CompletionBody(Wire):
     """A request for the continuation of a text."""
 
     model: str
-    prompt: str | list[str]
+    prompt: str | Many[str]
     max_tokens: Whole | None = None
     temperature: float | None = None
     top_p: float | None = None
     top_k: Whole | None = None
     repetition_penalty: float | None = None
     seed: Whole | None = None
-    stop: str | list[str] | None = None
+    stop: str | Many[str] | None = None
     stream: bool | None = False
     stream_options: StreamOptions | None = None
-    include: list[str] | None = None
+    include: Many[str] | None = None
     cache_salt: str | None = None
     prompt_cache: PromptCache | None = None
 

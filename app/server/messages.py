@@ -14,7 +14,7 @@ from pydantic import Field
 from starlette.responses import Response
 
 from app.server.asked import Asked, Block, Defaults, Mark, Message, named, scoped, seed_of, settings_from
-from app.server.bodies import BodyRoute, Whole
+from app.server.bodies import BodyRoute, Many, Whole
 from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.definitions import Definitions
@@ -68,24 +68,24 @@ class ContentBlock(Wire):
     name: str | None = None
     input: Any = None
     tool_use_id: str | None = None
-    content: str | list[dict[str, Any]] | None = None
+    content: str | Many[dict[str, Any]] | None = None
 
 
 class MessageParam(Wire):
     """A message of the conversation."""
 
     role: Role
-    content: str | list[ContentBlock]
+    content: str | Many[ContentBlock]
 
 
 class CountBody(Wire):
     """A request to count the tokens of a prompt."""
 
     model: str
-    messages: list[MessageParam]
-    system: str | list[ContentBlock] | None = None
+    messages: Many[MessageParam]
+    system: str | Many[ContentBlock] | None = None
     cache_control: CacheControl | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Many[dict[str, Any]] | None = None
     tool_choice: dict[str, Any] | None = None
     thinking: dict[str, Any] | None = None
     prompt_cache: PromptCache | None = None
@@ -106,9 +106,9 @@ class MessagesBody(CountBody):
     top_k: Whole | None = None
     repetition_penalty: float | None = None
     seed: Whole | None = None
-    stop_sequences: list[str] | None = None
+    stop_sequences: Many[str] | None = None
     stream: bool | None = False
-    include: list[str] | None = None
+    include: Many[str] | None = None
     cache_salt: str | None = None
     diagnostics: DiagnosticsParam | None = None
 

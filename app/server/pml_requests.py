@@ -7,9 +7,10 @@ import logging
 from collections.abc import Iterator
 from typing import Any, Literal, cast
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from app.server.asked import Asked, Over
+from app.server.bodies import Strict
 from app.server.errors import INVALID, NO_SCHEMA, TOO_LARGE, ApiError, error_of, fault_of_pml, unsupported
 from app.server.schema_files import SchemaFiles
 from engine import Engine
@@ -25,7 +26,7 @@ log = logging.getLogger(__name__)
 BLANK_LINE = "\n\n"
 
 
-class PromptCache(BaseModel):
+class PromptCache(Strict):
     """What a request reads of a schema. It is ours, so a field that is not known is a mistake.
 
     Attributes:
@@ -33,8 +34,6 @@ class PromptCache(BaseModel):
         prompt: what is imported, in PML; None for the schema's own text only.
         scope: what modules see while they are encoded.
     """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     schema_name: str = Field(alias="schema", min_length=1)
     prompt: str | None = None

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.server.bodies import Many
 from app.server.errors import INVALID, ApiError, unsupported
 from app.server.openai_wire import ROLES, Conversation, Part, Wire, require_role
 from app.server.tool_use import Said, call_of, identified, tools_of
@@ -22,11 +23,11 @@ class Item(Wire):
 
     type: str = "message"
     role: str | None = None
-    content: str | list[Part] | None = None
+    content: str | Many[Part] | None = None
     call_id: str | None = None
     name: str | None = None
     arguments: str | None = None
-    output: str | list[Part] | None = None
+    output: str | Many[Part] | None = None
 
 
 def read_items(items: Sequence[Item], conversation: Conversation) -> None:

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
 from app.server.asked import Asked, Defaults, scoped
-from app.server.bodies import BodyRoute, Whole
+from app.server.bodies import BodyRoute, Many, Whole
 from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
@@ -82,7 +82,7 @@ class ResponsesBody(Wire):
     """A request for a response."""
 
     model: str
-    input: str | list[Item] | None = None
+    input: str | Many[Item] | None = None
     instructions: str | None = None
     max_output_tokens: Whole | None = None
     temperature: float | None = None
@@ -90,16 +90,16 @@ class ResponsesBody(Wire):
     top_k: Whole | None = None
     repetition_penalty: float | None = None
     seed: Whole | None = None
-    stop: str | list[str] | None = None
+    stop: str | Many[str] | None = None
     stream: bool | None = False
     stream_options: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Many[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
-    include: list[str] | None = None
-    metadata: dict[str, str] | None = None
+    include: Many[str] | None = None
+    metadata: dict[str, Any] | None = None
     cache_salt: str | None = None
     prompt_cache_options: CacheOptions | None = None
     prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
@@ -156,6 +156,9 @@ def _refuse_parts_of_fields(body: ResponsesBody) -> None:
     for name, harmless in (("effort", "none"), ("mode", "standard")):
         if (body.reasoning or {}).get(name) not in (None, harmless):
             raise unsupported(f"reasoning.{name}", "the model's own template decides whether it thinks.")
+    for name, value in (body.metadata or {}).items():
+        if not isinstance(value, str):
+            raise ApiError(INVALID, "It must be a text.", f"metadata.{name}")
     if LOGPROBS in (body.include or ()):
         raise unsupported(f"include[{(body.include or []).index(LOGPROBS)}]", "probabilities are not told.")
 

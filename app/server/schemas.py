@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
-from app.server.bodies import bytes_of, media_type, object_of
+from app.server.bodies import Strict, bytes_of, media_type, object_of
 from app.server.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
 from app.server.pml_requests import parsed_schema, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.schema_files import FullError, KeptSchema, SchemaFiles, Terms
@@ -36,10 +36,8 @@ Body = TypeVar("Body", bound=BaseModel)
 _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 
 
-class TermsBody(BaseModel):
+class TermsBody(Strict):
     """How long a schema stays. Each field may be left out, and stays as it is then."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
 
     ttl: str | float | None = None
     expires_at: str | float | None = None

@@ -47,7 +47,11 @@ HINTS: Mapping[str, tuple[Any, ...]] = {
     "module": ("a", "b", {"name": "a"}, {"name": "b", "sees": ["a"]}),
     "include": (None, ["prompt_cache"], ["prompt_cache"], ["message.output_text.logprobs"]),
     "tool_choice": (None, None, "auto", "none", {"type": "auto"}, {"type": "none"}, {"type": "any"}),
-    "tools": (None, None, [], [{"type": "function", "function": {"name": "f"}}], [{"name": "f"}]),
+    "tools": (
+        *(None, None, [], [{"type": "function", "function": {"name": "f"}}], [{"name": "f"}]),
+        *([{"type": "function", "name": "f", "parameters": {"type": "object"}}], [{"name": "f"}] * 2),
+        [{"name": "f", "input_schema": {}}, {"name": "g", "defer_loading": True, "description": "é"}],
+    ),
     "tool_calls": (None, None, None, [{"id": "call_1", "function": {"name": "f", "arguments": "{}"}}]),
     "refusal": (None, "No."),
     "thinking": (None, {"type": "disabled"}, {"type": "enabled"}),

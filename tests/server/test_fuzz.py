@@ -15,7 +15,7 @@ from app.server.service import Service
 from tests import fuzz_server
 from tests.server.described import check, operation
 from tests.server.requests_drawn import Drawn, requests
-from tests.server.served import Served, served
+from tests.server.served import Served
 
 DESCRIBED = json.loads(json.dumps(application(Service(longest=4)).openapi()))
 REQUESTS = requests(DESCRIBED)
@@ -24,7 +24,7 @@ REQUESTS = requests(DESCRIBED)
 @pytest.fixture(scope="module")
 def drawn_on(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server of this test alone, as clients put schemas and leave them."""
-    with served(tmp_path_factory.mktemp("drawn"), longest=4) as running:
+    with fuzz_server.open_server(tmp_path_factory.mktemp("drawn")) as running:
         yield running
 
 

@@ -7,8 +7,13 @@ from typing import Any
 
 import httpx
 import pytest
+from pydantic import BaseModel, ValidationError
 
 from app.server.bodies import DEEPEST
+from app.server.chat import ChatBody
+from app.server.completions import CompletionBody
+from app.server.messages import MessagesBody
+from app.server.responses import ResponsesBody
 from tests.server.served import Served
 
 SAID: list[Any] = [{"role": "user", "content": "Hello"}]
@@ -20,6 +25,12 @@ REQUESTS: dict[str, dict[str, Any]] = {
 }
 ALL = tuple(REQUESTS)
 OPENAIS = ALL[:3]
+BODIES: dict[str, type[BaseModel]] = {
+    "chat/completions": ChatBody,
+    "completions": CompletionBody,
+    "responses": ResponsesBody,
+    "messages": MessagesBody,
+}
 HALF = "\ud83d"
 
 
@@ -244,3 +255,36 @@ def test_a_refusal_is_what_the_assistant_said(server: Served) -> None:
 )
 def test_what_would_change_a_message_is_refused(server: Served, changes: Any, param: str) -> None:
     assert post(server, "messages", changes)[:2] == (400, param)
+
+
+@pytest.mark.parametrize("path", ALL)
+def test_of_many_faults_the_first_is_told(server: Served, path: str) -> None:
+    """A body of some MB can have millions, each of which would take memory."""
+    field = {"completions": "prompt", "responses": "input"}.get(path, "messages")
+    stop = "stop_sequences" if path == "messages" else "stop"
+    wrong = [0] * 1000
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({field: wrong}, f"{field}[0]"),
+        ({stop: ["x", *wrong]}, f"{stop}[1]"),
+        ({"include": wrong}, "include[0]"),
+        (
+            {"prompt_cache": {"schema": "x", **{f"new{number}": 1 for number in range(1000)}}},
+            "prompt_cache.new0",
+        ),
+    ]
+    if field in ("messages", "input"):
+        parts = [{"role": "user", "content": [{"type": "text", "text": "x"}, *wrong]}]
+        cases.append(({field: [*parts, *wrong]}, f"{field}[0].content[1]"))
+        cases.append(({"tools": wrong}, "tools[0]"))
+    for changes, param in cases:
+        body = BODIES[path]
+        with pytest.raises(ValidationError) as error:
+            body.model_validate({"model": "m", **REQUESTS[path], **changes})
+        assert error.value.error_count() <= 3, "each list may be a text instead"
+        theirs = param.replace("[", ".").replace("]", "") if path == "messages" else param
+        assert post(server, path, changes)[:2] == (400, theirs)
+
+
+def test_pairs_of_metadata_are_texts(server: Served) -> None:
+    found = post(server, "responses", {"metadata": {"a": "b", "c": 5}})
+    assert found == (400, "metadata.c", "It must be a text.")
