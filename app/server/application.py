@@ -17,6 +17,7 @@ from app.server.access import Access, Application, Door, dialect_of
 from app.server.bodies import param_of
 from app.server.description import description
 from app.server.errors import FAULT, INVALID, NO_METHOD, NOT_FOUND, RETRY_SECONDS, ApiError, error_of
+from app.server.noting import Noting
 from app.server.service import Service
 from engine.errors import PromptCacheError
 
@@ -37,6 +38,7 @@ def application(service: Service) -> FastAPI:
         redirect_slashes=False,  # to an answer that no dialect knows
     )
     app.openapi = partial(description, app)  # type: ignore[method-assign]
+    app.state.figures = service.figures
     for part in (chat, completions, responses, messages, models, schemas, planning):
         app.include_router(part.routes(service))
 
@@ -60,7 +62,7 @@ def application(service: Service) -> FastAPI:
 
 
 def behind_the_door(app: FastAPI, access: Access) -> Application:
-    """Returns the application as it is served: with its door, and CORS where sites are allowed."""
+    """Returns the application as it is served: noted, with its door, and CORS where sites are allowed."""
     inner: Any = app
     if access.origins:
         inner = CORSMiddleware(
@@ -70,7 +72,7 @@ def behind_the_door(app: FastAPI, access: Access) -> Application:
             allow_headers=["*"],
             expose_headers=EXPOSED,
         )
-    return Door(inner, access)
+    return Noting(Door(inner, access), app.state.figures)
 
 
 def _told(request: Request, error: Exception) -> Response:

@@ -77,7 +77,7 @@ def routes(service: Service) -> APIRouter:
             over=over,
             field="prompt",
         )
-        running = await service.begin(asked, "openai")
+        running = await service.begin(asked, request.state.noted)
         head = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",

@@ -58,6 +58,7 @@ TOO_LARGE = Kind(413, "invalid_request_error", "request_too_large", "request_too
 WRONG_TYPE = Kind(415, "invalid_request_error", "unsupported_media_type", "invalid_request_error")
 FULL = Kind(429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error", retry=True)
 LOADING = Kind(503, "server_error", "loading", "overloaded_error", 529, retry=True)
+OFF = Kind(503, "server_error", "switched_off", "overloaded_error", 529)
 DRAINING = Kind(503, "server_error", "draining", "overloaded_error", 529, retry=True)
 FAULT = Kind(500, "server_error", "internal_error", "api_error")
 
@@ -133,13 +134,24 @@ def fault_of_pml(error: PromptError, param: str | None) -> ApiError:
 
 
 def error_of(error: Exception, request_id: str = "", prompt: str | None = None) -> ApiError:
-    """Returns what a client is told of an error of the engine, or of a fault.
+    """Returns what a client is told of an error of the engine, or of a fault, and writes faults into the log.
 
     Args:
         error: what was raised.
         request_id: the request that it ended.
         prompt: the field that holds the prompt; None where that is not known.
     """
+    found = told_of(error, request_id, prompt)
+    if found is not error and found.kind is FAULT:
+        if isinstance(error, PromptCacheError):
+            log.warning("request %s failed: %s", request_id, error)
+        else:
+            log.error("request %s failed", request_id, exc_info=error)
+    return found
+
+
+def told_of(error: Exception, request_id: str = "", prompt: str | None = None) -> ApiError:
+    """Returns the same as `error_of`, and writes nothing."""
     match error:
         case ApiError():
             return error
@@ -159,7 +171,6 @@ def error_of(error: Exception, request_id: str = "", prompt: str | None = None) 
                 "The server stops or changes its model, and this answer was ended. Try again in a moment.",
             )
         case PromptCacheError():
-            log.warning("request %s failed: %s", request_id, error)
-            return ApiError(FAULT, f"{error} (request {request_id})")
-    log.error("request %s failed", request_id, exc_info=error)
-    return ApiError(FAULT, f"The server failed at this request; its log says why under {request_id}.")
+            return ApiError(FAULT, f"{error} (request {request_id})" if request_id else str(error))
+    under = f" under {request_id}" if request_id else ""
+    return ApiError(FAULT, f"The server failed at this request; its log says why{under}.")

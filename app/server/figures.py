@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Iterator
+from itertools import count
+from typing import Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
@@ -12,45 +14,75 @@ from app.server.usage import Usage
 from engine.events import Answer
 
 _RECENT = 500
+_SHOWN = 200  # characters of what a client has written, in a list
 _SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
-Outcome = str
+Outcome = Literal["waiting", "answering", "done", "ended", "refused"]
+GONE = "The client went away before the end."
 
 
 class Request:
-    """A request as the figures know it.
+    """A request as the figures know it. Written by one event loop, read from any thread.
+
+    Args:
+        path: what was asked for.
+        dialect: the dialect of the client.
+        changes: counts the changes of all requests.
 
     Attributes:
-        dialect: the dialect of the client.
-        model: the name that it called the model by.
+        number: which one it is, from 1 on; 0 while it is in no list.
+        changed: the number of its last change, among those of all requests.
         at: when it came, in seconds since 1970.
+        client: a digest of the key that it brought; "" before that was looked at.
+        model: the name that it called the model by; "" where that is not known.
         usage: its tokens, as far as they are known.
         ttft_ms: from its arrival to the first token, waiting included; None before.
-        outcome: "waiting", "answering", "done", or "ended" before its time.
+        outcome: "waiting", "answering", "done", "ended" before its time, or "refused" before it was begun.
         stopped: what ended the answer.
+        status: of the answer in HTTP; None before.
+        sentence: why there is no whole answer, as the client was told; "" where there is, or may be.
+        seconds: from its arrival to its end; 0 before.
     """
 
-    def __init__(self, dialect: str, model: str, at: float) -> None:
-        self.dialect, self.model, self.at = dialect, model, at
+    def __init__(self, path: str, dialect: str, changes: Iterator[int]) -> None:
+        self.path, self.dialect, self.at = path[:_SHOWN], dialect, time.time()
+        self.number, self.client, self.model = 0, "", ""
         self.usage: Usage | None = None
         self.ttft_ms: float | None = None
         self.outcome: Outcome = "waiting"
-        self.stopped = ""
+        self.stopped, self.sentence = "", ""
+        self.status: int | None = None
         self.seconds = 0.0
+        self._changes = changes
+        self.changed = next(changes)
+
+    def asks(self, model: str) -> None:
+        """It calls the model by a name."""
+        self.model = model[:_SHOWN]
+        self.changed = next(self._changes)
 
     def first(self, ttft_ms: float, usage: Usage) -> None:
         """The first token is there."""
         self.ttft_ms, self.usage, self.outcome = ttft_ms, usage, "answering"
+        self.changed = next(self._changes)
 
     def done(self, answer: Answer) -> None:
         """The answer is complete."""
         self.usage, self.outcome, self.stopped = Usage.of(answer.tokens), "done", answer.stopped
+        self.changed = next(self._changes)
 
-    def to_json(self) -> dict[str, Any]:
-        """Returns what a page shows."""
-        usage = self.usage
-        tokens = None if usage is None else {**vars(usage), "rest": usage.rest}
-        told = ("dialect", "model", "at", "ttft_ms", "outcome", "stopped", "seconds")
-        return {**{name: getattr(self, name) for name in told}, "tokens": tokens}
+    def failed(self, sentence: str) -> None:
+        """There will be no whole answer; why is what was said first."""
+        self.sentence = self.sentence or sentence
+        self.changed = next(self._changes)
+
+    def over(self) -> None:
+        """Nobody answers it any more."""
+        if self.outcome == "waiting":
+            self.outcome = "refused" if (self.status or 0) >= 400 else "ended"
+        if self.outcome == "ended" and not self.sentence:
+            self.sentence = GONE
+        self.seconds = self.seconds or max(time.time() - self.at, 1e-9)
+        self.changed = next(self._changes)
 
 
 class Figures:
@@ -62,6 +94,7 @@ class Figures:
 
     def __init__(self) -> None:
         self.recent: deque[Request] = deque(maxlen=_RECENT)
+        self._numbers, self._changes = count(1), count(1)
         self._registry = registry = CollectorRegistry()
         self._inside = Gauge("pml_requests_inside", "Requests that are answered or wait.", registry=registry)
         self._ended = Counter(
@@ -84,9 +117,28 @@ class Figures:
             "pml_request_seconds", "From a request's arrival to its end.", buckets=_SECONDS, registry=registry
         )
 
-    def begun(self, request: Request) -> None:
-        """A request was taken in."""
+    def came(self, path: str, dialect: str) -> Request:
+        """Somebody asks for something; it is in no list yet."""
+        return Request(path, dialect, self._changes)
+
+    def listed(self, request: Request) -> None:
+        """A request is among the latest."""
+        request.number = next(self._numbers)
         self.recent.append(request)
+        request.changed = next(self._changes)
+
+    def since(self, change: int) -> tuple[int, list[Request]]:
+        """Returns the number of the last change, and those of the latest requests that changed after one.
+
+        Args:
+            change: the number of a change; 0 for all.
+        """
+        recent = [(one.changed, one) for one in list(self.recent)]
+        last = max((changed for changed, _ in recent), default=0)
+        return last, [one for changed, one in recent if changed > change]
+
+    def begun(self) -> None:
+        """A request was taken in."""
         self._inside.inc()
 
     def refused(self) -> None:

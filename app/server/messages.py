@@ -370,7 +370,7 @@ def routes(service: Service) -> APIRouter:
         salt = service.salt(body.cache_salt, request.state.client)
         owner = service.salt(None, request.state.client)
         asked = asked_of(body, service.defaults, salt=salt, report=wants_report(request), owner=owner)
-        running = await service.begin(asked, "anthropic")
+        running = await service.begin(asked, request.state.noted)
         head = {
             "id": f"msg_{secrets.token_hex(12)}",
             "type": "message",

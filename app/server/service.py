@@ -12,8 +12,8 @@ from typing import Literal, TypeVar
 
 from app.server.asked import Asked, Defaults
 from app.server.caching import Submitted, expire, prepared, submitted
-from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, ApiError
-from app.server.figures import Figures, Request
+from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
+from app.server.figures import GONE, Figures, Request
 from app.server.pml_requests import faults_of
 from app.server.schema_files import SchemaFiles
 from app.server.tool_use import Said
@@ -23,7 +23,7 @@ from engine.errors import CancelledError
 from engine.events import Answer, Delta, Event, Finished, FirstToken, Listener
 from engine.prepared import PreparedPrompt
 
-State = Literal["loading", "ok", "draining"]
+State = Literal["loading", "ok", "draining", "off"]
 Made = TypeVar("Made")
 
 
@@ -54,6 +54,7 @@ class Service:
 
     Attributes:
         figures: what was counted.
+        off: whether somebody has switched it off: it takes nothing in, and goes on with what is under way.
         created: when the service began, in seconds since 1970.
     """
 
@@ -72,7 +73,7 @@ class Service:
         self._engine: Engine | None = None
         self._schemas: SchemaFiles | None = None
         self._defaults = Defaults(longest)
-        self._draining = self._stopped = False
+        self.off = self._draining = self._stopped = False
         self._inside = 0
         self._running: set[Running | Work] = set()
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
@@ -84,7 +85,9 @@ class Service:
     @property
     def state(self) -> State:
         """Whether it answers."""
-        return "draining" if self._draining else "loading" if self._engine is None else "ok"
+        if self._draining:
+            return "draining"
+        return "off" if self.off else "loading" if self._engine is None else "ok"
 
     @property
     def engine(self) -> Engine:
@@ -95,6 +98,8 @@ class Service:
         """
         if self._draining:
             raise ApiError(DRAINING, "The server is stopping. Try again when it is back.")
+        if self.off:
+            raise ApiError(OFF, "The server is switched off. Switch it on in the studio, on the page Serve.")
         if self._engine is None:
             raise ApiError(LOADING, "The server is loading its model. Try again in a moment.")
         return self._engine
@@ -172,13 +177,18 @@ class Service:
 
         return await asyncio.to_thread(plan)
 
-    async def begin(self, asked: Asked, dialect: str) -> Running:
+    async def begin(self, asked: Asked, noted: Request) -> Running:
         """Takes a request in, and has it answered; whoever gets it closes it.
+
+        Args:
+            asked: the request.
+            noted: the same as the figures know it.
 
         Raises:
             ApiError: there is no place, the model is not served, or the server does not answer now.
             PromptCacheError: what is wrong with the request.
         """
+        noted.asks(asked.model)
         self.require_model(asked.model)
         engine = self.engine
         self._enter()
@@ -190,7 +200,7 @@ class Service:
         except BaseException:
             self._leave()
             raise
-        running = Running(self, taken, asked, dialect, arrived)
+        running = Running(self, taken, asked, noted, arrived)
         self._running.add(running)
         if self._stopped:
             running.cancel()
@@ -299,16 +309,15 @@ class Running:
     """
 
     def __init__(
-        self, service: Service, taken: Submitted, asked: Asked, dialect: str, arrived: float
+        self, service: Service, taken: Submitted, asked: Asked, noted: Request, arrived: float
     ) -> None:
         self.ticket, self.asked, self.kept = taken.ticket, asked, taken.kept
         self.seconds: dict[str, float] = {}
         self._seconds, self._parts = taken.seconds, taken.parts
-        self._service = service
-        self._request = Request(dialect, asked.model, time.time())
+        self._service, self._request, self._gone = service, noted, False
         self._arrived = arrived
         self._given = 0  # events
-        service.figures.begun(self._request)
+        service.figures.begun()
 
     def cancel(self) -> None:
         """Ends it before its next step; a second time does nothing."""
@@ -320,15 +329,19 @@ class Running:
         Raises:
             PromptCacheError: what ended it.
         """
-        async for event in self.ticket:
-            self._given += 1
-            if isinstance(event, FirstToken):
-                self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event.tokens))
-            elif isinstance(event, Finished):
-                self._request.done(event.answer)
-                if self.asked.report:
-                    self.seconds = await asyncio.to_thread(self._seconds, event.answer)
-            yield event
+        try:
+            async for event in self.ticket:
+                self._given += 1
+                if isinstance(event, FirstToken):
+                    self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event.tokens))
+                elif isinstance(event, Finished):
+                    self._request.done(event.answer)
+                    if self.asked.report:
+                        self.seconds = await asyncio.to_thread(self._seconds, event.answer)
+                yield event
+        except Exception as error:
+            self._request.failed(GONE if self._gone else told_of(error).message)
+            raise
 
     @property
     def text_follows(self) -> bool:
@@ -346,7 +359,7 @@ class Running:
             PromptCacheError: what ended it.
         """
         watcher = asyncio.ensure_future(gone())
-        watcher.add_done_callback(lambda _: self.ticket.cancel())
+        watcher.add_done_callback(self._left_alone)
         try:
             async for event in self.events():
                 if isinstance(event, Finished):
@@ -358,6 +371,10 @@ class Running:
     async def parts(self, answer: Answer) -> Said:
         """Tells an answer's text from the calls in it, for which a long prompt is looked through."""
         return await asyncio.to_thread(self._parts, answer) if self.asked.tools else self._parts(answer)
+
+    def _left_alone(self, watcher: asyncio.Future[None]) -> None:
+        self._gone = not watcher.cancelled()
+        self.ticket.cancel()
 
     def close(self) -> None:
         """Lets go of it; what has not ended is cancelled. A second time does nothing."""

@@ -120,7 +120,7 @@ def launch(
         )
     drafts = Drafts(data_dir or user_data())
     opening, handed, api = Opening(), Handed(), Api(offer or Offer())
-    parts = Parts.of(opening, drafts, Library(Folder(schemas_dir)))
+    parts = Parts.of(opening, drafts, Library(Folder(schemas_dir)), api)
     page = pages.build(parts)
     given = {name: value for name, value in engine_options.items() if name != "progress"}
     choice = ModelChoice.of(model, given)

@@ -71,6 +71,7 @@ class Api:
 
     def __init__(self, offer: Offer) -> None:
         self.offer = offer
+        self._on = True
         self._service: Service | None = None
         self._app: Application | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -81,6 +82,17 @@ class Api:
     def service(self) -> Service | None:
         """What is behind the routes; None until the engine's libraries are loaded."""
         return self._service
+
+    @property
+    def on(self) -> bool:
+        """Whether requests are taken in."""
+        return self._on
+
+    def switch(self, on: bool) -> None:
+        """Takes requests in from now on, or none; those under way go on. A new start begins with it on."""
+        self._on = on
+        if self._service is not None:
+            self._service.off = not on
 
     def build(self) -> None:
         """Makes the routes; until there is a model they say that it is being loaded."""
@@ -96,6 +108,7 @@ class Api:
             isolate=offer.isolate,
             strict=offer.strict,
         )
+        self._service.off = not self._on
         access = Access(offer.keys, origins=offer.origins, largest=offer.largest)
         self._app = behind_the_door(application(self._service), access)
 

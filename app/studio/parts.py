@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from app.studio.api import Api, Offer
 from app.studio.desk import Desk
 from app.studio.documents import Documents
 from app.studio.drafts import Drafts
@@ -38,6 +39,7 @@ class Parts:
         kept: the runs of this user, on disk.
         tokenizing: a lock held while texts are tokenized, so that one check does not slow another.
         desk: opens workspaces and documents.
+        api: answers other programs beside the page.
         recent: which documents were used last.
         switching: puts another model in the place of the one that answers.
     """
@@ -53,10 +55,11 @@ class Parts:
     switching: Switching
     recent: Recent
     desk: Desk
+    api: Api
 
     @classmethod
-    def of(cls, opening: Opening, drafts: Drafts, library: Library) -> Parts:
-        """Returns the parts of a studio over these."""
+    def of(cls, opening: Opening, drafts: Drafts, library: Library, api: Api | None = None) -> Parts:
+        """Returns the parts of a studio over these; without an `api` over one that nobody reaches."""
         jobs, tokenizing, kept = Jobs(), threading.Lock(), RunStore(drafts.folder)
         switching = Switching(opening, jobs, tokenizing, RecentModels(drafts.folder))
         recent = Recent(drafts.folder / "recent.json")
@@ -72,6 +75,7 @@ class Parts:
             switching=switching,
             recent=recent,
             desk=Desk(drafts, library, recent),
+            api=api or Api(Offer()),
         )
 
     @contextmanager

@@ -51,6 +51,30 @@ def to_openai(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
     return {"messages": messages}, (_stable_note(_blocks(parts)), *_turn_notes(parts))
 
 
+def to_openai_marked(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """As `to_openai`, with the content of turns in parts, at most four of which end in a cache breakpoint.
+
+    The breakpoints are those of `to_anthropic`.
+
+    Raises:
+        ExchangeError: the prompt is empty.
+    """
+    parts = tuple(parts)
+    blocks = _with_words(_stable_first(_blocks(parts)))
+    if not blocks:
+        raise ExchangeError("the prompt is empty, and a service takes no empty request; import a module")
+    marks = breakpoints(blocks)
+    messages: list[dict[str, Any]] = []
+    turn = -1
+    for place, block in enumerate(blocks):
+        if block.turn != turn:
+            turn = block.turn
+            messages.append({"role": block.role, "content": []})
+        mark = {"prompt_cache_breakpoint": {"mode": "explicit"}} if place in marks else {}
+        messages[-1]["content"].append({"type": "text", "text": block.text, **mark})
+    return {"messages": messages}, (_stable_note(blocks), *_turn_notes(parts))
+
+
 def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The `system` and `messages` of a request to Anthropic, and notes.
 

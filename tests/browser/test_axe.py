@@ -16,6 +16,7 @@ IN_THE_DARK = "dark => document.body.classList.toggle('dark', dark)"
 PAGES = "[...document.querySelectorAll('nav a[href^=\"#/\"]')].map(link => link.hash)"
 
 
+HELLO = [{"role": "user", "content": "Hello"}]
 CONFLICT = """() => { const { workspace } = window.promptCacheStudio
     const conflict = { schema: "<a/>", prompt: "<b/>" }
     workspace.emit("conflict", { message: "Another tab has changed this.", conflict }) }"""
@@ -86,6 +87,13 @@ def test_every_dialog_and_state_keeps_the_rules(author: Page, tmp_path: Path) ->
     expect(author.locator(".run-status")).to_contain_text("E402")
     expect(document(author, "prompt")).to_be_visible()
     look("a run that is refused, and problems", ".studio-author")
+    asked = f"{author.evaluate('location.origin')}/v1/chat/completions"
+    author.request.post(asked, data={"model": "demo", "max_tokens": 1, "messages": HELLO})
+    author.request.post(asked, data={"model": "n" * 99, "messages": HELLO})
+    author.evaluate("location.hash = '#/serve'")
+    author.locator(".serve-requests").get_by_role("button", name="The whole sentence").first.click()
+    author.locator(".hits .chart .legend").wait_for()
+    look("requests, and a prompt that cannot be asked for", ".studio-serve")
     author.evaluate("location.hash = '#/cache'")
     author.locator("#page-cache tbody input[type=checkbox]").first.check()
     author.locator("#page-cache").get_by_role("button", name="Delete").first.click()

@@ -16,6 +16,7 @@ import httpx
 import pytest
 
 from app.server import access, protocol
+from app.server.figures import GONE
 from app.server.service import Limits
 from engine.batch.loop import BatchLoop
 from tests.server.raw import connect, eventually, hang_up, request
@@ -86,9 +87,9 @@ def test_a_hundred_clients_that_vanish_leave_nothing(alone: Served) -> None:
             time.sleep(chance.random() * 0.02)
         hang_up(line, rudely=chance.random() < 0.5)
     eventually(lambda: idle(alone), "all that vanished are cancelled")
-    ended = {one.outcome for one in alone.service.figures.recent}
-    assert ended <= {"ended", "done"}
-    assert "ended" in ended
+    recent = alone.service.figures.recent
+    eventually(lambda: {one.outcome for one in recent} == {"ended", "done"}, "each has its end")
+    assert {one.sentence for one in recent if one.outcome == "ended"} == {GONE}
     gc.collect()
     eventually(lambda: threading.active_count() <= before + 6, "no thread is left but the pool's")
     assert tasks(alone) <= 3

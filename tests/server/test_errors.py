@@ -160,6 +160,10 @@ def loading(stage: Stage) -> None:
     stage.server.service.closed()
 
 
+def off(stage: Stage) -> None:
+    stage.patch.setattr(stage.server.service, "off", True)
+
+
 def draining(stage: Stage) -> None:
     stage.server = stage.stack.enter_context(served(stage.folder))
     asyncio.run_coroutine_threadsafe(stage.server.service.drain(0), stage.server.loop).result(10)
@@ -197,6 +201,7 @@ CASES: dict[str | None, Case] = {
     "unsupported_media_type": Case(wrong_type, "send JSON as application/json", "content-type"),
     "rate_limit_exceeded": Case(full, "no more fit"),
     "loading": Case(loading, "loading its model"),
+    "switched_off": Case(off, "switched off"),
     "draining": Case(draining, "stopping"),
     "internal_error": Case(fault, "its log says why under req_"),
 }

@@ -32,6 +32,7 @@ declare namespace Api {
     count_tokens: [OneText, Counted]
     delete_batches: [SomeBatches, DeletedBatches]
     delete_runs: [SomeRuns, DeletedRuns]
+    draw_hits: [Nothing, Drawn]
     draw_own_runs: [OwnRuns, DrawnRuns]
     draw_runs: [SomeRuns, Drawn]
     draw_sweep: [DrawnReport, Drawn]
@@ -82,6 +83,7 @@ declare namespace Api {
     save_draft: [SaveDraft, DraftSaved]
     save_file: [SaveFile, FileSaved]
     schema_sizes: [Texts, SchemaSizes]
+    served: [Since, ServedNow]
     share_runs: [ShareRuns, SharedRuns]
     shelf: [Nothing, Shelf]
     shelve: [Shelve, Shelved]
@@ -90,7 +92,9 @@ declare namespace Api {
     show_run: [OneRun, OldRun]
     start_sweep: [StartSweep, JobState<MeasuredSweep>]
     stop_job: [OneJob, Done]
+    switch_api: [SwitchApi, ServedNow]
     switch_model: [SwitchModel, JobState<Switched>]
+    write_snippet: [WriteSnippet, Snippet]
   }
 
   interface AddScaffold {
@@ -1369,6 +1373,32 @@ declare namespace Api {
     pinned: number
   }
 
+  interface ServedNow {
+    state: "ok" | "loading" | "draining" | "off"
+    model: string
+    aliases: string[]
+    keys: number
+    origins: string[]
+    requests: ServedRequest[]
+    change: number
+  }
+
+  interface ServedRequest {
+    number: number
+    at: number
+    path: string
+    dialect: string
+    model: string
+    who: string
+    status: number | null
+    outcome: "waiting" | "answering" | "done" | "ended" | "refused"
+    stopped: string
+    sentence: string
+    tokens: TokensOfRequest | null
+    ttft_ms: number | null
+    seconds: number
+  }
+
   interface SettingForm {
     name: string
     kind: "flag" | "integer" | "number" | "choice" | "form" | "texts"
@@ -1461,6 +1491,17 @@ declare namespace Api {
     uncached: SideFrame
   }
 
+  interface Since {
+    change?: number
+  }
+
+  interface Snippet {
+    text: string
+    notes: string[]
+    schema: string
+    fault?: string
+  }
+
   interface SomeBatches {
     keys: string[]
   }
@@ -1543,6 +1584,10 @@ declare namespace Api {
     pinned: number
   }
 
+  interface SwitchApi {
+    on: boolean
+  }
+
   interface SwitchModel extends WantedModel {
     key: string
     running?: "finish" | "stop"
@@ -1580,6 +1625,14 @@ declare namespace Api {
     name: "none" | "disk" | "memory"
     label: string
     meaning: string
+  }
+
+  interface TokensOfRequest {
+    prompt: number
+    read: number
+    written: number
+    rest: number
+    generated: number
   }
 
   interface TreeRow {
@@ -1689,6 +1742,13 @@ declare namespace Api {
     spare: number
     missing: number
     policy: "lru" | "cost"
+  }
+
+  interface WriteSnippet extends Texts {
+    client: "openai-python" | "anthropic-python" | "curl" | "openai-javascript"
+    way?: "inline" | "kept" | "messages"
+    address: string
+    settings?: Record<string, any>
   }
 
   interface Written {

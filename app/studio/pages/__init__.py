@@ -8,6 +8,7 @@ from app.studio.pages.gallery import GalleryPage
 from app.studio.pages.models import ModelsPage
 from app.studio.pages.page import Page
 from app.studio.pages.runs import RunsPage
+from app.studio.pages.serve import ServePage
 
 __all__ = ["PAGES", "Page"]
 
@@ -17,6 +18,7 @@ PAGES: tuple[type[Page], ...] = (
     BatchPage,
     BenchmarkPage,
     CachePage,
+    ServePage,
     ModelsPage,
     GalleryPage,
 )

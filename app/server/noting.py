@@ -1,0 +1,76 @@
+"""What is asked, and how it ended, for the figures. ASGI, before the door, whose refusals are noted too."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from app.server.access import Application, Message, Receive, Scope, Send, dialect_of
+from app.server.figures import Figures, Request
+
+ANSWERED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
+"""What is asked for an answer; of all else only what is refused is listed."""
+_LARGEST = 65536  # bytes of a refusal
+
+
+class Noting:
+    """Lists the requests that want an answer, and those that are refused; `scope["state"]["noted"]` is each.
+
+    Args:
+        app: the application with its door.
+        figures: where they are listed.
+    """
+
+    def __init__(self, app: Application, figures: Figures) -> None:
+        self._app, self._figures = app, figures
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Has the request answered."""
+        path = str(scope.get("path", ""))
+        if scope["type"] != "http" or not path.startswith("/v1/"):
+            await self._app(scope, receive, send)
+            return
+        headers = {name.decode("latin-1").lower(): b"" for name, _ in scope["headers"]}
+        noted = self._figures.came(path, dialect_of(path, headers))
+        state = scope.setdefault("state", {})
+        state["noted"] = noted
+        if scope["method"] == "POST" and path in ANSWERED:
+            self._figures.listed(noted)
+        refusal, vanished = bytearray(), False
+
+        async def received() -> Message:
+            nonlocal vanished
+            message = await receive()
+            vanished = vanished or message["type"] == "http.disconnect"
+            return message
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                noted.status = message["status"]
+                noted.client = state.get("client", "")
+            elif (noted.status or 0) >= 400 and len(refusal) < _LARGEST:
+                refusal.extend(message.get("body", b""))
+            await send(message)
+
+        try:
+            await self._app(scope, received, sent)
+        finally:
+            self._over(noted, bytes(refusal), vanished)
+
+    def _over(self, noted: Request, refusal: bytes, vanished: bool) -> None:
+        if vanished and noted.outcome == "waiting":  # whatever was answered, nobody heard it
+            noted.status = None
+        elif (noted.status or 0) >= 400:
+            noted.failed(_sentence(refusal) or f"The server answered with status {noted.status}.")
+            if not noted.number:
+                self._figures.listed(noted)
+        noted.over()
+
+
+def _sentence(refusal: bytes) -> str:
+    """What a refusal says; "" where it says nothing in either dialect."""
+    try:
+        told: Any = json.loads(refusal)["error"]["message"]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return told if isinstance(told, str) else ""

@@ -1,0 +1,254 @@
+"""The Serve page: where other programs find the engine, what they write, and what they have asked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NotRequired
+
+from typing_extensions import TypedDict
+
+from app.server.access import name_of
+from app.studio.chart import Drawn, sent
+from app.studio.digests import reads_files
+from app.studio.documents import Checked, first_error
+from app.studio.endpoints import endpoint
+from app.studio.pages.page import Page
+from app.studio.parts import Parts
+from app.studio.requests import Count, Flag, Nothing, Texts, Words, request
+from app.studio.settings import PageSettings
+from app.studio.snippets import Client, Sought, notes_on, snippet
+from engine.exchange import export
+from engine.exchange.messages import to_anthropic, to_openai_marked
+from engine.pml import Schema, bind
+from engine.pml.names import NAME
+
+if TYPE_CHECKING:
+    from app.server.figures import Request
+
+HELLO = {"messages": [{"role": "user", "content": "Hello"}]}
+LAST = 4  # characters of a long key that tell it from others
+LONG = 16
+
+State = Literal["ok", "loading", "draining", "off"]
+Way = Literal["inline", "kept", "messages"]
+
+
+@request
+class Since:
+    """What is new of the requests.
+
+    Attributes:
+        change: the last change that the page knows; 0 for none.
+    """
+
+    change: Count = 0
+
+
+@request
+class SwitchApi:
+    """Whether requests are taken in."""
+
+    on: Flag
+
+
+@request
+class WriteSnippet(Texts):
+    """A program that asks for the answer of the prompt.
+
+    Attributes:
+        client: in whose words.
+        way: whether a request brings the schema, names it, or says the same as messages.
+        address: where the page reaches the server.
+        settings: settings of a run.
+    """
+
+    client: Client
+    way: Way = "inline"
+    address: Words
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+class TokensOfRequest(TypedDict):
+    """The tokens of a request; `rest` are those of the prompt that were neither read nor written."""
+
+    prompt: int
+    read: int
+    written: int
+    rest: int
+    generated: int
+
+
+class ServedRequest(TypedDict):
+    """A request of another program; see `app.server.figures.Request`."""
+
+    number: int
+    at: float
+    path: str
+    dialect: str
+    model: str
+    who: str
+    status: int | None
+    outcome: Literal["waiting", "answering", "done", "ended", "refused"]
+    stopped: str
+    sentence: str
+    tokens: TokensOfRequest | None
+    ttft_ms: float | None
+    seconds: float
+
+
+class ServedNow(TypedDict):
+    """How other programs are served; the requests that changed, the oldest first, and the last change."""
+
+    state: State
+    model: str
+    aliases: list[str]
+    keys: int
+    origins: list[str]
+    requests: list[ServedRequest]
+    change: int
+
+
+class Snippet(TypedDict):
+    """A program; `fault` says why it is not of the open prompt."""
+
+    text: str
+    notes: list[str]
+    schema: str
+    fault: NotRequired[str]
+
+
+class ServePage(Page):
+    """The server side of the Serve page."""
+
+    name, title = "serve", "Serve"
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts, self._api, self._documents = parts, parts.api, parts.documents
+
+    @endpoint
+    def served(self, request: Since) -> ServedNow:
+        """How other programs are served now, and what has changed of their requests."""
+        return self._now(request.change)
+
+    @endpoint
+    def switch_api(self, request: SwitchApi) -> ServedNow:
+        """Takes requests in from now on, or none."""
+        self._api.switch(request.on)
+        return self._now(0)
+
+    @endpoint
+    def draw_hits(self, _request: Nothing) -> Drawn:
+        """The chart of the latest requests."""
+        if (service := self._api.service) is None:
+            return {"figure": {"data": [], "layout": {}}}
+        from app.studio.hits_chart import hits_chart
+
+        return {"figure": sent(hits_chart(list(service.figures.recent)))}
+
+    @endpoint
+    def write_snippet(self, request: WriteSnippet) -> Snippet:
+        """A program that asks for the answer of the open prompt; a plain one where that has faults."""
+        base = self._parts.library.base_of(request.origin)
+        checked = self._documents.check(request.schema, request.prompt, base=base)
+        settings, client = PageSettings.read(request.settings), request.client
+        given = request.address, self._model or "MODEL", bool(self._api.offer.keys), settings
+        fault, tree = _fault(request, checked), checked.schema.tree
+        if fault or tree is None:
+            plain = snippet(client, Sought(*given, body=HELLO))
+            return {"text": plain, "notes": [], "schema": "", "fault": fault}
+        notes = notes_on(client, settings)
+        if request.way == "messages":
+            body, said = _messages(client, tree, checked)
+            sought = Sought(*given, body=body)
+        else:
+            text, said = _whole(request.schema, tree, base)
+            kept = tree.name if request.way == "kept" and NAME.fullmatch(tree.name or "") else ""
+            sought = Sought(*given, schema=text, prompt=request.prompt, kept=kept)
+        return {"text": snippet(client, sought), "notes": [*notes, *said], "schema": tree.name or ""}
+
+    @property
+    def _model(self) -> str:
+        return self._parts.engine.model.name if self._parts.opening.there else ""
+
+    def _now(self, change: int) -> ServedNow:
+        service, offer = self._api.service, self._api.offer
+        last, changed = (0, []) if service is None else service.figures.since(change)
+        if change > last:  # of another start of the studio
+            last, changed = (0, []) if service is None else service.figures.since(0)
+        names = _names(offer.keys)
+        return {
+            "state": ("loading" if self._api.on else "off") if service is None else service.state,
+            "model": self._model,
+            "aliases": list(offer.aliases),
+            "keys": len(offer.keys),
+            "origins": sorted(offer.origins),
+            "requests": [_told(one, names) for one in changed],
+            "change": last,
+        }
+
+
+def _fault(request: WriteSnippet, checked: Checked) -> str:
+    """Why there is no request for the prompt, and what to do; "" where there is one."""
+    if not request.schema.strip():
+        return "No schema is open. Open a sample in the gallery, or write one on the page Author."
+    for kind, found in (("schema", checked.schema.diagnostics), ("prompt", checked.of_prompt)):
+        if (one := first_error(found)) is not None:
+            return f"The {kind} has an error in line {one.line}: {one.message} Mend it on the page Author."
+    return ""
+
+
+def _messages(client: Client, schema: Schema, checked: Checked) -> tuple[dict[str, Any], list[str]]:
+    """The prompt as messages with the marks of a vendor, and notes.
+
+    Raises:
+        ExchangeError: the prompt is empty.
+    """
+    assert checked.prompt.tree is not None
+    parts = bind(schema, checked.prompt.tree).parts
+    body, notes = to_anthropic(parts) if client == "anthropic-python" else to_openai_marked(parts)
+    return body, [f"{one[:1].upper()}{one[1:]}." for one in notes]
+
+
+def _whole(source: str, schema: Schema, base: Path | None) -> tuple[str, list[str]]:
+    """The schema's text as it is, or with the files that it takes texts from, as the server reads none."""
+    if not reads_files(source):
+        return source, []
+    return export("pml", schema, None, base).text, ["The files of the schema are copied into it."]
+
+
+def _names(keys: tuple[str, ...]) -> dict[str, str]:
+    """What each key is called, by the digest that the figures know: its number, and the end of a long one."""
+    return {
+        name_of(key): f"key {number}{f' (…{key[-LAST:]})' if len(key) >= LONG else ''}"
+        for number, key in enumerate(keys, 1)
+    }
+
+
+def _told(one: Request, names: Mapping[str, str]) -> ServedRequest:
+    usage = one.usage
+    tokens: TokensOfRequest | None = None
+    if usage is not None:
+        tokens = {
+            "prompt": usage.prompt,
+            "read": usage.read,
+            "written": usage.written,
+            "rest": usage.rest,
+            "generated": usage.generated,
+        }
+    return {
+        "number": one.number,
+        "at": one.at,
+        "path": one.path,
+        "dialect": one.dialect,
+        "model": one.model,
+        "who": names.get(one.client, ""),
+        "status": one.status,
+        "outcome": one.outcome,
+        "stopped": one.stopped,
+        "sentence": one.sentence,
+        "tokens": tokens,
+        "ttft_ms": one.ttft_ms,
+        "seconds": one.seconds,
+    }

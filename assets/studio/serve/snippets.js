@@ -1,0 +1,103 @@
+// What a program writes to ask for the open prompt: in the words of four clients, in three ways.
+import { Copier } from "../copying.js"
+import { debounce, h } from "../dom.js"
+import { AWAY } from "../jobs.js"
+import { remembered } from "../remembering.js"
+import { address } from "./address.js"
+
+const ASK_AFTER_MS = 60
+
+/** @type {[Api.WriteSnippet["client"], string][]} */
+const CLIENTS = [["openai-python", "Python, openai"], ["anthropic-python", "Python, anthropic"], ["curl", "curl"], ["openai-javascript", "JavaScript, openai"]]
+
+/** @type {[NonNullable<Api.WriteSnippet["way"]>, string, string][]} a name, a title, and what it does */
+const WAYS = [
+  ["inline", "Schema and picks", "The request brings the schema and what is picked: each module is read from the cache wherever it stands."],
+  ["kept", "Schema put once", "The schema is put under its name first; requests name it and bring the picks alone."],
+  ["messages", "Plain messages", "The same prompt as messages, with the marks of the vendor's cache: what stands before a mark is read by prompts that begin alike."],
+]
+
+/** @type {Record<Api.WriteSnippet["client"], string>} how it is run */
+const NEEDS = {
+  "openai-python": "pip install openai",
+  "anthropic-python": "pip install anthropic",
+  curl: "In a shell of Linux or macOS",
+  "openai-javascript": "npm install openai; save it as ask.mjs and run node ask.mjs",
+}
+
+export class Snippets {
+  #server
+  #workspace
+  #asked = 0
+  #shown = ""
+  #client = chosen("client", CLIENTS)
+  #way = chosen("way", WAYS)
+  #what = h("p", { class: "soft what" })
+  #fault = h("p", { class: "fault", role: "status", "data-mood": "warn" })
+  #needs = h("code", { class: "soft needs" })
+  #text = h("pre", { tabindex: "0", role: "region", "aria-label": "Program" })
+  #notes = h("ul", { class: "soft notes", "aria-label": "Notes on the program" })
+  #soon = debounce(ASK_AFTER_MS, () => this.#ask())
+  copier = new Copier("Copy the program", () => this.#shown)
+
+  /** @param {import("../server.js").Server} server @param {import("../workspace.js").Workspace} workspace @param {() => boolean} wanted whether anybody looks */
+  constructor(server, workspace, wanted) {
+    this.#server = server
+    this.#workspace = workspace
+    const again = () => { if (wanted()) this.#soon() }
+    workspace.on("checked", again)
+    workspace.on("settings", again)
+    this.node = h("section", { class: "card", "aria-label": "From a program" },
+      h("h3", {}, "From a program"),
+      h("div", { class: "serve-row choices-of-program" },
+        segments("Client", "serve-client", CLIENTS, this.#client, value => { this.#client = value; this.#chose("client", value) }),
+        segments("What it sends", "serve-way", WAYS, this.#way, value => { this.#way = value; this.#chose("way", value) })),
+      this.#what, this.#fault,
+      h("div", { class: "program-frame" }, h("div", { class: "bar" }, this.#needs, h("span", { class: "grow" }), this.copier.node), this.#text),
+      this.#notes)
+  }
+
+  /** Somebody looks: what is shown is of the texts as they are. */
+  shown() { this.#soon() }
+
+  /** @param {string} name @param {string} value */
+  #chose(name, value) {
+    remembered(`serve-${name}`, value)
+    this.#soon()
+  }
+
+  async #ask() {
+    const asked = ++this.#asked, client = this.#client, way = this.#way, { origin, settings } = this.#workspace
+    const answer = await this.#server.ask("write_snippet", { ...this.#workspace.texts(), origin, settings, client, way, address: address() })
+    if (asked !== this.#asked) return
+    if (answer.away || answer.error != null) return this.#tell(answer.error ?? AWAY)
+    this.#tell(answer.fault ? `${answer.fault} Until then the program asks something else.` : "")
+    this.#what.textContent = answer.fault ? "A request without a schema." : WAYS.find(([name]) => name === way)?.[2] ?? ""
+    this.#needs.textContent = NEEDS[client]
+    if (this.#shown !== answer.text) this.#text.textContent = this.#shown = answer.text
+    this.#notes.replaceChildren(...answer.notes.map(note => h("li", {}, note)))
+  }
+
+  /** @param {string} sentence */
+  #tell(sentence) { if (this.#fault.textContent !== sentence) this.#fault.textContent = sentence }
+}
+
+/**
+ * What was chosen here before, or the first.
+ * @template {string} Value
+ * @param {string} name @param {[Value, ...string[]][]} values @returns {Value}
+ */
+function chosen(name, values) {
+  const before = remembered(`serve-${name}`)
+  return (values.find(([value]) => value === before) ?? values[0])[0]
+}
+
+/**
+ * One of a few, side by side.
+ * @template {string} Value
+ * @param {string} label @param {string} name @param {[Value, string, ...string[]][]} values @param {Value} value @param {(value: Value) => unknown} chose
+ */
+function segments(label, name, values, value, chose) {
+  return h("fieldset", { class: "segments" }, h("legend", { class: "sr" }, label), ...values.map(([one, title]) =>
+    h("label", {}, h("input", { type: "radio", name, value: one, checked: one === value, onchange: () => chose(one) }), h("span", {}, title))))
+}
