@@ -94,7 +94,7 @@ CONTENT_TYPES = (
         "application/",
     ),
 )
-HEADERS = (
+HEADERS: tuple[dict[str, str], ...] = (
     *({}, {}, {}, {"anthropic-version": "2023-06-01"}, {"x-prompt-cache": "report"}, {"accept": "x/y"}),
     *({"content-encoding": "gzip"}, {"authorization": "Bearer \\x00"}, {"x-api-key": "é"}),
 )
@@ -158,13 +158,13 @@ def _object(shape: Any, shapes: Mapping[str, Any], depth: int) -> SearchStrategy
     return st.tuples(st.fixed_dictionaries(required), optional).map(lambda both: {**both[0], **both[1]})
 
 
-def anything() -> SearchStrategy[Any]:
+def anything(depth: int = 3) -> SearchStrategy[Any]:
     """Returns any small value of JSON."""
     leaves = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.sampled_from(WORDS))
-    keys = st.one_of(st.sampled_from(sorted(HINTS)), st.text(max_size=8))
-    return st.recursive(
-        leaves, lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=3))
-    )
+    if not depth:
+        return leaves
+    keys, inner = st.one_of(st.sampled_from(sorted(HINTS)), st.text(max_size=8)), anything(depth - 1)
+    return st.one_of(leaves, st.lists(inner, max_size=3), st.dictionaries(keys, inner, max_size=3))
 
 
 @st.composite
