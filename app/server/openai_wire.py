@@ -83,7 +83,8 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "web_search_options": ((), "the server asks nobody else."),
     "suffix": (("",), "text is only continued at its end."),
     "echo": ((False,), "the answer alone is sent."),
-    **dict.fromkeys(("min_p", "typical_p", "length_penalty", "min_tokens"), ((), "it is not built.")),
+    **dict.fromkeys(("min_p", "min_tokens"), ((0,), "it is not built.")),
+    **dict.fromkeys(("typical_p", "length_penalty"), ((1,), "it is not built.")),
     **dict.fromkeys(("stop_token_ids", "bad_words", "logits_processors"), (([],), "it is not built.")),
     **dict.fromkeys(
         ("guided_json", "guided_regex", "guided_choice", "guided_grammar", "grammar", "structured_outputs"),

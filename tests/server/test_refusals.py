@@ -56,6 +56,10 @@ def test_what_asks_for_nothing_is_let_pass(server: Served) -> None:
         metadata={"a": "b"},
         store=True,
         service_tier="auto",
+        stream_options=None,
+        parallel_tool_calls=True,
+        tools=[],
+        extra_body={"min_p": 0, "min_tokens": 0, "typical_p": 1.0, "length_penalty": 1},
     )
     assert made.choices
 
