@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from app.server.figures import Request
 from app.server.usage import Usage
-from app.studio.chart import CACHED, framed
+from app.studio.chart import CACHED, MID_GREY, framed
 from engine.stopwatch import milliseconds
 
 ROOM = 12  # requests for which there is room at least: a single one is no wall
@@ -54,8 +54,8 @@ def hits_chart(requests: Sequence[Request]) -> go.Figure:
         x=places,
         y=running,
         mode="lines+markers" if len(known) == 1 else "lines",
-        line={"width": 2},
-        marker={"size": 8},
+        line={"width": 2, "color": MID_GREY},
+        marker={"size": 8, "color": MID_GREY},
         hovertext=words,
         hovertemplate="%{hovertext}<extra></extra>",
     )
@@ -78,7 +78,8 @@ def _style(figure: go.Figure, requests: Sequence[Request]) -> None:
     parts = (0, 25, 50, 75, 100)
     figure.update_yaxes(range=[0, 100], tickvals=parts, ticktext=[f"{part}%" for part in parts])
     room = max(many, ROOM)
-    shown = range(0, many, -(-room // TICKS))
+    step = -(-room // TICKS)
+    shown = range(min(step // 2, many - 1), many, step)
     figure.update_xaxes(
         title={"text": "requests, oldest first, with the time of day", "font": {"size": 12}},
         range=[0.5, room + 0.5],

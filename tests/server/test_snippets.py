@@ -117,6 +117,10 @@ def test_what_a_request_cannot_say_is_said(server: Served, page: Asked) -> None:
         ({"schema": " \n"}, "No schema is open."),
         ({"schema": SCHEMA.replace("</user>", "")}, "The schema has an error in line"),
         ({"prompt": '<prompt schema="reise"><oslo/></prompt>'}, "The prompt has an error in line 1: "),
+        (
+            {"prompt": f'<prompt schema="reise"><town what="{"long " * 20}"/></prompt>'},
+            "The prompt has an error",
+        ),
     ],
 )
 def test_faulty_documents_give_a_plain_program_and_say_why(

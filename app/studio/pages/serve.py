@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired
@@ -21,7 +21,7 @@ from app.studio.settings import PageSettings
 from app.studio.snippets import Client, Sought, notes_on, snippet
 from engine.exchange import export
 from engine.exchange.messages import to_anthropic, to_openai_marked
-from engine.pml import Schema, bind
+from engine.pml import Diagnostic, PromptError, Schema, bind
 from engine.pml.names import NAME
 
 if TYPE_CHECKING:
@@ -155,6 +155,7 @@ class ServePage(Page):
         settings, client = PageSettings.read(request.settings), request.client
         given = request.address, self._model or "MODEL", bool(self._api.offer.keys), settings
         fault, tree = _fault(request, checked), checked.schema.tree
+        fault = fault or self._counted_fault(request, checked, base, settings)
         if fault or tree is None:
             plain = snippet(client, Sought(*given, body=HELLO))
             return {"text": plain, "notes": [], "schema": "", "fault": fault}
@@ -167,6 +168,21 @@ class ServePage(Page):
             kept = tree.name if request.way == "kept" and NAME.fullmatch(tree.name or "") else ""
             sought = Sought(*given, schema=text, prompt=request.prompt, kept=kept)
         return {"text": snippet(client, sought), "notes": [*notes, *said], "schema": tree.name or ""}
+
+    def _counted_fault(
+        self, request: WriteSnippet, checked: Checked, base: Path | None, settings: PageSettings
+    ) -> str:
+        """What only a tokenizer sees, of documents without other faults; "" where there is no model yet."""
+        if not self._parts.opening.there or checked.prompt.tree is None:
+            return ""
+        try:
+            with self._parts.taken() as engine:
+                schema = engine.schema(request.schema, base=base)
+                of_schema = schema.check(scope=settings.scope)
+                of_prompt = schema.prompt(checked.prompt.tree).check(scope=settings.scope)
+        except PromptError as error:
+            of_schema, of_prompt = (), error.diagnostics
+        return _sentence(of_schema, [one for one in of_prompt if one not in of_schema])
 
     @property
     def _model(self) -> str:
@@ -193,7 +209,11 @@ def _fault(request: WriteSnippet, checked: Checked) -> str:
     """Why there is no request for the prompt, and what to do; "" where there is one."""
     if not request.schema.strip():
         return "No schema is open. Open a sample in the gallery, or write one on the page Author."
-    for kind, found in (("schema", checked.schema.diagnostics), ("prompt", checked.of_prompt)):
+    return _sentence(checked.schema.diagnostics, checked.of_prompt)
+
+
+def _sentence(of_schema: Iterable[Diagnostic], of_prompt: Iterable[Diagnostic]) -> str:
+    for kind, found in (("schema", of_schema), ("prompt", of_prompt)):
         if (one := first_error(found)) is not None:
             return f"The {kind} has an error in line {one.line}: {one.message} Mend it on the page Author."
     return ""

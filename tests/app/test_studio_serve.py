@@ -1,0 +1,106 @@
+"""What the Serve page is told: states, changes of requests, who asked, and the chart of what was read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.server.access import name_of
+from app.server.figures import Figures
+from app.server.usage import Usage
+from app.studio.api import Api, Offer
+from app.studio.drafts import Drafts
+from app.studio.endpoints import by_name
+from app.studio.folder import Folder
+from app.studio.hits_chart import hits_chart
+from app.studio.opening import Opening
+from app.studio.pages.serve import ServePage
+from app.studio.parts import Parts
+from app.studio.samples import Library
+
+KEYS = ("a short one", "a key of more than some length")
+
+
+class Serving:
+    """The page over a server without an engine."""
+
+    def __init__(self, folder: Path, offer: Offer) -> None:
+        self.api = Api(offer)
+        parts = Parts.of(Opening(patience=0), Drafts(folder), Library(Folder(None)), self.api)
+        self._asked = by_name([ServePage(parts)])
+
+    def ask(self, question: str, **request: object) -> Any:
+        answer = self._asked[question].ask(request)
+        assert "error" not in answer, answer
+        return answer
+
+    @property
+    def figures(self) -> Figures:
+        assert self.api.service is not None
+        return self.api.service.figures
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Serving:
+    return Serving(tmp_path, Offer(keys=KEYS, aliases=("other",), origins=frozenset({"http://a.example"})))
+
+
+def test_before_there_is_a_server_it_is_loading_and_can_be_switched_off(serving: Serving) -> None:
+    told = serving.ask("served")
+    assert (told["state"], told["model"], told["requests"], told["change"]) == ("loading", "", [], 0)
+    assert (told["keys"], told["aliases"], told["origins"]) == (2, ["other"], ["http://a.example"])
+    assert serving.ask("draw_hits") == {"figure": {"data": [], "layout": {}}}
+    assert serving.ask("switch_api", on=False)["state"] == "off"
+    serving.api.build()
+    assert serving.ask("served")["state"] == "off", "it stays so when the server is there"
+    assert serving.ask("switch_api", on=True)["state"] == "loading"
+
+
+def test_only_what_has_changed_is_told_and_keys_are_not(serving: Serving) -> None:
+    serving.api.build()
+    for key in (*KEYS, "unknown"):
+        one = serving.figures.came("/v1/messages", "anthropic")
+        one.client = name_of(key)
+        serving.figures.listed(one)
+    told = serving.ask("served")
+    assert [row["who"] for row in told["requests"]] == ["key 1", "key 2 (…ngth)", ""]
+    assert not any(key in str(told) for key in KEYS)
+    change = told["change"]
+    assert serving.ask("served", change=change)["requests"] == []
+    one.first(12.5, Usage(10, 4, 3))
+    (row,) = serving.ask("served", change=change)["requests"]
+    assert (row["number"], row["ttft_ms"], row["outcome"]) == (3, 12.5, "answering")
+    assert row["tokens"] == {"prompt": 10, "read": 4, "written": 3, "rest": 3, "generated": 0}
+    assert len(serving.ask("served", change=10**6)["requests"]) == 3, "of another start all is told"
+
+
+def test_the_chart_has_the_share_of_each_request_and_of_all_so_far() -> None:
+    figures = Figures()
+    for prompt, read in ((10, 0), (30, 30), (0, 0), (60, 30)):
+        one = figures.came("/v1/<b>", "openai")
+        figures.listed(one)
+        one.first(1.0, Usage(prompt, read))
+    figures.listed(figures.came("/v1/completions", "openai"))
+    read, computed, running = hits_chart(list(figures.recent)).data
+    assert list(read.y) == [0, 100, 50]
+    assert [a + b for a, b in zip(read.y, computed.y, strict=True)] == [100] * 3
+    assert list(running.y) == [0, 75, 60]
+    assert "&lt;b&gt;" in read.hovertext[0]
+    assert "60 of 100 tokens" in running.hovertext[-1]
+    assert not hits_chart([]).data
+
+
+@pytest.mark.parametrize("many", [1, 12, 500])
+def test_the_chart_can_be_read_at_any_number(many: int) -> None:
+    figures = Figures()
+    for _ in range(many):
+        one = figures.came("/v1/messages", "anthropic")
+        figures.listed(one)
+        one.first(1.0, Usage(10, 5))
+    figure = hits_chart(list(figures.recent))
+    axis = figure.layout.xaxis
+    assert 1 <= len(axis.tickvals) <= 5
+    assert axis.range[1] - axis.range[0] == max(many, 12)
+    assert figure.data[2].mode == ("lines+markers" if many == 1 else "lines")
