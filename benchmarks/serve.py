@@ -249,8 +249,8 @@ def run(
         progress: called with a line of text now and then.
 
     Returns:
-        `results` (of each way name, params, first_ms and token_ms with samples and median, prompt and read
-        tokens where the engine was asked), `beyond` (of each endpoint `first_ms`, `first_share` and
+        `results` (of each way name, params, first_ms and token_ms with samples, median and least, prompt and
+        read tokens where the engine was asked), `beyond` (of each endpoint `first_ms`, `first_share` and
         `token_ms`: the median of the rounds' differences, low and high of one round, and whether it had the
         engine's text), `goals` (endpoint, words, value, most, met), `machine`.
 
@@ -272,7 +272,9 @@ def run(
         for number, order in enumerate(orders(len(ways), repeats, seed), 1):
             for index in order:
                 name = list(ways)[index]
-                samples.setdefault(name, []).append(ways[name]())
+                found = ways[name]()
+                _require_texts(name, found)
+                samples.setdefault(name, []).append(found)
             say(f"round {number} of {repeats}")
     params = {"model": model, "dtype": loaded.dtype, "cached": cached, "new": new, "tokens": tokens}
     figures = {
@@ -315,13 +317,21 @@ def _firsts(samples: Sequence[Timed]) -> list[float]:
 
 
 def _tokens(samples: Sequence[Timed]) -> list[float]:
-    if min(map(len, samples)) < 2:
-        raise PromptCacheError("an answer had one text only, so nothing is known of a token; raise --tokens.")
     return [(one[-1][0] - one[0][0]) / (len(one) - 1) for one in samples]
 
 
+def _require_texts(name: str, texts: Timed) -> None:
+    """Refuses an answer of which too little is seen, as where its tokens are parts of characters.
+
+    Raises:
+        PromptCacheError: it has no two texts.
+    """
+    if len(texts) < 2:
+        raise PromptCacheError(f"{name}: an answer came in {len(texts)} texts and needs 2; raise --tokens.")
+
+
 def _median(values: Sequence[float]) -> dict[str, Any]:
-    return {"samples_ms": values, "median_ms": statistics.median(values)}
+    return {"samples_ms": values, "median_ms": statistics.median(values), "least_ms": min(values)}
 
 
 def _beyond(

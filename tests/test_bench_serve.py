@@ -84,6 +84,14 @@ def test_what_the_server_refuses_is_told(folder: str) -> None:
             reader.ask("/v1/chat/completions", asked)
 
 
+def test_an_answer_of_which_no_text_is_seen_is_a_fault_in_words(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serve.Asked, "straight", lambda _, way: [(1.0, way)])
+    with pytest.raises(PromptCacheError, match="came in 1 texts and needs 2; raise --tokens"):
+        serve.run(folder, **SMALL)
+
+
 @pytest.mark.parametrize("changed", [{"cached": 0}, {"new": 0}, {"tokens": 1}, {"repeats": 0}])
 def test_numbers_that_cannot_be_run_are_refused_before_a_model_is_looked_for(changed: dict[str, int]) -> None:
     with pytest.raises(PromptCacheError, match="at least"):
