@@ -146,6 +146,8 @@ def asked_of(
         reader.read("system", body.system, "system")
     for number, one in enumerate(body.messages):
         reader.read(one.role, one.content, f"messages.{number}.content")
+    if isinstance(body, MessagesBody) and body.max_tokens:
+        _require_a_question(body.messages)
     if body.cache_control is not None:
         reader.mark_last(body.cache_control)
     sampling = dict[str, tuple[str, Any]]()
@@ -176,6 +178,17 @@ def asked_of(
         report=report or "prompt_cache" in (getattr(body, "include", None) or ()),
         over=over,
     )
+
+
+def _require_a_question(messages: Sequence[MessageParam]) -> None:
+    """Refuses the beginning of an answer: the template would end it, and begin another.
+
+    Raises:
+        ApiError: the last message is the assistant's.
+    """
+    if messages and messages[-1].role == "assistant":
+        where = f"messages.{len(messages) - 1}"
+        raise unsupported(where, "an answer is not continued. Let the last message be the user's.")
 
 
 def _refuse_parts_of_fields(body: CountBody) -> None:

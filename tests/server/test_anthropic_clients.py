@@ -154,3 +154,13 @@ def test_five_marks_and_a_longer_ttl_behind_a_shorter_one_are_refused(server: Se
     turned = {**ASKED, "system": [marked("a"), marked("b", "1h")]}
     with pytest.raises(anthropic.BadRequestError, match="1h must not come after"):
         client.messages.create(model=server.model, **turned)
+
+
+def test_the_beginning_of_an_answer_is_not_continued_behind_a_template(server: Served) -> None:
+    said: Any = [{"role": "user", "content": "Red or blue?"}, {"role": "assistant", "content": "I say "}]
+    messages = server.anthropic().messages
+    with pytest.raises(anthropic.BadRequestError, match=r"messages\.1 is not supported here: .* user's"):
+        messages.create(model=server.model, max_tokens=4, messages=said)
+    usage = messages.create(model=server.model, max_tokens=0, messages=said).usage
+    total = usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens
+    assert messages.count_tokens(model=server.model, messages=said).input_tokens == total

@@ -22,6 +22,8 @@ import pytest
 from tests.engine.tiny import save_tiny
 
 ROOT = Path(__file__).parents[2]
+AT_ONCE = 15
+"""Seconds that no wait for an answer, a grace or a model would keep to; what it takes is less than one."""
 SLOW = """
 import signal, sys, time
 from app.cli import main
@@ -182,7 +184,7 @@ def test_a_signal_ends_eight_streams_with_whole_events(model: Path, tmp_path: Pa
             other.messages.create(model="tiny", max_tokens=1, messages=[{"role": "user", "content": "Hi"}])
         assert overloaded.value.status_code == 529
         assert server.process.wait(10) == 128 + signal.SIGTERM
-        assert time.monotonic() - started < 1 + 2
+        assert time.monotonic() - started < AT_ONCE, "the answers would take 38 s"
         joined(threads)
         for number, lines in told.items():
             last = events(lines)[-1]
@@ -216,7 +218,7 @@ def test_a_second_signal_ends_at_once(model: Path, tmp_path: Path) -> None:
         assert server.process.poll() is None, "the first one lets answers end"
         started = time.monotonic()
         assert server.end(signal.SIGINT, 10) == (130, "pml: interrupted")
-        assert time.monotonic() - started < 2
+        assert time.monotonic() - started < AT_ONCE, "the grace is a minute"
         joined(threads)
         assert all("error" in events(lines)[-1] for lines in told.values())
 
@@ -234,7 +236,7 @@ def test_a_model_that_loads_is_not_waited_for(model: Path, tmp_path: Path) -> No
         status, told = server.end(signal.SIGTERM, 10)
         assert status == 143
         assert told == "pml: stopped by SIGTERM, while the model was loading"
-        assert time.monotonic() - started < 4
+        assert time.monotonic() - started < AT_ONCE, "loading takes a minute"
 
 
 def test_a_model_that_cannot_be_loaded_ends_it_with_a_sentence(tmp_path: Path) -> None:

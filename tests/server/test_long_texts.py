@@ -135,7 +135,7 @@ def test_the_server_answers_while_the_longest_prompt_is_prepared(
         told = roomy.http.post("/v1/messages", json=asked)
         took = time.perf_counter() - started
     assert told.status_code == 529
-    assert max(waited) < max(0.25, took / 4)
+    assert max(waited) < max(1, took / 2)
 
 
 def test_a_flood_of_messages_keeps_nobody_waiting(server: Served, tmp_path: Path) -> None:
