@@ -156,6 +156,11 @@ def serve(
             f"--host {host} can be reached from other machines, so requests must bring a key: set "
             "PML_API_KEYS, or use --api-keys-file or --api-key."
         )
+    if isolate and not keys:
+        raise click.UsageError(
+            "--isolate sets apart who sends different keys, and there are none: set PML_API_KEYS, or use "
+            "--api-keys-file or --api-key."
+        )
     if studio:
         if host not in ("127.0.0.1", "localhost"):
             raise click.UsageError(f"The studio is on 127.0.0.1 only: leave --studio out, or --host {host}.")

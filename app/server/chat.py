@@ -24,6 +24,7 @@ from app.server.openai_wire import (
     Wire,
     finish_reason,
     refuse_what_is_not_built,
+    require_no_module,
     require_stream,
     settings_of_body,
     usage_json,
@@ -105,6 +106,7 @@ def asked_of(body: ChatBody, defaults: Defaults, *, salt: str, report: bool, own
     for number, one in enumerate(body.messages):
         where = f"messages[{number}]"
         _refuse_parts_of(one, where)
+        require_no_module(one, where)
         calls = _calls(one, f"{where}.tool_calls")
         said = one.refusal if one.content is None else one.content
         conversation.read(one.role, said, where, calls=calls, answers=one.tool_call_id or "")

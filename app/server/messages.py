@@ -21,7 +21,7 @@ from app.server.definitions import Definitions
 from app.server.diagnosing import Diagnoses, Prefix
 from app.server.errors import INVALID, ApiError, error_of, unsupported
 from app.server.length import few_messages
-from app.server.openai_wire import Wire, refuse_what_is_not_built
+from app.server.openai_wire import Wire, refuse_what_is_not_built, require_no_module
 from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
@@ -145,6 +145,7 @@ def asked_of(
     if body.system:
         reader.read("system", body.system, "system")
     for number, one in enumerate(body.messages):
+        require_no_module(one, f"messages.{number}")
         reader.read(one.role, one.content, f"messages.{number}.content")
     if isinstance(body, MessagesBody) and body.max_tokens:
         _require_a_question(body.messages)

@@ -70,7 +70,10 @@ class Noting:
 def _sentence(refusal: bytes) -> str:
     """What a refusal says; "" where it says nothing in either dialect."""
     try:
-        told: Any = json.loads(refusal)["error"]["message"]
-    except (ValueError, KeyError, TypeError):
+        told: Any = json.loads(refusal)["error"]
+        words, field = told["message"], told.get("param")
+    except (ValueError, KeyError, TypeError, AttributeError):
         return ""
-    return told if isinstance(told, str) else ""
+    if not isinstance(words, str):
+        return ""
+    return f"{field}: {words}" if isinstance(field, str) and field not in words else words

@@ -31,6 +31,17 @@ class Wire(BaseModel):
     model_config = ConfigDict(extra="allow", strict=True)
 
 
+def require_no_module(message: Wire, where: str) -> None:
+    """Refuses the name of a module where it would name nothing.
+
+    Raises:
+        ApiError: a message has it, and not a block of it.
+    """
+    if (message.model_extra or {}).get("module") is not None:
+        words = 'A block of the content has it: {"type": "text", "text": …, "module": …}.'
+        raise ApiError(INVALID, words, f"{where}.module")
+
+
 class Breakpoint(Wire):
     """Marks the end of what is to be kept."""
 

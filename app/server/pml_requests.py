@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, cast
 
@@ -18,12 +19,16 @@ from engine.errors import CharacterError, SettingsError, StoreError, require_cha
 from engine.pml import Prompt, PromptError, Role, RoleName, Schema, Text, parse_prompt, parse_schema
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.text_files import MAX_BYTES
+from engine.pml.tree import Param
 from engine.prepared import PreparedPrompt, PreparedSchema
 from engine.prompt.window import TooLongError
 
 log = logging.getLogger(__name__)
 
 BLANK_LINE = "\n\n"
+MOST_WINDOWS = 16
+"""So many windows may the parameters of a schema fill: each token of their lengths is laid out."""
+_LENGTHS = re.compile(r"""\blen(?:gth)?\s*=\s*["']\s*(\d{1,9})""")
 
 
 class PromptCache(Strict):
@@ -68,13 +73,30 @@ def prepared_schema(engine: Engine, text: str, param: str, salt: str) -> Prepare
         salt: what its segments are shared by.
 
     Raises:
-        ApiError: it has errors, all of which are told.
+        ApiError: it has errors, all of which are told, or parameters of more tokens than are laid out.
     """
     _require_size(text, param)
     if "<" not in text:
         parsed_schema(text, param)  # no document, whose faults are told
+    _require_short_parameters(engine, text, param)
     with pml_faults(param):
         return engine.schema(text, salt=salt)
+
+
+def _require_short_parameters(engine: Engine, text: str, param: str) -> None:
+    """Refuses a schema whose parameters are far too long, before a token of theirs is laid out.
+
+    Raises:
+        ApiError: they are, or the schema has errors.
+    """
+    most = MOST_WINDOWS * engine.model.context_length
+    if "&#" not in text and sum(map(int, _LENGTHS.findall(text))) <= most:
+        return
+    modules = parsed_schema(text, param).modules()
+    slots = (one.length for module in modules for one in module.contents() if isinstance(one, Param))
+    if (tokens := sum(slots)) > most:
+        words = f"The parameters of the schema have {tokens:,} tokens together; {most:,} are the most here."
+        raise ApiError(INVALID, f"{words} Give them the lengths that arguments need.", param)
 
 
 def prepared_over(engine: Engine, files: SchemaFiles, asked: Asked) -> PreparedPrompt:
@@ -94,7 +116,8 @@ def prepared_over(engine: Engine, files: SchemaFiles, asked: Asked) -> PreparedP
         text, pinned = kept.text, kept.pinned
         rest = None if kept.expires_at is None else kept.expires_at - files.clock()
     schema = prepared_schema(engine, text, param, asked.salt)
-    if pinned and schema.tokenized.label not in engine.store.settings.pins():
+    of_all = asked.salt == over.owner  # a copy under a salt of the request's own is nothing that was pinned
+    if pinned and of_all and schema.tokenized.label not in engine.store.settings.pins():
         pin(engine, schema, rest)
     with pml_faults("prompt_cache.prompt"):
         return schema.prompt(_extended(_prompt(over, schema), asked))

@@ -196,11 +196,11 @@ class SchemaFiles:
                     yield
             except Timeout:
                 raise StoreError(
-                    f"Another program writes schemas in {str(self._folder)!r} and does not end. Try again."
+                    "Another program writes schemas beside the store and does not end. Try again."
                 ) from None
             except OSError as error:
                 raise StoreError(
-                    f"The schema cannot be kept in {str(self._folder)!r}: {error.strerror or error}."
+                    f"The schema cannot be kept beside the store: {error.strerror or 'the disk refuses it'}."
                 ) from error
 
     def _require_room(self, owner: str, new: KeptSchema) -> None:

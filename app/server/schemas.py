@@ -80,7 +80,7 @@ def routes(service: Service) -> APIRouter:
             if body.encode:
                 with pml_faults("pml"):
                     prepared.encode(listener=listener)
-            _settle(engine, prepared, kept, before, files.clock())
+            _settle(engine, files, owner, prepared, kept, before)
             return _told(engine, prepared, kept), before is None or before.text != kept.text
 
         told, new = await service.work(put, gone(request))
@@ -122,7 +122,7 @@ def routes(service: Service) -> APIRouter:
             before = files.get(owner, name)
             kept = _found(files.change(owner, name, terms), name)
             prepared = prepared_schema(engine, kept.text, "pml", owner)
-            _settle(engine, prepared, kept, before, files.clock())
+            _settle(engine, files, owner, prepared, kept, before)
             return _told(engine, prepared, kept)
 
         return JSONResponse(await asyncio.to_thread(changed))
@@ -270,9 +270,19 @@ def _found(kept: KeptSchema | None, name: str) -> KeptSchema:
 
 
 def _settle(
-    engine: Engine, prepared: PreparedSchema, kept: KeptSchema, before: KeptSchema | None, now: float
+    engine: Engine,
+    files: SchemaFiles,
+    owner: str,
+    prepared: PreparedSchema,
+    kept: KeptSchema,
+    before: KeptSchema | None,
 ) -> None:
-    """Has the store keep what a schema's terms ask for; what is not stored yet too, once it is."""
+    """Has the store keep what a schema's terms ask for; what is not stored yet too, once it is.
+
+    Raises:
+        ApiError: the schema was deleted, or its time was over, while it was encoded.
+    """
+    now = files.clock()
     if kept.expires_at is not None and kept.expires_at > now:
         keys = [recipe.key for recipe in prepared.tokenized.encodings("anchored")]
         engine.store.keep(keys, kept.expires_at - now)
@@ -280,6 +290,10 @@ def _settle(
         pin(engine, prepared, None if kept.expires_at is None else kept.expires_at - now)
     elif before is not None and before.pinned:
         engine.store.settings.unpin(prepared.tokenized.label)
+    still = files.get(owner, kept.name)
+    if kept.pinned and (still is None or not still.pinned):  # who deletes takes the file first, then the pin
+        engine.store.settings.unpin(prepared.tokenized.label)
+    _found(still, kept.name)
 
 
 def _sweep(engine: Engine, files: SchemaFiles) -> None:

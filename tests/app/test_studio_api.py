@@ -211,6 +211,13 @@ def test_serve_brings_the_studio_with_its_options(
     assert asked["cache_dir"] == tmp_path
 
 
+@pytest.mark.parametrize("more", [(), ("--studio",)])
+def test_nobody_is_set_apart_without_keys(more: tuple[str, ...], run_pml: Pml) -> None:
+    result = run_pml("serve", "--isolate", *more)
+    assert result.status == 2
+    assert "--isolate sets apart who sends different keys, and there are none" in result.err
+
+
 def test_the_studio_stays_on_this_machine(run_pml: Pml) -> None:
     result = run_pml("serve", "--studio", "--host", "0.0.0.0", "--api-key", "one")
     assert result.status == 2

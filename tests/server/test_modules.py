@@ -98,6 +98,15 @@ def test_a_name_that_is_none_is_refused(server: Served, module: Any, param: str)
     assert error.value.param == param
 
 
+def test_a_name_beside_the_content_names_nothing(server: Served) -> None:
+    turns: Any = [{"role": "user", "content": "x", "module": "a"}]
+    with pytest.raises(openai.BadRequestError, match="A block of the content has it") as refused:
+        server.openai().chat.completions.create(model=server.model, messages=turns)
+    assert refused.value.param == "messages[0].module"
+    with pytest.raises(anthropic.BadRequestError, match=r"messages\.0\.module: A block of the content"):
+        server.anthropic().messages.create(model=server.model, max_tokens=1, messages=turns)
+
+
 def test_the_assistant_has_no_modules(server: Served) -> None:
     turns: Any = [{"role": "user", "content": "x"}, {"role": "assistant", "content": parts("a")}]
     turns.append({"role": "user", "content": "y"})
