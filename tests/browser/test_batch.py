@@ -22,6 +22,7 @@ ROWS = (
 def open_batch(page: Page) -> None:
     page.get_by_role("navigation", name="Pages").get_by_role("link", name="Batch").click()
     expect(page.get_by_role("heading", name="Batch", exact=True)).to_be_visible()
+    expect(page.get_by_role("button", name="Add a check")).to_be_enabled()  # what was kept is there
 
 
 def test_a_table_is_answered_judged_kept_and_opened(author: Page, tmp_path: Path) -> None:
@@ -137,18 +138,7 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     sides = author.get_by_label("Sides")
     with author.expect_request(asks("batch_keep")):
         sides.select_option("cached")
-    held: list[Route] = []
-
-    def hold(route: Route) -> None:
-        if asks("batch_form")(route.request):
-            held.append(route)
-        else:
-            route.continue_()
-
-    author.route("**/component_server/", hold)
-    author.reload()
-    author.wait_for_selector("html[data-studio=ready]")
-    author.wait_for_function("document.querySelector('.batch-run select') !== null")
+    held = reloaded_without_what_was_kept(author)
     grid, alone = (
         author.get_by_role("radio", name="Grid"),
         author.get_by_label("Rows are prompts of their own"),
@@ -158,8 +148,6 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     sides.select_option("cached")
     sides.select_option("both")
     expect(author.get_by_role("button", name="Add a check")).to_be_disabled()
-    while not held:
-        author.wait_for_timeout(50)
     with author.expect_request(asks("batch_keep")) as kept:
         held[0].continue_()
     author.unroute("**/component_server/")
@@ -179,6 +167,44 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     author.get_by_role("radio", name="Table").check()
     expect(author.get_by_label("Table of rows")).to_have_value("id,picks\nkept,rome\n")
     alone.uncheck()
+
+
+def test_a_choice_that_stood_already_is_one(author: Page) -> None:
+    open_batch(author)
+    author.get_by_role("radio", name="Table").check()
+    author.get_by_label("Table of rows").fill("id,picks\nstood,rome\n")
+    with author.expect_request(
+        lambda one: asks("batch_keep")(one) and '"grid"' in str(one.post_data).split('"source"')[1][:10]
+    ):
+        author.get_by_role("radio", name="Grid").check()
+    held = reloaded_without_what_was_kept(author)
+    table = author.get_by_role("radio", name="Table")
+    expect(table).to_be_checked()
+    table.click()
+    held[0].continue_()
+    author.unroute("**/component_server/")
+    expect(author.get_by_role("button", name="Add a check")).to_be_enabled()
+    expect(table).to_be_checked()
+    expect(author.get_by_label("Table of rows")).to_be_visible()
+
+
+def reloaded_without_what_was_kept(page: Page) -> list[Route]:
+    """Loads the page again; what was kept of the form comes when the route that is returned goes on."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        if asks("batch_form")(route.request):
+            held.append(route)
+        else:
+            route.continue_()
+
+    page.route("**/component_server/", hold)
+    page.reload()
+    page.wait_for_selector("html[data-studio=ready]")
+    page.wait_for_function("document.querySelector('.batch-run select') !== null")
+    while not held:
+        page.wait_for_timeout(50)
+    return held
 
 
 def asks(question: str) -> Callable[[Request], bool]:

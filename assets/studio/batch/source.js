@@ -89,7 +89,7 @@ export class Rows extends Emitter {
   }
 
   /** @param {string} name @param {Source} value */
-  #radio(name, value) { return h("input", { type: "radio", name, value, onchange: () => { this.#own.add("source"); this.#show(); this.#changed() } }) }
+  #radio(name, value) { return h("input", { type: "radio", name, value, onclick: () => this.#own.add("source"), onchange: () => { this.#own.add("source"); this.#show(); this.#changed() } }) }
 
   #wrote() {
     this.#own.add("source").add("table")

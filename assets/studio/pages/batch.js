@@ -159,7 +159,7 @@ class BatchPage {
 
   async #start() {
     if (this.#starting || this.#working) return
-    if (!this.#count) return this.#say("Nothing was run: there are no rows yet.", "bad")
+    if (this.#count === 0) return this.#say("Nothing was run: there are no rows yet.", "bad")  // where nobody knows yet, the server tells
     const refusal = this.#checks.refusal()
     if (refusal) return this.#say(`Nothing was run. ${refusal}`, "bad")
     this.#say("Starting…")
