@@ -171,6 +171,15 @@ class SchemaFiles:
                 self._file(owner, name).unlink(missing_ok=True)
             return before
 
+    def settled(self, owner: str, name: str) -> KeptSchema | None:
+        """A schema when nobody is writing; None where there is none.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        with self._writing():
+            return self.get(owner, name)
+
     def sweep(self) -> list[tuple[str, KeptSchema]]:
         """Removes every client's schemas whose time is over; returns them, each with its client."""
         now = self.clock()

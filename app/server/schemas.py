@@ -290,7 +290,7 @@ def _settle(
         pin(engine, prepared, None if kept.expires_at is None else kept.expires_at - now)
     elif before is not None and before.pinned:
         engine.store.settings.unpin(prepared.tokenized.label)
-    still = files.get(owner, kept.name)
+    still = files.settled(owner, kept.name)
     if kept.pinned and (still is None or not still.pinned):  # who deletes takes the file first, then the pin
         engine.store.settings.unpin(prepared.tokenized.label)
     _found(still, kept.name)
