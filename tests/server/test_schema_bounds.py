@@ -1,4 +1,4 @@
-"""Schemas deleted while they are encoded, pinned beside salts, or far too wide; and the example of the page."""
+"""Schemas deleted while they are encoded, pinned beside salts, or far too wide; and the page's example."""
 
 from __future__ import annotations
 
