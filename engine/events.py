@@ -43,7 +43,7 @@ class SegmentUse:
         return told
 
 
-_NOT_IN_JSON = ("first_logits", "segments", "stop", "cut_short")
+_NOT_IN_JSON = ("first_logits", "segments", "stop", "cut_short", "marked", "unmarked")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class Answer:
         stopped: what ended it: "eos", "length", or "stop" for a stop string.
         stop: the stop string that ended it, where one did; not part of the JSON.
         cut_short: whether the context window ended it before `max_new_tokens` did; not part of the JSON.
+        marked: the position up to which what was marked is on disk, or is written now; not part of the JSON.
+        unmarked: why no more of what was marked is; "" where all of it is; not part of the JSON.
         passes: through the network after the first token's; fewer than tokens where guesses held.
         waited_ms: how long its steps waited for those of other answers, and for what another program was
             encoding, in milliseconds; in no other figure.
@@ -84,6 +86,8 @@ class Answer:
     first_logits: Tensor | None = field(default=None, repr=False, compare=False)
     stop: str | None = None
     cut_short: bool = False
+    marked: int = 0
+    unmarked: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that `pml run --json` prints for a side."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from app.server.asked import Asked
@@ -103,6 +103,19 @@ def submitted(engine: Engine, asked: Asked, files: SchemaFiles, least: int) -> S
         marks = [Mark(one.tokens, one.seconds) for one in kept if not one.reason]
         ticket = engine.submit(prompt, asked.settings, marks=marks, warm=asked.warm)
     return Submitted(ticket, kept, _parts(engine, prompt, asked), partial(_seconds, engine.store))
+
+
+def as_kept(kept: Sequence[Kept], answer: Answer) -> tuple[Kept, ...]:
+    """Returns what became of marks once the answer is there: there may have been no room for them.
+
+    Args:
+        kept: what was to become of them.
+        answer: the answer.
+    """
+    reason = f"not_written: {answer.unmarked}"
+    return tuple(
+        replace(one, reason=reason) if not one.reason and one.tokens > answer.marked else one for one in kept
+    )
 
 
 def expire(engine: Engine) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from app.server.asked import Asked, Defaults
-from app.server.caching import Submitted, expire, prepared, submitted
+from app.server.caching import Submitted, as_kept, expire, prepared, submitted
 from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
 from app.server.figures import GONE, Figures, Request
 from app.server.pml_requests import faults_of
@@ -304,7 +304,7 @@ class Running:
     Attributes:
         ticket: of the engine.
         asked: what was asked.
-        kept: what became of its marks.
+        kept: what became of its marks: at its end, that is.
         seconds: what computing had taken of what it read, by key; known at its end, if its report is wanted.
     """
 
@@ -336,6 +336,7 @@ class Running:
                     self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event.tokens))
                 elif isinstance(event, Finished):
                     self._request.done(event.answer)
+                    self.kept = as_kept(self.kept, event.answer)
                     if self.asked.report:
                         self.seconds = await asyncio.to_thread(self._seconds, event.answer)
                 yield event

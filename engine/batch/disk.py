@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from engine.batch.nodes import Extent
 from engine.cache.segment_cache import SegmentCache
 from engine.cache.store import Lookup, Origin
+from engine.cache.store.room import Claim, file_bytes
 from engine.errors import StoreError
 from engine.model.packed_kv_cache import empty_segment
 from engine.model.rope import move_keys
@@ -102,18 +104,49 @@ class DiskChunks:
         """Whether anything is to be written at all."""
         return self._cache.writable
 
-    def write(self, stretches: Iterable[Stretch], schema: str, scope: str) -> int:
+    def claim(self, chunks: Iterable[Chunk], known: Mapping[str, int]) -> Claim:
+        """Sets room aside for chunks that are to be written, and to stay: for what the store lacks of them.
+
+        Args:
+            chunks: the chunks.
+            known: the position behind each of those that may be there, by name.
+
+        Raises:
+            StoreError: there is none, or nobody can know.
+        """
+        form, dtype = self.model.form, str(self.model.form.dtype).removeprefix("torch.")
+        there = known.keys() - self.store.lacks(known)
+        ends = {known[name] for name in there}
+        size = sum(
+            file_bytes("plain", (form.layers, form.heads, one.tokens, form.size), dtype)
+            for one in chunks
+            if one.end not in ends
+        )
+        return self.store.room.claim(size, there)
+
+    def write(
+        self,
+        stretches: Sequence[Stretch],
+        schema: str,
+        scope: str,
+        *,
+        claimed: bool = False,
+        failed: Callable[[str], None] = lambda _: None,
+    ) -> int:
         """Has chunks written behind answers; waits only where much is unwritten.
 
         Args:
             stretches: the chunks, each behind what it follows, and held.
             schema: name of the schema that they were read for, which the list of the store shows.
             scope: what the segments between them saw, which that list shows too.
+            claimed: whether room is set aside for them; else those are left out for which there is none.
+            failed: told the name of each that could not be written; from another thread.
 
         Returns:
             How many are to be written.
         """
         origin = Origin(schema, TURN, scope, self.model.name, self.model.fingerprint)
+        beside = None if claimed else {name for one in stretches for name in one.names}
         written = 0
         for one in stretches:
             lacking, lo = self.store.lacks(one.names), one.lo
@@ -121,14 +154,16 @@ class DiskChunks:
                 if name in lacking:
                     segment = self._segment(one.extent, lo, edge, name)
                     seconds = one.extent.seconds * edge.tokens
-                    self.store.save_behind(segment, origin, seconds=seconds, ended=self._ended)
+                    ended = partial(self._ended, name, failed)
+                    self.store.save_behind(segment, origin, seconds=seconds, beside=beside, ended=ended)
                     written += 1
                 lo += edge.tokens
         return written
 
-    def _ended(self, failed: StoreError | None) -> None:
-        if failed is not None:
-            self.unsaved.add(failed)
+    def _ended(self, name: str, failed: Callable[[str], None], error: StoreError | None) -> None:
+        if error is not None:
+            failed(name)
+            self.unsaved.add(error)
 
     @torch.inference_mode()
     def _segment(self, extent: Extent, lo: int, edge: Edge, name: str) -> Segment:

@@ -12,12 +12,13 @@ from functools import cached_property
 from torch import Tensor
 
 from engine.batch.scheduler import AHEAD, Need
-from engine.batch.submission import UNMARKED, Mark, Submission
+from engine.batch.submission import FAILED, NO_ROOM, UNMARKED, Mark, Submission
 from engine.batch.ticket import Outcome, Reply
 from engine.batch.tree import Computed, Lease, PrefixTree
 from engine.cache.memory import Reserved
 from engine.cache.segment_cache import SegmentCache, wanted
-from engine.errors import PromptCacheError
+from engine.cache.store.room import Claim
+from engine.errors import PromptCacheError, StoreError
 from engine.events import Barred, Delta, Ending, Finished, Working
 from engine.inference.answering import Answering
 from engine.inference.computing import PATIENCE_SECONDS
@@ -27,7 +28,7 @@ from engine.model.batched_kv_cache import Member
 from engine.model.kv_cache import Rows
 from engine.model.tail_slots import COLUMNS
 from engine.prompt.tokenizer import Fragment
-from engine.prompt.trail import Trail
+from engine.prompt.trail import Chunk, Trail
 from engine.segment import Placement
 from engine.stopwatch import Stopwatch
 
@@ -67,8 +68,9 @@ class Run:
         self._work = Answering(
             cache, submission.prompt, submission.planned, submission.settings, self._clock, rows
         )
-        self._work.marked = submission.marked if self._in_tree else 0
-        self._work.notes.extend(self._unmarked())
+        self._starts: dict[str, int] = {}  # of the chunks that are written for the marks, by name
+        self._unwritten: set[str] = set()  # those of them that could not be written
+        self._claim: Claim | None = None  # the room on disk for what is marked
         self._preparing = self._work.prepare()
         self._lease: Lease | None = None
         self._granted = min(AHEAD, self._longest)  # tokens of its answer that memory is set aside for
@@ -171,8 +173,31 @@ class Run:
             self._lease = self._tree.acquire(self._trail(()))
             prefill = self._lease.without(prefill)
             self._clock.lap("load")
+        self._mark()
         self.sequence = Sequence(self._cache.model, prefill, self.submission.settings, self._clock)
         self._clock.lap("prefill")
+
+    def _mark(self) -> None:
+        """Decides how far what is marked is written: as far as there is room. Sets that room aside."""
+        if not self.submission.marked:
+            return
+        work, why = self._work, self._unmarked()
+        if not why:
+            assert self._lease is not None
+            known, trail = self._lease.chunks(), self._trail(())
+            for position in sorted({mark.position for mark in self.submission.marks}, reverse=True):
+                chunks = [one for one in trail.up_to(position).edges if isinstance(one, Chunk)]
+                ends = {name: end for name, end in known.items() if end <= position}
+                try:
+                    self._claim = self._tree.disk.claim(chunks, ends)
+                except StoreError as error:
+                    why = why or f"{NO_ROOM}: {error}."
+                    continue
+                work.marked = position
+                break
+        work.unmarked = why
+        if why:
+            work.notes.append(why)
 
     @property
     def _in_tree(self) -> bool:
@@ -266,6 +291,9 @@ class Run:
     def _finish(self, ending: Ending) -> None:
         sequence = self.sequence
         assert sequence is not None
+        if failed := [self._starts[name] for name in [*self._unwritten] if name in self._starts]:
+            self._work.marked = min(self._work.marked, *failed)
+            self._work.unmarked = self._work.unmarked or FAILED
         answer = self._work.answer(sequence, ending)
         with self._all_the_same():
             if self._in_tree:
@@ -294,27 +322,30 @@ class Run:
         with self._all_the_same():
             lease, _ = self._tree.take_in(trail, Computed(*self.sequence.computed()))
             with lease:
-                written = self._keep(lease)
-            lacking = [
-                one.start for one in trail.up_to(marked).edges if one.tokens and one.end not in written
-            ]
-            self._work.marked = min([marked, *lacking])
+                written = self._keep(lease, marked)
+            ends = {end: name for name, end in written.items()}
+            edges = [one for one in trail.up_to(marked).edges if one.tokens]
+            self._starts = {ends[one.end]: one.start for one in edges if one.end in ends}
+            self._work.marked = min([marked, *(one.start for one in edges if one.end not in ends)])
 
-    def _unmarked(self) -> Iterator[str]:
-        """Why what is marked is not written, in words."""
-        if not self.submission.marked:
-            return
+    def _unmarked(self) -> str:
+        """Why nothing that is marked is written, in a sentence; "" where it is."""
         if not self._in_tree:
-            yield UNMARKED
-        elif not self._cache.writable:
-            why = self._cache.store.read_only or "its budget is 0"
-            yield f"Nothing was written for the marks: the store keeps nothing new, as {why}."
+            return UNMARKED
+        if self._cache.writable:
+            return ""
+        why = "it can only be read" if self._cache.store.read_only else "its budget is 0"
+        return f"Nothing was written for the marks: the store keeps nothing new, as {why}."
 
-    def _keep(self, lease: Lease) -> set[int]:
+    def _keep(self, lease: Lease, marked: int) -> dict[str, int]:
         """Has what is marked written and kept, and what was read kept for as long again.
 
+        Args:
+            lease: holds it.
+            marked: the position up to which it is written.
+
         Returns:
-            The positions behind what is on disk then or is to be.
+            The positions behind what is on disk then or is to be, by name.
         """
         submission, store = self.submission, self._cache.store
         ends = {
@@ -324,14 +355,17 @@ class Run:
         }
         ends.update(lease.chunks())
         store.renew(ends)
-        if not submission.marked or not self._cache.writable:
-            return set()
-        ends = {name: end for name, end in ends.items() if end <= submission.marked}
+        if not marked or not self._cache.writable:
+            return {}
+        ends = {name: end for name, end in ends.items() if end <= marked}
         for seconds, names in _by_time(submission.marks, ends).items():
             store.keep(names, seconds)  # before they are written, so that none goes for the next
         schema, scope = submission.prompt.schema.label, submission.settings.scope
-        self._tree.write_held(lease, submission.marked, schema, scope)
-        return set(ends.values())
+        self._tree.write_held(lease, marked, schema, scope, self._unwritten.add)
+        if self._claim is not None:
+            store.afterwards(self._claim.release)
+            self._claim = None
+        return ends
 
     def _remember(self, sequence: Sequence) -> None:
         """Has the tree take in what it has computed, in the room that was set aside for it."""
@@ -372,6 +406,8 @@ class Run:
         finally:
             self._work.close()
             self._give_back()
+            if self._claim is not None:
+                self._claim.release()
             if self._lease is not None:
                 self._lease.release()
 

@@ -23,6 +23,8 @@ UNMARKED = (
     "Nothing was written for the marks: this prompt was answered without the tree of what prompts have "
     "computed. Marks hold for the cached side of an engine that is not deterministic, without repair."
 )
+NO_ROOM = "Not all that is marked is written"
+FAILED = "Not all that is marked could be written; the log says why."
 STOPPED = "The work was stopped before it was complete."
 Told = TypeVar("Told")
 Made = TypeVar("Made")

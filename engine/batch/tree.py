@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import count
@@ -277,14 +277,19 @@ class PrefixTree:
                 for node in due:
                     self._give_back(node, used=False)
 
-    def write_held(self, lease: Lease, end: int, schema: str, scope: str) -> None:
+    def write_held(
+        self, lease: Lease, end: int, schema: str, scope: str, failed: Callable[[str], None]
+    ) -> None:
         """Has what a lease holds written up to a position, as far as the store lacks it.
+
+        Room is set aside for it.
 
         Args:
             lease: the nodes of a trail.
             end: the position; chunks that reach beyond it are not written.
             schema: as for `write`.
             scope: as for `write`.
+            failed: told the name of each chunk that could not be written; from another thread.
         """
         stretches: list[Stretch] = []
         with self.tier.locked():
@@ -293,7 +298,7 @@ class PrefixTree:
                 if node.extent is not None and not node.gone and count:
                     node.kept = node.kept or count == len(node.edges)
                     stretches.append(Stretch(node.extent, node.lo, node.edges[:count], node.names[:count]))
-        self.disk.write(stretches, schema, scope)
+        self.disk.write(stretches, schema, scope, claimed=True, failed=failed)
 
     def _taken_often(self, along: Trail | None) -> list[Node]:
         """What was read often and is no more to be asked for; while the tier is locked."""

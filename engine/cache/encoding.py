@@ -201,12 +201,17 @@ class Encoding:
         turn = claim.pop_all()
 
         def ended(failed: StoreError | None) -> None:
-            fetched.saved(failed)
+            fetched.saved(failed, segment.key)
             turn.close()
 
         if not request.sync:
             self.store.save_behind(
-                segment, origin, scheme=self._scheme, seconds=seconds, cleared=fetched.cleared, ended=ended
+                *(segment, origin),
+                scheme=self._scheme,
+                seconds=seconds,
+                cleared=fetched.cleared,
+                beside=fetched.keys,
+                ended=ended,
             )
             return
         failed = None

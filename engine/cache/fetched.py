@@ -118,6 +118,7 @@ class Fetched(Releasable):
     served: list[Lookup] = field(default_factory=list)
     encoded: dict[str, Made] = field(default_factory=dict)
     _failed: list[str] = field(default_factory=list)
+    _unstored: set[str] = field(default_factory=set)  # keys
     _telling: threading.RLock = field(default_factory=threading.RLock)
     _ended: bool = False
 
@@ -140,20 +141,30 @@ class Fetched(Releasable):
         return sum(p.tokens - len(p.hidden) for p in placements if p.segment.key in self.encoded)
 
     def stored_of(self, uses: Iterable[RecipeSlice | None]) -> int:
-        """How many of the tokens that are placed were computed for it just now, and are to be stored."""
+        """How many of the tokens that are placed were computed for it just now, and are to be stored.
+
+        What is known not to be stored is not counted: there was no room, or writing it has failed.
+        """
         return sum(
             use.hi - use.lo
             for use in uses
             if use is not None
             and use.recipe.key in self.encoded
+            and use.recipe.key not in self._unstored
             and use.recipe.kept
             and (self.request.store_turns or not use.recipe.turn)
         )
 
-    def saved(self, error: StoreError | None) -> None:
-        """Takes what became of storing a segment; from any thread."""
+    def saved(self, error: StoreError | None, key: str = "") -> None:
+        """Takes what became of storing a segment; from any thread.
+
+        Args:
+            error: why it is not stored; None where it is.
+            key: the segment's name; "" of several.
+        """
         if error is None:
             return
+        self._unstored.add(key)
         what = str(error)
         with self._telling:
             told = self._ended

@@ -11,8 +11,8 @@ from engine.cache.encoding import Encoding
 from engine.cache.fetched import Fetched, Request, Unsaved
 from engine.cache.memory import Handle, MemoryTier
 from engine.cache.store import Lookup, Sought, Store, pack_ids
-from engine.cache.store.codec import packed_bytes
 from engine.cache.store.index import FailedIndexError
+from engine.cache.store.room import file_bytes
 from engine.errors import StoreError
 from engine.events import Barred, SegmentUse, Working
 from engine.model.model import Model
@@ -23,8 +23,6 @@ from engine.tiers import Outcome, Reason, Tier
 
 log = logging.getLogger(__name__)
 
-_HEADER = 4096  # of a file, at most
-_HEADER_PER_TOKEN = 16
 _BOUNDED = (Reason.BUDGET, Reason.REFUSED)  # writing it again would only be undone again
 
 
@@ -255,8 +253,7 @@ class SegmentCache:
         form, total = self._form, self.store.settings.spared_bytes
         dtype = str(form.dtype).removeprefix("torch.")
         for recipe in recipes:
-            shape = (form.layers, form.heads, recipe.tokens, form.size)
-            total += packed_bytes(self.scheme, shape, dtype) + _HEADER + _HEADER_PER_TOKEN * recipe.tokens
+            total += file_bytes(self.scheme, (form.layers, form.heads, recipe.tokens, form.size), dtype)
         return total
 
     def expect_soon(self, recipes: Iterable[Recipe]) -> None:

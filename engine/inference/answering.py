@@ -87,6 +87,7 @@ class Answering:
     Attributes:
         side: "uncached" where every token is computed afresh.
         marked: the position up to which what is computed will be on disk.
+        unmarked: why no more of it will be, where more was asked for.
         notes: warnings for the answer.
     """
 
@@ -103,7 +104,7 @@ class Answering:
         self._settings, self._clock, self._rows = settings, clock, rows
         self._fetched: Fetched | None = None
         self.side: Side = "uncached" if planned.scope is None else "cached"
-        self.marked = 0
+        self.marked, self.unmarked = 0, ""
         self.notes: list[str] = []
 
     def prepare(self) -> Generator[Event, None, Prefill]:
@@ -158,6 +159,7 @@ class Answering:
         fetched = self._fetched
         self._write_now()  # what came since the first token, or where there is none
         answer = _answer(sequence, ending, fetched, self._counts(sequence), self.notes)
+        answer = replace(answer, marked=self.marked, unmarked=self.unmarked)
         if fetched is not None:
             try:
                 self._cache.store_held(wanted(self._planned.slices), fetched)

@@ -102,6 +102,44 @@ def test_a_prefix_that_is_too_short_is_not_kept_and_says_so(server: Served) -> N
     assert told["reason"].startswith("below_minimum")
 
 
+def test_where_there_is_no_room_nothing_counts_as_written_and_the_report_says_why(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        kept = ask(server, [marked(LONG, "1h")], "Once?").usage.cache_creation_input_tokens
+        assert kept > 64
+        server.engine.store.set_budget(server.engine.store.stats().bytes)
+        system = [marked(f"An hour. {LONG}", "1h"), marked(f"Five minutes. {LONG}")]
+        made = ask(server, system, "Twice?", extra_headers={"x-prompt-cache": "report"})
+        assert made.usage.cache_creation_input_tokens == made.prompt_cache["written"] == 0
+        for told in made.prompt_cache["marks"]:
+            assert told["reason"].startswith("not_written: ")
+            assert "no room left" in told["reason"]
+            assert str(tmp_path) not in told["reason"]
+        server.engine.store.finish_writing()
+        assert sum(row["tokens"] for row in server.engine.store.segments()) == kept
+
+
+def test_modules_count_as_written_as_far_as_there_is_room(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        size = server.engine.model.bytes_per_token
+        server.engine.store.set_budget(100 * size)
+        texts = {"a": "Alpha. " * 8, "b": "Beta. " * 40, "c": LONG * 3}
+        blocks = [{"type": "text", "text": text, "module": name} for name, text in texts.items()]
+        made = server.openai().chat.completions.create(
+            model=server.model,
+            messages=[{"role": "user", "content": [*blocks, {"type": "text", "text": "?"}]}],  # type: ignore[list-item]
+            max_tokens=2,
+            temperature=0,
+            extra_body={"include": ["prompt_cache"]},
+        )
+        server.engine.store.finish_writing()
+        stored = sum(row["tokens"] for row in server.engine.store.segments())
+        usage: Any = made.usage
+        written = usage.prompt_tokens_details.cache_write_tokens
+        assert 0 < written <= stored < written + 8, "but for what a prompt leaves out of a segment's edges"
+        tokens = sum(one["tokens"] for one in made.prompt_cache["modules"])  # type: ignore[attr-defined]
+        assert stored < tokens
+
+
 def test_the_least_length_can_be_set(tmp_path: Path) -> None:
     with served(tmp_path, limits=Limits(least=8)) as server:
         assert ask(server, [marked("A short system text.")], "Once?").usage.cache_creation_input_tokens > 8

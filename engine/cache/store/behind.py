@@ -49,6 +49,10 @@ class Behind:
         """Of the segments that something undone is about."""
         return {key for key, _ in tuple(self._undone.values())}
 
+    def bytes_of(self, keys: Collection[str] | None = None) -> int:
+        """Bytes of what is undone: of these segments, or of all."""
+        return sum(size for key, size in tuple(self._undone.values()) if keys is None or key in keys)
+
     def put(self, work: Callable[[], None], key: str = "", size: int = 0) -> None:
         """Has a piece of work done; waits while more is undone than there may be.
 

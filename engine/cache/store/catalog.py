@@ -188,10 +188,7 @@ class Catalog:
             victims = eviction.over_budget(connection, budget, self._settings.policy, keep)
             freed = sum(victim.bytes for victim in victims)
             if eviction.used(connection) - freed > budget:
-                raise NoRoomError(
-                    f"the store's budget of {budget:,} bytes has no room left beside what is pinned, "
-                    "kept for its time to live, or in use"
-                )
+                raise NoRoomError(eviction.no_room(budget))
             eviction.raise_inflation(connection, victims)
             eviction.take_out(connection, victims, Reason.BUDGET)
             victims = [*old_age, *victims]

@@ -32,6 +32,14 @@ class ClearedError(StoreError):
     """The store was cleared after a segment was computed, so that it is not to be stored."""
 
 
+def no_room(budget: int) -> str:
+    """What is said where a budget has no room."""
+    return (
+        f"the store's budget of {budget:,} bytes has no room left beside what is pinned, kept for its time "
+        "to live, or in use"
+    )
+
+
 @dataclass(frozen=True)
 class Removed:
     """Segments that were removed.
@@ -83,7 +91,7 @@ def pinned(connection: sqlite3.Connection) -> int:
 def spared(connection: sqlite3.Connection) -> int:
     """The bytes of files that no eviction removes: what is pinned, or kept for a time."""
     return used(connection) - int(
-        connection.execute(f"select coalesce(sum(bytes), 0) from segments where {_FREE}").fetchone()[0]
+        connection.execute(f"select coalesce(sum(bytes), 0) from segments where {FREE}").fetchone()[0]
     )
 
 
@@ -99,9 +107,7 @@ def over_budget(
     victims: list[Victim] = []
     if excess <= 0:
         return victims
-    rows = connection.execute(
-        f"select key, file, bytes from segments where {_FREE} order by {_ORDER[policy]}"
-    )
+    rows = connection.execute(f"select key, file, bytes from segments where {FREE} order by {_ORDER[policy]}")
     for key, file, size in rows:
         if excess <= 0:
             break
@@ -146,7 +152,7 @@ def raise_inflation(connection: sqlite3.Connection, victims: Collection[Victim])
 def too_old(connection: sqlite3.Connection, before: float, keep: Collection[str]) -> list[Victim]:
     """The segments that were last used before a time, but for pinned and kept ones and those in `keep`."""
     rows = connection.execute(
-        f"select key, file, bytes from segments where {_FREE} and last_used < :before", {"before": before}
+        f"select key, file, bytes from segments where {FREE} and last_used < :before", {"before": before}
     )
     return [Victim(*row) for row in rows.fetchall() if row[0] not in keep]
 
@@ -195,4 +201,5 @@ _PINNED = (
     f" where labels.key = segments.key and {LASTING})"
 )
 KEPT = "exists (select 1 from keeps where keeps.key = segments.key and keeps.until > now())"
-_FREE = f"not {_PINNED} and not {KEPT}"
+FREE = f"not {_PINNED} and not {KEPT}"
+"""Of the rows that an eviction may take."""

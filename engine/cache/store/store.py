@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from engine.cache.store.local import LocalBlobs
 from engine.cache.store.reading import Reader, pack_ids
 from engine.cache.store.reasons import Sought
 from engine.cache.store.removal import Queue, Remover
+from engine.cache.store.room import Room
 from engine.cache.store.settings import Settings
 from engine.cache.store.transfer import Moved
 from engine.cache.store.writing import MAKE_ROOM, WAIT, Writer
@@ -59,6 +60,7 @@ class Store:
         settings: the settings and pins that people have given it.
         holds: the keys that nothing in this process evicts.
         listing: its segments, for people to look through; ask after `finish_writing`.
+        room: what it will take in.
     """
 
     def __init__(
@@ -72,10 +74,11 @@ class Store:
         self.listing = Listing(index)
         self._catalog = Catalog(index, self.settings, self.holds)
         self._reader = Reader(self._catalog, self.blobs, verify)
-        self._writer = Writer(disk, self.blobs, self._catalog, self._reader)
         self._remover = Remover(index, self._catalog, self.settings, self._reader)
         self._auditor = Auditor(disk, index, self.blobs, self._catalog, self._reader)
         self._behind = Behind(behind.MOST_BYTES, behind.MOST)
+        self.room = Room(index, self.settings, self.blobs, self._behind.bytes_of)
+        self._writer = Writer(disk, self.blobs, self._catalog, self._reader, self.room)
         self._unwritten: dict[str, Sought] = {}  # what is about to be stored, by key
 
     @classmethod
@@ -218,9 +221,12 @@ class Store:
         scheme: Scheme = "plain",
         seconds: float = 0.0,
         cleared: str | None = None,
+        beside: Collection[str] | None = None,
         ended: Callable[[StoreError | None], None],
     ) -> None:
         """Saves a segment like `save` while something else goes on; waits only where much is unsaved.
+
+        Where there is no room for it by now, nothing is written, and that is said at once.
 
         Args:
             segment: as for `save`.
@@ -228,8 +234,13 @@ class Store:
             scheme: as for `save`.
             seconds: as for `save`.
             cleared: as for `save`; where it was cleared, that is no fault.
+            beside: keys of what does not go for it; None where room was claimed for it.
             ended: called when it is saved, or with what `save` has raised; from another thread.
         """
+        if beside is not None and (lacking := self._writer.lacking(segment, origin, scheme, beside)):
+            self._behind.put(lambda: self._writer.refuse(segment, origin))
+            ended(lacking)
+            return
 
         def work() -> None:
             failed = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -18,6 +18,7 @@ from engine.cache.store.folder import Folder
 from engine.cache.store.index import FailedIndexError
 from engine.cache.store.ledger import Origin
 from engine.cache.store.reading import Reader, pack_ids
+from engine.cache.store.room import Room, file_bytes
 from engine.errors import StoreError
 from engine.segment import Segment
 
@@ -38,10 +39,34 @@ class Writer:
         blobs: the place of the files.
         catalog: the place of the rows.
         reader: the reader that discards the files of what is evicted.
+        room: says what there is room for.
     """
 
-    def __init__(self, disk: Folder, blobs: Blobs, catalog: Catalog, reader: Reader) -> None:
+    def __init__(self, disk: Folder, blobs: Blobs, catalog: Catalog, reader: Reader, room: Room) -> None:
         self._disk, self._blobs, self._catalog, self._reader = disk, blobs, catalog, reader
+        self._room = room
+
+    def lacking(
+        self, segment: Segment, origin: Origin, scheme: Scheme, beside: Collection[str]
+    ) -> StoreError | None:
+        """Returns what `save` would raise for want of room, as far as that is known by now.
+
+        Args:
+            segment: the segment.
+            origin: its origin.
+            scheme: how its keys and values are stored.
+            beside: keys of what does not go for it.
+        """
+        notes = len(json.dumps(_notes(origin, self._catalog.now, 0.0)))
+        dtype = str(segment.keys.dtype).removeprefix("torch.")
+        size = file_bytes(scheme, tuple(segment.keys.shape), dtype, notes)
+        error = self._room.lacking(size, beside)
+        return None if error is None else self._fault(size, error)
+
+    def refuse(self, segment: Segment, origin: Origin) -> None:
+        """Writes down that there was no room for a segment, so that who misses it knows why."""
+        with contextlib.suppress(FailedIndexError):
+            self._catalog.refuse(segment.key, (origin.schema, origin.path), segment.nbytes)
 
     def save(
         self,
@@ -58,8 +83,7 @@ class Writer:
             StoreError: disk or budget is full, or the folder cannot be written; nothing is left behind.
         """
         now = self._catalog.now
-        notes = {name: str(value) for name, value in asdict(origin).items()}
-        notes |= {"created": f"{now:.6f}", "seconds": f"{seconds:.6e}"}
+        notes = _notes(origin, now, seconds)
         row = {
             "key": segment.key,
             "tokens": segment.tokens,
@@ -76,14 +100,16 @@ class Writer:
             entry = self.enter(lambda: self._blobs.write(segment, scheme, notes), row, [label], cleared)
         except (OSError, FailedIndexError) as error:
             if isinstance(error, NoRoomError):
-                with contextlib.suppress(FailedIndexError):
-                    self._catalog.refuse(segment.key, label, segment.nbytes)
-            raise StoreError(
-                f"a segment of {segment.nbytes:,} bytes could not be written to {str(self._disk.path)!r}: "
-                f"{error}. {_advice(error)}"
-            ) from error
+                self.refuse(segment, origin)
+            raise self._fault(segment.nbytes, error) from error
         what = origin.path or "text"
         log.info("stored %s of %s: %d tokens, %d bytes", what, origin.schema, segment.tokens, entry.bytes)
+
+    def _fault(self, size: int, error: Exception) -> StoreError:
+        return StoreError(
+            f"a segment of {size:,} bytes could not be written to {str(self._disk.path)!r}: {error}. "
+            f"{_advice(error)}"
+        )
 
     def enter(
         self,
@@ -114,6 +140,12 @@ class Writer:
                 raise
             self._reader.discard(gone)
         return entry
+
+
+def _notes(origin: Origin, now: float, seconds: float) -> dict[str, str]:
+    """What a file says of itself besides."""
+    notes = {name: str(value) for name, value in asdict(origin).items()}
+    return {**notes, "created": f"{now:.6f}", "seconds": f"{seconds:.6e}"}
 
 
 def _columns(entry: Entry) -> dict[str, Any]:

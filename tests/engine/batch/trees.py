@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
@@ -47,7 +47,13 @@ class Files:
         return found
 
     def save_behind(
-        self, segment: Segment, origin: Origin, *, seconds: float, ended: Callable[[None], None]
+        self,
+        segment: Segment,
+        origin: Origin,
+        *,
+        seconds: float,
+        beside: Collection[str] | None,
+        ended: Callable[[None], None],
     ) -> None:
         assert segment.key not in self.held, "it was written before"
         assert seconds >= 0
