@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import re
 import tempfile
 import time
 from contextlib import AbstractContextManager
@@ -29,6 +30,10 @@ from tests.server.raw import eventually
 from tests.server.requests_drawn import Drawn, requests
 from tests.server.served import Served, served
 
+FOREIGN_WORDS = (
+    r"Input should|Extra inputs|[Ff]ield required|valid \w+|instance of|Value error|String should|unable to"
+)
+"""How sentences begin, or go on, that are pydantic's and not ours."""
 AT_ONCE = 500
 """Requests between two looks at the clock."""
 
@@ -50,6 +55,9 @@ def send(server: Served, described: Any, drawn: Drawn) -> int:
     assert status < 500, (drawn, answer.text)
     if drawn.method == "HEAD":
         return status
+    if status >= 400:
+        said = answer.json()["error"]["message"]
+        assert not re.search(FOREIGN_WORDS, said), (drawn, said)
     if status in (404, 405) or drawn.method.lower() not in ("get", "post", "put", "patch", "delete"):
         error = answer.json()["error"]
         assert error["message"], drawn

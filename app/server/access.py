@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
+from app.server.echoing import shown
 from app.server.errors import FOREIGN, NO_KEY, TOO_LARGE, TOO_SLOW, ApiError, Dialect
 
 Scope = MutableMapping[str, Any]
@@ -113,7 +114,7 @@ class Door:
         )
         if origin is not None and not own and origin not in access.origins:
             return ApiError(
-                FOREIGN, f"Pages of {origin!r} may not use this server. Allow them with --origin."
+                FOREIGN, f"Pages of {shown(origin)} may not use this server. Allow them with --origin."
             )
         if origin is None and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return ApiError(

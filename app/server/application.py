@@ -14,9 +14,10 @@ from starlette.responses import Response
 
 from app.server import chat, completions, messages, models, planning, responses, schemas
 from app.server.access import Access, Application, Door, dialect_of
-from app.server.bodies import param_of
 from app.server.description import description
-from app.server.errors import FAULT, INVALID, NO_METHOD, NOT_FOUND, RETRY_SECONDS, ApiError, error_of
+from app.server.echoing import cut
+from app.server.errors import FAULT, NO_METHOD, NOT_FOUND, RETRY_SECONDS, ApiError, error_of
+from app.server.misfits import misfit
 from app.server.noting import Noting
 from app.server.service import Service
 from engine.errors import PromptCacheError
@@ -80,33 +81,13 @@ def _told(request: Request, error: Exception) -> Response:
     request_id = getattr(request.state, "request_id", "")
     match error:
         case RequestValidationError():
-            found = _invalid(error)
+            found = misfit(error.errors(), error.body)
         case HTTPException():
             kinds = {404: NOT_FOUND, 405: NO_METHOD}
-            words = f"{error.detail}: {request.method} {request.url.path}."
+            words = f"{error.detail}: {cut(request.method)} {cut(request.url.path)}."
             found = ApiError(kinds.get(error.status_code, FAULT), words)
         case _:
             found = error_of(error, request_id)
     dialect = dialect_of(request.url.path, request.headers)
     headers = {"retry-after": str(RETRY_SECONDS)} if found.kind.retry else {}
     return JSONResponse(found.body(dialect, request_id), found.kind.status_in(dialect), headers)
-
-
-def _invalid(error: RequestValidationError) -> ApiError:
-    """The first field that does not have its form, and of several forms the nearest."""
-    first = max(error.errors(), key=lambda one: len(one["loc"]))
-    place = [*first["loc"][1:]]
-    if first["loc"][0] != "query":
-        place = _place(error.body, [one for one in first["loc"] if one != "body"], first["type"] == "missing")
-    return ApiError(INVALID, f"{first['msg']}.", param_of(place))
-
-
-def _place(body: Any, steps: list[int | str], missing: bool) -> list[int | str]:
-    """The steps that lead into a body, without the names of forms that a field may have."""
-    found = list[int | str]()
-    for step in steps[: len(steps) - missing]:
-        inside = isinstance(body, dict) and step in body
-        if inside or (isinstance(body, list) and isinstance(step, int)):
-            body = body[step]
-            found.append(step)
-    return [*found, *steps[len(steps) - missing :]]

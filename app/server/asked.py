@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.server.echoing import cut, shown
 from app.server.errors import INVALID, ApiError
 from engine.choices import Scope
-from engine.errors import SettingsError
 from engine.inference.params import RunSettings
 from engine.inference.settings import settings_of
 from engine.pml.names import NAME, NAME_RULE
@@ -134,7 +134,7 @@ def named(module: object, role: str, where: str) -> Named | None:
         name, sees = module.get("name"), module.get("sees", [])
     if isinstance(name, str) and isinstance(sees, list) and all(isinstance(one, str) for one in sees):
         if not NAME.fullmatch(name):
-            raise ApiError(INVALID, f"{name[:80]!r} cannot be the name of a block: names {NAME_RULE}.", where)
+            raise ApiError(INVALID, f"{shown(name)} cannot be the name of a block: names {NAME_RULE}.", where)
         return Named(name, tuple(sees))
     words = 'It must be a name, or {"name": "…", "sees": ["…"]} with the names of other blocks.'
     raise ApiError(INVALID, words, where)
@@ -148,8 +148,9 @@ def seed_of(seed: int | None) -> int | None:
     """
     if seed is None or -_SEEDS <= seed < _SEEDS:
         return None if seed is None else seed % _SEEDS
-    shown = str(seed) if len(str(seed)) <= 40 else f"{str(seed)[:40]}…"
-    raise ApiError(INVALID, f"seed is {shown}; it must be a whole number from -2^63 to 2^63 - 1.", "seed")
+    raise ApiError(
+        INVALID, f"seed is {shown(seed)}; it must be a whole number from -2^63 to 2^63 - 1.", "seed"
+    )
 
 
 def scoped(settings: RunSettings, over: Over | None) -> RunSettings:
@@ -175,9 +176,9 @@ def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults) -> R
     for name, (param, value) in given.items():
         if value is None:
             continue
-        try:
-            found[name] = known[name].checked(value)
-        except SettingsError as error:
-            raise ApiError(INVALID, f"{str(error).replace(name, param, 1)}", param) from None
+        if not known[name].takes(value):
+            spelled = cut(repr(value)) if isinstance(value, list) else shown(value)
+            raise ApiError(INVALID, f"{param} is {spelled}; it must be {known[name].range}.", param)
+        found[name] = known[name].checked(value)
     found.setdefault("seed", secrets.randbelow(_SEEDS))
     return RunSettings(hold_conversation=False, **found)

@@ -11,10 +11,11 @@ from typing import Annotated, Any, NoReturn, TypeVar, cast
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.server.echoing import cut, shown
 from app.server.errors import INVALID, WRONG_TYPE, ApiError
 
 One = TypeVar("One")
@@ -24,6 +25,8 @@ _LONGEST_NUMBER = 1000  # digits
 _LARGE = 200_000  # bytes, which are read on a thread of their own
 _HALVES = re.compile(r"[\ud800-\udfff]")
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
+UNKNOWN = "unknown_field"
+"""What pydantic calls a field that is not known; its context has the `name`, and those that are `known`."""
 _KINDS = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 
 
@@ -57,12 +60,12 @@ class Strict(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _first_unknown(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        known = {one.alias or name for name, one in cls.model_fields.items()}
-        first = [name for name in given if name not in known][:1]
-        return {name: given[name] for name in (*known & given.keys(), *first)}
+    def _require_known(cls, given: Any) -> Any:
+        known = [one.alias or name for name, one in cls.model_fields.items()]
+        unknown = (name for name in given if name not in known) if isinstance(given, dict) else iter(())
+        if (first := next(unknown, None)) is not None:
+            raise PydanticCustomError(UNKNOWN, "unknown", {"name": first, "known": known})
+        return given
 
 
 class BodyRoute(APIRoute):
@@ -132,10 +135,10 @@ def require_json(request: Request) -> None:
     """
     kind, coding = media_type(request), request.headers.get("content-encoding", "identity").strip().lower()
     if kind not in ("", "application/json") and not re.fullmatch(r"application/[^/]+\+json", kind):
-        words = f"The content-type is {kind[:80]!r}; send JSON as application/json."
+        words = f"The content-type is {shown(kind)}; send JSON as application/json."
         raise ApiError(WRONG_TYPE, words, "content-type")
     if coding not in ("", "identity"):
-        words = f"The content-encoding is {coding[:80]!r}; send the body as it is, not compressed."
+        words = f"The content-encoding is {shown(coding)}; send the body as it is, not compressed."
         raise ApiError(WRONG_TYPE, words, "content-encoding")
 
 
@@ -229,4 +232,5 @@ def _param(way: tuple[Any, ...]) -> str | None:
 
 def param_of(steps: Iterable[int | str]) -> str | None:
     """Returns the field that steps into a body lead to, as `messages[0].content`; None for no steps."""
-    return "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in steps).lstrip(".") or None
+    named = (f"[{one}]" if isinstance(one, int) else f".{cut(one)}" for one in steps)
+    return "".join(named).lstrip(".") or None

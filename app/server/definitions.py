@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.server.echoing import shown
 from app.server.errors import INVALID, ApiError, unsupported
 from app.server.tool_use import tools_of
 from engine.prompt.tools import NO_TOOLS, Tools
@@ -57,7 +58,7 @@ class Definitions:
             ApiError: there is none of this name.
         """
         if not isinstance(name, str) or name not in self._told:
-            raise ApiError(INVALID, f"There is no tool {str(name)[:80]!r} among the tools.", where)
+            raise ApiError(INVALID, f"There is no tool {shown(name)} among the tools.", where)
         return json.dumps(self._told[name], ensure_ascii=False)
 
 
@@ -73,7 +74,7 @@ def _function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
         ApiError: it is one of Anthropic's own tools, or says what is not honoured.
     """
     if tool.get("type", "custom") != "custom":
-        raise unsupported(f"{where}.type", f"{tool['type']!r} is a tool of Anthropic's servers.")
+        raise unsupported(f"{where}.type", f"{shown(tool['type'])} is a tool of Anthropic's servers.")
     for name, harmless, why in _REFUSED:
         if tool.get(name) not in (None, harmless):
             raise unsupported(f"{where}.{name}", why)

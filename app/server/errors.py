@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.server.echoing import brief
 from engine.errors import CancelledError, CharacterError, ClosedError, PromptCacheError, SettingsError
 from engine.pml import PromptError
 from engine.prompt.tools import ToolsError
@@ -68,7 +69,8 @@ class ApiError(Exception):
 
     Args:
         kind: its row of the table.
-        message: what is wrong, where, and what to do.
+        message: what is wrong, where, and what to do. One that begins with the name of its field says "It"
+            where that stands before it already.
         param: the field of the request; None where it is of none.
         more: fields that it has besides.
     """
@@ -76,8 +78,11 @@ class ApiError(Exception):
     def __init__(
         self, kind: Kind, message: str, param: str | None = None, more: dict[str, Any] | None = None
     ) -> None:
+        message = brief(message)
         super().__init__(message)
         self.kind, self.more = kind, more or {}
+        begins = param is not None and message.startswith(f"{param} ")
+        self._behind = _bounded(f"It{message[len(param or '') :]}" if begins else message, _LONGEST)
         # A request is not sent back whole to whoever has written a megabyte into a name.
         self.message, self.param = _bounded(message, _LONGEST), param and _bounded(param, _LONGEST // 10)
 
@@ -87,7 +92,7 @@ class ApiError(Exception):
             # That a prompt is too long is known by how the sentence begins.
             plain = self.param is None or self.kind is TOO_LONG
             place = re.sub(r"\[(\d+)\]", r".\1", self.param or "")  # its clients know messages.0.content
-            told = self.message if plain else f"{place}: {self.message}"
+            told = self.message if plain else f"{place}: {self._behind}"
             error = {"type": self.kind.anthropic, "message": told, **self.more}
             return {"type": "error", "error": error, "request_id": request_id}
         fields = {

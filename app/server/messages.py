@@ -19,6 +19,7 @@ from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.definitions import Definitions
 from app.server.diagnosing import Diagnoses, Prefix
+from app.server.echoing import cut, shown
 from app.server.errors import INVALID, ApiError, error_of, unsupported
 from app.server.length import few_messages
 from app.server.openai_wire import Wire, refuse_what_is_not_built, require_no_module
@@ -204,10 +205,10 @@ def _refuse_parts_of_fields(body: CountBody) -> None:
     for name, value in _parts(body, "output_config"):
         if (name, value) != ("effort", USUAL_EFFORT):
             words = "neither effort nor the form of an answer can be set; ask for it in words."
-            raise unsupported(f"output_config.{name}", words)
+            raise unsupported(f"output_config.{cut(name)}", words)
     for name, value in _parts(body, "context_management"):
         if name != "edits" or not _clear_thinking(value):
-            raise unsupported(f"context_management.{name}", "a conversation is read as it is sent.")
+            raise unsupported(f"context_management.{cut(name)}", "a conversation is read as it is sent.")
 
 
 def _parts(body: CountBody, name: str) -> Iterator[tuple[str, Any]]:
@@ -262,7 +263,9 @@ class _Reader:
                     continue
                 said.append(self._text(block, role, self._blocks + len(said), at))
             elif block.type not in ("thinking", "redacted_thinking") or role != "assistant":
-                raise unsupported(f"{at}.type", f"the model reads text, and this is {block.type!r} here.")
+                raise unsupported(
+                    f"{at}.type", f"the model reads text, and this is {shown(block.type)} here."
+                )
         if said or calls or not results:
             self._blocks += len(said) + bool(calls)
             self.messages.append(Message(role, tuple(said), tuple(calls)))

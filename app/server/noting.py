@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from app.server.access import Application, Message, Receive, Scope, Send, dialect_of
@@ -76,4 +77,5 @@ def _sentence(refusal: bytes) -> str:
         return ""
     if not isinstance(words, str):
         return ""
-    return f"{field}: {words}" if isinstance(field, str) and field not in words else words
+    named = isinstance(field, str) and re.search(rf"(?<![\w.]){re.escape(field)}(?!\w)", words)
+    return words if named or not isinstance(field, str) else f"{field}: {words}"

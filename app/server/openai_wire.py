@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from app.server.asked import Block, Defaults, Mark, Message, named, seed_of, settings_from
+from app.server.echoing import shown
 from app.server.errors import INVALID, ApiError, unsupported
 from app.server.usage import Usage
 from engine.events import Answer
@@ -160,7 +161,7 @@ def blocks_of(content: str | list[Part] | None, role: str, where: str) -> list[t
     for number, part in enumerate(content):
         at = f"{where}[{number}]"
         if part.type not in TEXTS:
-            raise unsupported(f"{at}.type", f"the model reads text, and this is {part.type!r}.")
+            raise unsupported(f"{at}.type", f"the model reads text, and this is {shown(part.type)}.")
         text = part.refusal if part.type == "refusal" else part.text
         if text is None:
             raise ApiError(INVALID, "There is no text in this part.", f"{at}.text")
@@ -176,7 +177,7 @@ def require_role(role: str, roles: Iterable[str], where: str) -> None:
     """
     if role not in roles:
         known = ", ".join(roles)
-        raise ApiError(INVALID, f"The role is {role[:80]!r}; there are {known}.", f"{where}.role")
+        raise ApiError(INVALID, f"The role is {shown(role)}; there are {known}.", f"{where}.role")
 
 
 class Conversation:
@@ -283,7 +284,7 @@ def settings_of_body(body: Any, longest: tuple[str, int | None], defaults: Defau
     """
     stop = [body.stop] if isinstance(body.stop, str) else body.stop
     if stop is not None and len(stop) > MOST_STOPS:
-        raise ApiError(INVALID, f"There are {len(stop)} stop texts; {MOST_STOPS} are the most.", "stop")
+        raise ApiError(INVALID, f"There are {len(stop)} texts; {MOST_STOPS} are the most.", "stop")
     given = {
         "max_new_tokens": longest,
         **{

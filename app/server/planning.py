@@ -6,7 +6,6 @@ import asyncio
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Body, Depends, Request
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
@@ -15,8 +14,10 @@ from app.server import chat, messages
 from app.server.access import dialect_of
 from app.server.asked import Asked
 from app.server.bodies import BodyRoute
+from app.server.echoing import shown
 from app.server.errors import INVALID, ApiError
 from app.server.length import few_messages
+from app.server.misfits import misfit
 from app.server.service import Service
 
 Read = TypeVar("Read", bound=BaseModel)
@@ -37,7 +38,7 @@ def routes(service: Service) -> APIRouter:
             return messages.asked_of(
                 _read(messages.CountBody, body), service.defaults, salt=salt, owner=owner
             )
-        raise ApiError(INVALID, f"dialect is {str(dialect)[:40]!r}; it is openai or anthropic.", "dialect")
+        raise ApiError(INVALID, f"dialect is {shown(dialect)}; it is openai or anthropic.", "dialect")
 
     @router.post("/v1/prompt_cache/plan", dependencies=[Depends(few_messages(service, "messages"))])
     async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
@@ -70,7 +71,7 @@ def _read(kind: type[Read], body: dict[str, Any]) -> Read:
     try:
         return kind.model_validate(body)
     except ValidationError as error:
-        raise RequestValidationError(error.errors(), body=body) from None
+        raise misfit(error.errors(), body) from None
 
 
 def _text(given: object) -> str | None:

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from app.server.asked import Asked, Over
 from app.server.bodies import Strict
+from app.server.echoing import shown
 from app.server.errors import INVALID, NO_SCHEMA, TOO_LARGE, ApiError, error_of, fault_of_pml, unsupported
 from app.server.schema_files import SchemaFiles
 from engine import Engine
@@ -139,9 +140,8 @@ def pin(engine: Engine, schema: PreparedSchema, seconds: float | None) -> None:
 
 def unknown_schema(name: str, param: str | None = None) -> ApiError:
     """Returns the refusal of a schema that nobody has put."""
-    shown = name if len(name) <= 200 else f"{name[:200]}…"
     return ApiError(
-        NO_SCHEMA, f"There is no schema {shown!r}. Put it with PUT /v1/prompt_cache/schemas/NAME.", param
+        NO_SCHEMA, f"There is no schema {shown(name)}. Put it with PUT /v1/prompt_cache/schemas/NAME.", param
     )
 
 
@@ -215,9 +215,8 @@ def _require_plain(asked: Asked) -> None:
         raise ApiError(INVALID, words, asked.marks[0].param)
     named = [block.module for message in asked.messages for block in message.blocks if block.module]
     if named:
-        words = (
-            f"Beside prompt_cache a block has no name, as {named[0].name!r}. Make it a module of the schema."
-        )
+        name = shown(named[0].name)
+        words = f"Beside prompt_cache a block has no name, as {name}. Make it a module of the schema."
         raise ApiError(INVALID, words, "messages")
 
 

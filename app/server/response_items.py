@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.server.bodies import Many
+from app.server.echoing import shown
 from app.server.errors import INVALID, ApiError, unsupported
 from app.server.openai_wire import ROLES, Conversation, Part, Wire, require_role
 from app.server.tool_use import Said, call_of, identified, tools_of
@@ -68,7 +69,7 @@ def read_items(items: Sequence[Item], conversation: Conversation) -> None:
             case _:
                 raise unsupported(
                     f"{where}.type",
-                    f"the input is messages, calls of functions and their results, not {item.type!r}.",
+                    f"the input is messages, calls of functions and their results, not {shown(item.type)}.",
                 )
 
 
@@ -101,7 +102,7 @@ def functions_of(tools: Sequence[Mapping[str, Any]]) -> Tools:
     found = []
     for number, tool in enumerate(tools):
         if tool.get("type") != "function":
-            words = f"functions are known alone, and this is {str(tool.get('type'))[:80]!r}."
+            words = f"functions are known alone, and this is {shown(tool.get('type'))}."
             raise unsupported(f"tools[{number}].type", words)
         told = {name: tool[name] for name in _DEFINED if tool.get(name) is not None}
         found.append({"type": "function", "function": told})

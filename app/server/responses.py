@@ -17,6 +17,7 @@ from app.server.asked import Asked, Defaults, scoped
 from app.server.bodies import BodyRoute, Many, Whole
 from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
+from app.server.echoing import cut, shown
 from app.server.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
 from app.server.length import few_messages
 from app.server.openai_wire import (
@@ -158,7 +159,7 @@ def _refuse_parts_of_fields(body: ResponsesBody) -> None:
             raise unsupported(f"reasoning.{name}", "the model's own template decides whether it thinks.")
     for name, value in (body.metadata or {}).items():
         if not isinstance(value, str):
-            raise ApiError(INVALID, "It must be a text.", f"metadata.{name}")
+            raise ApiError(INVALID, "It must be a text.", f"metadata.{cut(name)}")
     if LOGPROBS in (body.include or ()):
         raise unsupported(f"include[{(body.include or []).index(LOGPROBS)}]", "probabilities are not told.")
 
@@ -208,7 +209,7 @@ def routes(service: Service) -> APIRouter:
     async def find_response(response_id: str) -> Response:
         """Finds no response, as none is kept."""
         raise ApiError(
-            NOT_FOUND, f"There is no response {response_id!r}: nothing is stored here.", "response_id"
+            NOT_FOUND, f"There is no response {shown(response_id)}: nothing is stored here.", "response_id"
         )
 
     return router

@@ -15,7 +15,9 @@ from pydantic import BaseModel, ValidationError
 from starlette.responses import Response
 
 from app.server.bodies import Strict, bytes_of, media_type, object_of
+from app.server.echoing import shown
 from app.server.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
+from app.server.misfits import misfit
 from app.server.pml_requests import parsed_schema, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.schema_files import FullError, KeptSchema, SchemaFiles, Terms
 from app.server.service import Service
@@ -165,12 +167,7 @@ def _validated(kind: type[Body], given: dict[str, Any]) -> Body:
     try:
         return kind.model_validate(given)
     except ValidationError as error:
-        first = error.errors()[0]
-        param = ".".join(map(str, first["loc"])) or None
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(kind.model_fields)
-            raise ApiError(INVALID, f"There is no field {param!r} here; there are {known}.", param) from None
-        raise ApiError(INVALID, f"{first['msg']}.", param) from None
+        raise misfit(error.errors(), given) from None
 
 
 def _terms(body: TermsBody, now: float) -> Terms:
@@ -197,7 +194,7 @@ def _seconds(ttl: str | float) -> float:
     if not 0 < seconds <= LONGEST_SECONDS:
         raise ApiError(
             INVALID,
-            f'ttl is {str(ttl)[:40]!r}; it must be seconds above 0, or such as "300s", "5m" or "1h", and at '
+            f'ttl is {shown(ttl)}; it must be seconds above 0, or such as "300s", "5m" or "1h", and at '
             "most ten years.",
             "ttl",
         )
@@ -218,7 +215,7 @@ def _moment(given: str | float, now: float) -> float:
     if not now < at <= now + LONGEST_SECONDS:
         raise ApiError(
             INVALID,
-            f"expires_at is {str(given)[:40]!r}; it must be a time to come, within ten years, such as "
+            f"expires_at is {shown(given)}; it must be a time to come, within ten years, such as "
             f"{_iso(now + 3600)}.",
             "expires_at",
         )
@@ -252,10 +249,8 @@ def _checked(engine: Engine, name: str, text: str, owner: str) -> PreparedSchema
     """
     tree = parsed_schema(text, "pml")
     if tree.name != name:
-        shown = name if len(name) <= 200 else f"{name[:200]}…"
-        raise ApiError(
-            INVALID, f"The schema is named {tree.name!r} and is put as {shown!r}. Make them the same.", "name"
-        )
+        words = f"The schema is named {shown(tree.name)} and is put as {shown(name)}. Make them the same."
+        raise ApiError(INVALID, words, "name")
     prepared = prepared_schema(engine, text, "pml", owner)
     faults = [one for one in prepared.check() if one.severity == "error"]
     if faults:

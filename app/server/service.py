@@ -12,6 +12,7 @@ from typing import Literal, TypeVar
 
 from app.server.asked import Asked, Defaults
 from app.server.caching import Submitted, as_kept, expire, prepared, submitted
+from app.server.echoing import listed, shown
 from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
 from app.server.figures import GONE, Figures, Request
 from app.server.pml_requests import faults_of
@@ -147,7 +148,10 @@ class Service:
         known = self.names()
         if name not in known:
             raise ApiError(
-                NO_MODEL, f"There is no model {name!r} here; there is {', '.join(known)}.", "model"
+                NO_MODEL,
+                f"There is no model {shown(name)} here; there is {listed(known)}. Ask for that one, or give "
+                "it another name: pml serve --alias NAME.",
+                "model",
             )
 
     def salt(self, given: str | None, client: str) -> str:

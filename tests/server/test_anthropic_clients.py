@@ -159,7 +159,7 @@ def test_five_marks_and_a_longer_ttl_behind_a_shorter_one_are_refused(server: Se
 def test_the_beginning_of_an_answer_is_not_continued_behind_a_template(server: Served) -> None:
     said: Any = [{"role": "user", "content": "Red or blue?"}, {"role": "assistant", "content": "I say "}]
     messages = server.anthropic().messages
-    with pytest.raises(anthropic.BadRequestError, match=r"messages\.1 is not supported here: .* user's"):
+    with pytest.raises(anthropic.BadRequestError, match=r"messages\.1: It is not supported here: .* user's"):
         messages.create(model=server.model, max_tokens=4, messages=said)
     usage = messages.create(model=server.model, max_tokens=0, messages=said).usage
     total = usage.input_tokens + usage.cache_read_input_tokens + usage.cache_creation_input_tokens

@@ -141,7 +141,7 @@ def test_what_is_refused_is_refused_by_its_name(agent: Served, name: str) -> Non
             with pytest.raises(anthropic.BadRequestError) as error:
                 call(**given, extra_body=changes)
             message = error.value.api_message or ""
-            assert message.startswith(f"{param}: {param} is not supported here: "), message
+            assert message.startswith(f"{param}: It is not supported here: "), message
 
 
 @pytest.mark.parametrize("changes", HARMLESS, ids=lambda changes: "-".join(changes))

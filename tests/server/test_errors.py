@@ -187,7 +187,7 @@ class Case:
 
 
 CASES: dict[str | None, Case] = {
-    None: Case(bad_value, "valid string", "model"),
+    None: Case(bad_value, "must be a text, and this is 5", "model"),
     "unsupported_parameter": Case(unsupported, "not supported here", "logit_bias"),
     "context_length_exceeded": Case(too_long, r"prompt is too long: \d+ tokens > 2047 maximum", "PROMPT"),
     "invalid_api_key": Case(no_key, "API key"),

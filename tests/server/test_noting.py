@@ -97,8 +97,34 @@ def test_what_is_refused_is_told_with_its_sentence(keyed: Served, noted: Noted) 
     assert "There is no model 'nobody' here" in said[1]
     assert "E205" in said[2]
     assert "There is no message" in said[3]
-    assert "valid integer" in said[4]
+    assert said[4] == "max_tokens must be a whole number, and this is the text 'many'."
     assert found[3].dialect == "anthropic"
+
+
+@pytest.mark.parametrize(
+    ("path", "changes", "sentence"),
+    [
+        (
+            "messages",
+            {"thinking": {"type": "enabled"}},
+            "thinking: It is not supported here: the model's own",
+        ),
+        ("messages", {"max_tokens": "5"}, "max_tokens: It must be a whole number, and this is the text '5'."),
+        ("chat/completions", {"n": 2}, "n is not supported here: one answer is made"),
+        ("chat/completions", {"stop": ["a"] * 5}, "stop: There are 5 texts; 4 are the most."),
+        (
+            "chat/completions",
+            {"max_tokens": "5"},
+            "max_tokens must be a whole number, and this is the text '5'.",
+        ),
+    ],
+)
+def test_a_field_is_named_once(
+    keyed: Served, noted: Noted, path: str, changes: dict[str, Any], sentence: str
+) -> None:
+    body = {"model": keyed.model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 3, **changes}
+    assert httpx.post(f"{keyed.url}/v1/{path}", json=body, headers={"x-api-key": KEY}).status_code == 400
+    assert noted.all()[0].sentence.startswith(sentence)
 
 
 def test_of_all_else_only_what_is_refused_is_listed(keyed: Served, noted: Noted) -> None:

@@ -85,7 +85,8 @@ def test_asyncio_clients_answer_side_by_side(server: Served) -> None:
 
 def test_the_same_request_reads_all_but_the_last_tokens(server: Served) -> None:
     client = server.openai()
-    asked: dict[str, Any] = {"model": server.model, "messages": [{"role": "user", "content": LONG}]}
+    said = {"role": "user", "content": f"What nobody has said before. {LONG}"}
+    asked: dict[str, Any] = {"model": server.model, "messages": [said]}
     first, second = (client.chat.completions.create(**asked, max_tokens=2, temperature=0) for _ in range(2))
     assert first.usage.prompt_tokens_details.cached_tokens == 0
     read = second.usage.prompt_tokens_details.cached_tokens

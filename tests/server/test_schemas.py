@@ -133,7 +133,7 @@ def test_only_terms_are_changed(client: httpx.Client) -> None:
         ({"ttl": 0}, "ttl"),
         ({"ttl": -1}, "ttl"),
         ({"ttl": "9999999999d"}, "ttl"),
-        ({"ttl": [1]}, "ttl.str"),
+        ({"ttl": [1]}, "ttl"),
         ({"ttl": "1h", "expires_at": "2030-01-01T00:00:00Z"}, "expires_at"),
         ({"expires_at": "2001-01-01T00:00:00Z"}, "expires_at"),
         ({"expires_at": "2030-01-01"}, "expires_at"),
