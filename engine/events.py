@@ -43,7 +43,7 @@ class SegmentUse:
         return told
 
 
-_NOT_IN_JSON = ("first_logits", "segments", "stop", "cut_short", "marked", "unmarked")
+_NOT_IN_JSON = ("first_logits", "segments", "stop", "cut_short", "marked", "unmarked", "read_ms")
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,8 @@ class Answer:
         cut_short: whether the context window ended it before `max_new_tokens` did; not part of the JSON.
         marked: the position up to which what was marked is on disk, or is written now; not part of the JSON.
         unmarked: why no more of what was marked is; "" where all of it is; not part of the JSON.
+        read_ms: what computing had taken of what earlier prompts had left in memory or on disk and this one
+            read, in milliseconds, segments not among it; None where that is not known; not part of the JSON.
         passes: through the network after the first token's; fewer than tokens where guesses held.
         waited_ms: how long its steps waited for those of other answers, and for what another program was
             encoding, in milliseconds; in no other figure.
@@ -88,6 +90,7 @@ class Answer:
     cut_short: bool = False
     marked: int = 0
     unmarked: str = ""
+    read_ms: float | None = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that `pml run --json` prints for a side."""

@@ -62,7 +62,7 @@ def report_of(
         for one in answer.segments
     ]
     counts = {"read": usage.read, "written": usage.written, "computed": usage.prompt - usage.read}
-    saved = _all_saved(answer, usage, took)
+    saved = _all_saved(answer, took)
     times = {"ttft_ms": answer.ttft_ms, "saved_ms": saved, "warnings": list(answer.warnings)}
     return {"modules": modules, "marks": [asdict(one) for one in kept], **counts, **times}
 
@@ -73,13 +73,8 @@ def _saved(use: SegmentUse, seconds: Mapping[str, float]) -> float | None:
     return None if took is None or use.outcome != Outcome.HIT else took * 1000
 
 
-def _all_saved(answer: Answer, usage: Usage, seconds: Mapping[str, float]) -> float | None:
-    """What computing all had taken that was read; None where that is not known of all.
-
-    It is not known of what other requests have computed by the way, and is in no segment.
-    """
-    read = [one for one in answer.segments if one.outcome == Outcome.HIT]
-    known = [_saved(one, seconds) for one in read]
-    if usage.read > sum(one.tokens for one in read):
-        return None
+def _all_saved(answer: Answer, seconds: Mapping[str, float]) -> float | None:
+    """What computing all had taken that was read; None where that is not known of all."""
+    known = [_saved(one, seconds) for one in answer.segments if one.outcome == Outcome.HIT]
+    known.append(answer.read_ms)
     return None if None in known else sum(one for one in known if one is not None)

@@ -177,6 +177,8 @@ class DiskChunks:
         """Chunks that follow each other, copied into one extent."""
         ids = tuple(token for chunk, _ in found for token in chunk.token_ids)
         names = tuple(segment.key for _, segment in found)
+        took = self.store.seconds(names)
+        each = sum(took.values()) / len(ids) if len(took) == len(names) else 0.0
         whole = empty_segment(self.model.form, names[0], ids, self.model.network.device)
         at = 0
         for chunk, segment in found:
@@ -186,4 +188,6 @@ class DiskChunks:
             whole.keys[:, :, at:end] = keys
             whole.values[:, :, at:end] = segment.values.to(device)
             at = end
-        return Piece(tuple(chunk for chunk, _ in found), names, Extent(whole, found[0][0].start))
+        return Piece(
+            tuple(chunk for chunk, _ in found), names, Extent(whole, found[0][0].start, seconds=each)
+        )

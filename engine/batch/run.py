@@ -11,10 +11,11 @@ from functools import cached_property
 
 from torch import Tensor
 
+from engine.batch.lease import Lease
 from engine.batch.scheduler import AHEAD, Need
 from engine.batch.submission import FAILED, NO_ROOM, UNMARKED, Mark, Submission
 from engine.batch.ticket import Outcome, Reply
-from engine.batch.tree import Computed, Lease, PrefixTree
+from engine.batch.tree import Computed, PrefixTree
 from engine.cache.memory import Reserved
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.cache.store.room import Claim
@@ -173,6 +174,8 @@ class Run:
             self._lease = self._tree.acquire(self._trail(()))
             prefill = self._lease.without(prefill)
             self._clock.lap("load")
+            took = self._lease.seconds()
+            self._work.read_ms = None if took is None else took * 1000
         self._mark()
         self.sequence = Sequence(self._cache.model, prefill, self.submission.settings, self._clock)
         self._clock.lap("prefill")
@@ -320,7 +323,7 @@ class Run:
         marked, self._work.marked = self._work.marked, 0
         trail = self._trail(())
         with self._all_the_same():
-            lease, _ = self._tree.take_in(trail, Computed(*self.sequence.computed()))
+            lease, _ = self._tree.take_in(trail, self._computed(self.sequence))
             with lease:
                 written = self._keep(lease, marked)
             ends = {end: name for name, end in written.items()}
@@ -371,10 +374,15 @@ class Run:
         """Has the tree take in what it has computed, in the room that was set aside for it."""
         self._give_back()
         trail = self._whole_trail(sequence)
-        self._tree.insert(trail, Computed(*sequence.computed()))
+        self._tree.insert(trail, self._computed(sequence))
         settings = self.submission.settings
         if settings.store_conversation:  # else new text is never written, and that of others never is
             self._tree.write(self.submission.prompt.schema.label, settings.scope, along=trail)
+
+    def _computed(self, sequence: Sequence) -> Computed:
+        """What it has computed, and what a token of its prompt took: reading an answer's takes as long."""
+        took, tokens = self._clock.parts.get("prefill", 0.0) / 1000, len(sequence.prefill.token_ids)
+        return Computed(*sequence.computed(), seconds=took / max(1, tokens))
 
     def _whole_trail(self, sequence: Sequence) -> Trail:
         """The trail of prompt and answer; in a conversation the text ends a chunk if it has these tokens."""

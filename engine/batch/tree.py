@@ -12,22 +12,20 @@ import heapq
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 
 import torch
 from torch import Tensor
 
 from engine.batch.disk import DiskChunks, Piece, Stretch
+from engine.batch.lease import Lease
 from engine.batch.nodes import Extent, Node
-from engine.cache.releasable import Releasable
 from engine.cache.segment_cache import SegmentCache
-from engine.inference.prefill import Prefill
 from engine.model.packed_kv_cache import empty_segment
 from engine.model.rope import move_keys
 from engine.prompt.recipe import Identity
 from engine.prompt.trail import Chunk, Edge, Placed, Trail, names
-from engine.segment import Placement
 
 READ_OFTEN = 2  # times that a chunk was found, and is worth a file
 _FEW = 64  # entries out of date that are not looked for
@@ -72,75 +70,6 @@ class _Known:
     edges: int
     name: str
     passed: int
-
-
-class Lease(Releasable):
-    """The nodes of a trail, which stay until this is released. Made by `PrefixTree.acquire`.
-
-    Attributes:
-        end: the position behind the last token that is found.
-    """
-
-    def __init__(self, tree: PrefixTree, node: Node, limit: int) -> None:
-        self._tree = tree
-        self._node: Node | None = node
-        self.end = min(limit, node.end) if node.edges else 0
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens are read of the tree; those of placed segments are not among them."""
-        return sum(placement.tokens for placement in self.placements())
-
-    def nodes(self) -> list[Node]:
-        """The nodes, by position; while the tier is locked."""
-        assert self._node is not None, "the lease was released"
-        return [*self._node.upward()][::-1]
-
-    def chunks(self) -> dict[str, int]:
-        """The position behind each chunk, by its name."""
-        with self._tree.tier.locked():
-            nodes = [node for node in self.nodes() if node.extent is not None and not node.gone]
-            return {
-                name: edge.end for node in nodes for name, edge in zip(node.names, node.edges, strict=True)
-            }
-
-    def placements(self) -> tuple[Placement, ...]:
-        """Where the chunks that were found stand, by position; one for what lies side by side in a tensor."""
-        with self._tree.tier.locked():
-            return tuple(self._placements())
-
-    def _placements(self) -> list[Placement]:
-        found: list[Placement] = []
-        for node in self.nodes():
-            one = node.placement()
-            if one is None or one.start >= self.end:
-                continue
-            hi = min(one.hi, one.lo + self.end - one.start)
-            one = Placement(one.segment, one.lo, hi, one.start)
-            last = found[-1] if found else None
-            beside = last is not None and last.segment is one.segment
-            if last is not None and beside and (last.hi, last.shift) == (one.lo, one.shift):
-                found[-1] = Placement(last.segment, last.lo, one.hi, last.start)
-            else:
-                found.append(one)
-        return found
-
-    def release(self) -> None:
-        """Lets go of the nodes; a second time does nothing. May be called by the collector, at any point."""
-        node, self._node = self._node, None
-        if node is not None:
-            tree = self._tree
-            tree.tier.later(lambda: tree._give_back(node))
-
-    def without(self, prefill: Prefill) -> Prefill:
-        """What is computed and read before the first token, when what was found is read as well."""
-        rest = bisect_left(prefill.positions, self.end)  # what is found reaches up to there without a gap
-        return replace(
-            prefill,
-            placements=sorted([*prefill.placements, *self.placements()], key=lambda one: one.start),
-            token_ids=prefill.token_ids[rest:],
-            positions=prefill.positions[rest:],
-        )
 
 
 class PrefixTree:
@@ -194,7 +123,7 @@ class PrefixTree:
                     one.reads += 1
                     if one.reads >= READ_OFTEN and not one.kept:
                         self._often[one] = None
-                return Lease(self, node, min(limit, trail.legible(node.end)))
+                return Lease(self.tier, node, min(limit, trail.legible(node.end)), self._give_back)
 
     def insert(self, trail: Trail, computed: Computed) -> int:
         """Takes in what a sequence has computed of a trail and the tree does not know yet, as copies.
@@ -229,7 +158,7 @@ class PrefixTree:
                     taken = (
                         0 if none else sum(edge.tokens for one in pieces if one.extent for edge in one.edges)
                     )
-                    return Lease(self, node, trail.end), taken
+                    return Lease(self.tier, node, trail.end, self._give_back), taken
 
     def mark(self, trail: Trail) -> int:
         """Has what is known of a trail written with the next `write`; returns up to which position."""

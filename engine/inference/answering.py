@@ -88,6 +88,7 @@ class Answering:
         side: "uncached" where every token is computed afresh.
         marked: the position up to which what is computed will be on disk.
         unmarked: why no more of it will be, where more was asked for.
+        read_ms: as of `Answer`.
         notes: warnings for the answer.
     """
 
@@ -105,6 +106,7 @@ class Answering:
         self._fetched: Fetched | None = None
         self.side: Side = "uncached" if planned.scope is None else "cached"
         self.marked, self.unmarked = 0, ""
+        self.read_ms: float | None = 0.0
         self.notes: list[str] = []
 
     def prepare(self) -> Generator[Event, None, Prefill]:
@@ -159,7 +161,7 @@ class Answering:
         fetched = self._fetched
         self._write_now()  # what came since the first token, or where there is none
         answer = _answer(sequence, ending, fetched, self._counts(sequence), self.notes)
-        answer = replace(answer, marked=self.marked, unmarked=self.unmarked)
+        answer = replace(answer, marked=self.marked, unmarked=self.unmarked, read_ms=self.read_ms)
         if fetched is not None:
             try:
                 self._cache.store_held(wanted(self._planned.slices), fetched)

@@ -28,7 +28,8 @@ class TextRun:
         index: its place among the schema's runs, in document order.
         path: the path of the module, "" for the anonymous one.
         token_ids: with a parameter's slot filled by its stand-in tokens.
-        cacheable: False for `cache="false"` and for what the end of the conversation decides.
+        cacheable: False for `cache="false"`, for what the end of the conversation decides, and for the token
+            that begins a prompt where the schema says nothing.
         start: position of the first token under the schema's own positions.
         seam: how many tokens at its end are a seam, which some prompts do not read.
         turn: which of the schema's turns it stands in, -1 outside of turns.
@@ -188,7 +189,7 @@ class _Builder:
         self.modules: dict[str, ModuleExtent] = {}
         self.texts: list[tuple[object, Mark, Fragment]] = []  # side by side, not yet tokenized
         self.pending: list[int] = []
-        self.owner: tuple[str, bool] = ("", True)
+        self.owner: tuple[str, bool] = ("", bool(schema.children))  # of nothing there is nothing to reuse
         self.last: int | None = None  # the token before what comes next
         self.seam = 0  # tokens of the seam that ends what is not yet a run
         self.turn = -1

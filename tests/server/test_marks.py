@@ -140,6 +140,22 @@ def test_modules_count_as_written_as_far_as_there_is_room(tmp_path: Path) -> Non
         assert stored < tokens
 
 
+def test_a_text_that_nobody_marks_is_not_written(server: Served) -> None:
+    client = server.openai()
+    prompt = f"As it is. {LONG}"
+    for _ in range(2):
+        made = client.completions.create(
+            model=server.model, prompt=prompt, max_tokens=2, extra_body={"include": ["prompt_cache"]}
+        )
+        assert made.usage is not None
+        told: Any = made.usage.prompt_tokens_details
+        assert told.cache_write_tokens == 0
+        assert made.prompt_cache["modules"] == []  # type: ignore[attr-defined]
+    assert told.cached_tokens >= made.usage.prompt_tokens - 64
+    server.engine.store.finish_writing()
+    assert "completion" not in {row["schema"] for row in server.engine.store.segments()}
+
+
 def test_the_least_length_can_be_set(tmp_path: Path) -> None:
     with served(tmp_path, limits=Limits(least=8)) as server:
         assert ask(server, [marked("A short system text.")], "Once?").usage.cache_creation_input_tokens > 8

@@ -73,6 +73,25 @@ def test_it_is_read_after_a_restart_and_nothing_else_is(tmp_path: Path) -> None:
             assert usage(marked(engine, TURNS))[0] == border(engine, TURNS, block)
 
 
+def test_what_computing_had_taken_is_known_of_a_prefix_in_memory_and_on_disk(tmp_path: Path) -> None:
+    with engine_in(tmp_path) as engine:
+        first, second = (marked(engine, TURNS, -1) for _ in range(2))
+        assert first.read_ms == 0
+        took = second.read_ms
+        assert took is not None
+        assert 0 < took <= first.ttft_ms
+        engine.store.finish_writing()
+        rows = engine.store.segments()
+        assert all(row["seconds"] > 0 for row in rows), "by which the budget lets them go"
+        assert sum(row["seconds"] for row in rows) * 1000 == pytest.approx(took, rel=0.01)
+    with engine_in(tmp_path) as engine:
+        assert marked(engine, TURNS).read_ms == pytest.approx(took, rel=0.01)
+    with engine_in(tmp_path) as engine:
+        with engine.store.index.writing() as connection:
+            connection.execute("update segments set seconds = 0")
+        assert marked(engine, TURNS).read_ms is None, "as an earlier version has written them"
+
+
 def test_the_mark_moves_on_with_the_conversation(tmp_path: Path) -> None:
     turns, before = list(TURNS), 0
     for _ in range(3):

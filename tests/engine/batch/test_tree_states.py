@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from engine.batch.tree import Lease
+from engine.batch.lease import Lease
 from engine.cache.memory import MemoryTier
 from engine.prompt.trail import Chunk, Edge, Placed, Trail
 from engine.segment import Segment

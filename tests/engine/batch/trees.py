@@ -10,8 +10,9 @@ from zlib import crc32
 import torch
 from torch import Tensor
 
+from engine.batch.lease import Lease
 from engine.batch.nodes import Node
-from engine.batch.tree import Computed, Lease, PrefixTree
+from engine.batch.tree import Computed, PrefixTree
 from engine.cache.fetched import Unsaved
 from engine.cache.memory import MemoryTier
 from engine.cache.segment_cache import SegmentCache
@@ -39,6 +40,10 @@ class Files:
 
     def lacks(self, keys: Iterable[str]) -> set[str]:
         return set(keys) - set(self.held)
+
+    def seconds(self, keys: Iterable[str]) -> dict[str, float]:
+        assert set(keys) <= set(self.held)
+        return {}
 
     def load(self, key: str, token_ids: Sequence[int], form: Form) -> Segment | None:
         found = self.held.get(key)
