@@ -15,6 +15,7 @@ from starlette.responses import Response
 from app.server.asked import Asked, Defaults, scoped
 from app.server.bodies import BodyRoute, Many, Whole
 from app.server.errors import INVALID, ApiError, error_of, unsupported
+from app.server.includes import includes_report
 from app.server.length import few_messages
 from app.server.openai_wire import (
     ROLES,
@@ -121,7 +122,7 @@ def asked_of(body: ChatBody, defaults: Defaults, *, salt: str, report: bool, own
         marks=conversation.marks(options, body.prompt_cache_retention),
         warm=bool(options and options.prewarm),
         salt=salt,
-        report=report or "prompt_cache" in (body.include or ()),
+        report=includes_report(body.include) or report,
         over=over,
     )
 

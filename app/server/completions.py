@@ -15,6 +15,7 @@ from app.server.asked import Asked, scoped
 from app.server.bodies import BodyRoute, Many, Whole
 from app.server.chat import StreamOptions, report_if_wanted, wants_report
 from app.server.errors import INVALID, ApiError, error_of
+from app.server.includes import includes_report
 from app.server.openai_wire import (
     Wire,
     finish_reason,
@@ -73,7 +74,7 @@ def routes(service: Service) -> APIRouter:
             scoped(settings, over),
             text=texts[0],
             salt=service.salt(body.cache_salt, request.state.client),
-            report=wants_report(request) or "prompt_cache" in (body.include or ()),
+            report=includes_report(body.include) or wants_report(request),
             over=over,
             field="prompt",
         )

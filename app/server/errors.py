@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.server.echoing import brief
+from app.server.remote_pml import over_http
 from engine.errors import CancelledError, CharacterError, ClosedError, PromptCacheError, SettingsError
 from engine.pml import PromptError
 from engine.prompt.tools import ToolsError
@@ -113,10 +114,6 @@ def unsupported(param: str, why: str) -> ApiError:
     return ApiError(UNSUPPORTED, f"{param} is not supported here: {why}", param)
 
 
-_OF_FILES = frozenset({"E208", "E209", "E211"})
-NO_FILES = "a server reads no files: send the text itself, in the module"
-
-
 def fault_of_pml(error: PromptError, param: str | None) -> ApiError:
     """Returns the refusal of a document, with all that is wrong with it.
 
@@ -124,6 +121,7 @@ def fault_of_pml(error: PromptError, param: str | None) -> ApiError:
         error: its faults.
         param: the field that the document came in; None where that is not known.
     """
+    error = over_http(error)
     found = [
         {
             "code": one.code,
@@ -131,7 +129,7 @@ def fault_of_pml(error: PromptError, param: str | None) -> ApiError:
             "line": one.line,
             "column": one.column,
             "message": one.message,
-            "hint": NO_FILES if one.code in _OF_FILES else one.hint,
+            "hint": one.hint,
         }
         for one in error.diagnostics
     ]

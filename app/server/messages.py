@@ -21,6 +21,7 @@ from app.server.definitions import Definitions
 from app.server.diagnosing import Diagnoses, Prefix
 from app.server.echoing import cut, shown
 from app.server.errors import INVALID, ApiError, error_of, unsupported
+from app.server.includes import includes_report
 from app.server.length import few_messages
 from app.server.openai_wire import Wire, refuse_what_is_not_built, require_no_module
 from app.server.pml_requests import PromptCache
@@ -177,7 +178,7 @@ def asked_of(
         marks=reader.marks(),
         warm=isinstance(body, MessagesBody) and body.max_tokens == 0,
         salt=salt,
-        report=report or "prompt_cache" in (getattr(body, "include", None) or ()),
+        report=includes_report(getattr(body, "include", None)) or report,
         over=over,
     )
 

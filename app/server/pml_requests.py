@@ -26,6 +26,7 @@ from engine.prompt.window import TooLongError
 
 log = logging.getLogger(__name__)
 
+PUT_IT = "Put it with PUT /v1/prompt_cache/schemas/NAME."
 BLANK_LINE = "\n\n"
 MOST_WINDOWS = 16
 """So many windows may the parameters of a schema fill: each token of their lengths is laid out."""
@@ -138,11 +139,15 @@ def pin(engine: Engine, schema: PreparedSchema, seconds: float | None) -> None:
         log.info("%s", error)
 
 
-def unknown_schema(name: str, param: str | None = None) -> ApiError:
-    """Returns the refusal of a schema that nobody has put."""
-    return ApiError(
-        NO_SCHEMA, f"There is no schema {shown(name)}. Put it with PUT /v1/prompt_cache/schemas/NAME.", param
-    )
+def unknown_schema(name: str, param: str | None = None, advice: str = PUT_IT) -> ApiError:
+    """Returns the refusal of a schema that nobody has put.
+
+    Args:
+        name: the name that the request has.
+        param: the field that it stands in.
+        advice: what to do.
+    """
+    return ApiError(NO_SCHEMA, f"There is no schema {shown(name)}. {advice}", param)
 
 
 @contextlib.contextmanager

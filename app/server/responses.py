@@ -19,6 +19,7 @@ from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.echoing import cut, shown
 from app.server.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
+from app.server.includes import includes_report
 from app.server.length import few_messages
 from app.server.openai_wire import (
     TTL_SECONDS,
@@ -57,7 +58,6 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
     "context_management": (([],), "a conversation is read as it is sent."),
     "moderation": ((), "the server asks nobody else."),
 }
-LOGPROBS = "message.output_text.logprobs"
 USUAL: Mapping[str, Any] = {
     "metadata": {},
     "parallel_tool_calls": True,
@@ -144,7 +144,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool
         marks=conversation.marks(options, body.prompt_cache_retention),
         warm=bool(options and options.prewarm),
         salt=salt,
-        report=report or "prompt_cache" in (body.include or ()),
+        report=includes_report(body.include) or report,
         over=over,
         field="input",
     )
@@ -160,8 +160,6 @@ def _refuse_parts_of_fields(body: ResponsesBody) -> None:
     for name, value in (body.metadata or {}).items():
         if not isinstance(value, str):
             raise ApiError(INVALID, "It must be a text.", f"metadata.{cut(name)}")
-    if LOGPROBS in (body.include or ()):
-        raise unsupported(f"include[{(body.include or []).index(LOGPROBS)}]", "probabilities are not told.")
 
 
 def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from app.server.bodies import Strict, bytes_of, media_type, object_of
 from app.server.echoing import shown
 from app.server.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
 from app.server.misfits import misfit
-from app.server.pml_requests import parsed_schema, pin, pml_faults, prepared_schema, unknown_schema
+from app.server.pml_requests import PUT_IT, parsed_schema, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.schema_files import FullError, KeptSchema, SchemaFiles, Terms
 from app.server.service import Service
 from app.server.streams import gone
@@ -32,6 +32,9 @@ from engine.prepared import PreparedSchema
 PATH = "/v1/prompt_cache/schemas"
 XML = frozenset({"application/xml", "text/xml"})
 USUAL_PAGE, LARGEST_PAGE = 50, 1000
+NOTHING_DELETED = f"Nothing is deleted; GET {PATH} lists those that there are."
+NOTHING_CHANGED = f"Nothing is changed; put it first, with PUT {PATH}/NAME."
+GONE_MEANWHILE = "It was deleted, or its time was over, meanwhile; put it again."
 LONGEST_SECONDS = 10 * 365 * 86400.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 Body = TypeVar("Body", bound=BaseModel)
@@ -122,7 +125,7 @@ def routes(service: Service) -> APIRouter:
 
         def changed() -> dict[str, Any]:
             before = files.get(owner, name)
-            kept = _found(files.change(owner, name, terms), name)
+            kept = _found(files.change(owner, name, terms), name, NOTHING_CHANGED)
             prepared = prepared_schema(engine, kept.text, "pml", owner)
             _settle(engine, files, owner, prepared, kept, before)
             return _told(engine, prepared, kept)
@@ -135,7 +138,7 @@ def routes(service: Service) -> APIRouter:
         engine, files, owner = service.engine, await swept(), owner_of(request)
 
         def deleted() -> None:
-            kept = _found(files.remove(owner, name), name)
+            kept = _found(files.remove(owner, name), name, NOTHING_DELETED)
             if kept.pinned:
                 engine.store.settings.unpin(_label(engine, owner, kept))
 
@@ -153,7 +156,7 @@ async def _put_body(request: Request) -> PutBody:
         try:
             return PutBody(pml=decode(await bytes_of(request)))
         except TextFileError as error:
-            raise ApiError(INVALID, str(error), "pml") from error
+            raise ApiError(INVALID, f"The document {error.what}. Send it in UTF-8.", "pml") from error
     try:
         return _validated(PutBody, await object_of(request))
     except ApiError as error:
@@ -258,9 +261,9 @@ def _checked(engine: Engine, name: str, text: str, owner: str) -> PreparedSchema
     return prepared
 
 
-def _found(kept: KeptSchema | None, name: str) -> KeptSchema:
+def _found(kept: KeptSchema | None, name: str, advice: str = PUT_IT) -> KeptSchema:
     if kept is None:
-        raise unknown_schema(name)
+        raise unknown_schema(name, advice=advice)
     return kept
 
 
@@ -288,7 +291,7 @@ def _settle(
     still = files.settled(owner, kept.name)
     if kept.pinned and (still is None or not still.pinned):  # who deletes takes the file first, then the pin
         engine.store.settings.unpin(prepared.tokenized.label)
-    _found(still, kept.name)
+    _found(still, kept.name, GONE_MEANWHILE)
 
 
 def _sweep(engine: Engine, files: SchemaFiles) -> None:

@@ -96,7 +96,9 @@ def test_a_prompt_that_is_too_long_is_refused_with_both_numbers(server: Served) 
 
 
 def test_a_model_that_is_not_served_is_not_found(server: Served) -> None:
-    with pytest.raises(openai.NotFoundError, match="no model 'gpt-9'"):
+    with pytest.raises(
+        openai.NotFoundError, match=r"no model 'gpt-9' here; there is .* and alias\. .*--alias NAME"
+    ):
         server.openai().chat.completions.create(model="gpt-9", messages=HELLO)
     with pytest.raises(anthropic.NotFoundError):
         server.anthropic().messages.create(model="claude", messages=HELLO, max_tokens=1)

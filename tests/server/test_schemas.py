@@ -311,7 +311,11 @@ def test_no_file_of_the_server_is_read(
             assert found.status_code == 400
             assert found.json()["error"]["diagnostics"][0]["code"] in ("E208", "E209", "E211")
             assert "the secret" not in found.text
-            assert "send" in found.json()["error"]["diagnostics"][0]["hint"]
+            error = found.json()["error"]
+            assert "send" in error["diagnostics"][0]["hint"]
+            for told in (error["message"], error["diagnostics"][0]["message"]):
+                assert "write its text into the PML" in told
+                assert "folder" not in told
             asked = {"model": server.model, "messages": [], "prompt_cache": {"schema": pml}}
             assert client.post("/v1/chat/completions", json=asked).status_code == 400
     assert not [one for one in opened if "secret" in str(one) or str(one) == "/dev/zero"]
