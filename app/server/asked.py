@@ -8,10 +8,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.server.echoing import cut, shown
-from app.server.errors import INVALID, ApiError
+from app.server.errors import INVALID, ApiError, Dialect
 from engine.choices import Scope
 from engine.inference.params import RunSettings
-from engine.inference.settings import settings_of
+from engine.inference.settings import Setting, settings_of
 from engine.pml.names import NAME, NAME_RULE
 from engine.prompt.conversation import Message
 from engine.prompt.named_blocks import Block, Named
@@ -29,9 +29,12 @@ __all__ = [
     "scoped",
     "seed_of",
     "settings_from",
+    "settings_in",
 ]
 
 LONGEST_ANSWER = 1024
+HOTTEST: Mapping[Dialect, int] = {"openai": 2, "anthropic": 1}
+"""The highest temperature, which the vendors themselves take no higher."""
 _SEEDS = 2**63
 
 
@@ -158,7 +161,13 @@ def scoped(settings: RunSettings, over: Over | None) -> RunSettings:
     return settings if over is None else replace(settings, scope=over.scope)
 
 
-def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults) -> RunSettings:
+def settings_in(dialect: Dialect) -> Mapping[str, Setting]:
+    """Returns the settings by name, each with the range that a request of a dialect may say it in."""
+    known = settings_of(RunSettings)
+    return {**known, "temperature": replace(known["temperature"], most=HOTTEST[dialect])}
+
+
+def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults, dialect: Dialect) -> RunSettings:
     """Makes the settings of a run.
 
     Earlier turns are not made segments of their own: the prefix tree finds them.
@@ -167,11 +176,12 @@ def settings_from(given: Mapping[str, tuple[str, Any]], defaults: Defaults) -> R
         given: by the name of a setting the field of the request that has it, and its value; None where there
             is none.
         defaults: for what is not given.
+        dialect: of the request.
 
     Raises:
         ApiError: a value is out of its range.
     """
-    known = settings_of(RunSettings)
+    known = settings_in(dialect)
     found: dict[str, Any] = {"temperature": 1.0, "max_new_tokens": defaults.longest, **defaults.sampling}
     for name, (param, value) in given.items():
         if value is None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from engine.inference.params import RunSettings
-from engine.inference.settings import settings_of
+from app.server.asked import settings_in
 
 _SETTINGS = {
     "temperature": "temperature",
@@ -19,6 +18,7 @@ _SETTINGS = {
 }
 """Fields that are settings of the engine, by its names for them."""
 
+_ANTHROPIC = frozenset({"MessagesBody", "CountBody"})
 _USUAL = (
     "What the model's own generation_config.json says holds where it is absent, else the interface's value."
 )
@@ -99,7 +99,7 @@ def described(name: str, properties: dict[str, Any]) -> None:
         name: of its schema.
         properties: its fields, which are changed.
     """
-    known = settings_of(RunSettings)
+    known = settings_in("anthropic" if name in _ANTHROPIC else "openai")
     for field, shape in properties.items():
         own = f"{name}.{field}"
         shape.pop("title", None)

@@ -171,7 +171,7 @@ def asked_of(
     over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
     return Asked(
         body.model,
-        scoped(settings_from(sampling, defaults), over),
+        scoped(settings_from(sampling, defaults, "anthropic"), over),
         tuple(reader.messages),
         tools=definitions.first,
         deferred=definitions.deferred,

@@ -294,7 +294,7 @@ def settings_of_body(body: Any, longest: tuple[str, int | None], defaults: Defau
         "seed": ("seed", seed_of(body.seed)),
         "stop": ("stop", stop or None),
     }
-    return settings_from(given, defaults)
+    return settings_from(given, defaults, "openai")
 
 
 def usage_json(usage: Usage) -> dict[str, Any]:

@@ -19,6 +19,7 @@ Client = Literal["openai-python", "anthropic-python", "curl", "openai-javascript
 CLIENTS: tuple[Client, ...] = get_args(Client)
 KEY = "PML_API_KEY"
 """The variable of the environment that has the key, where one is asked."""
+HOTTEST = (2, 1)  # temperature of a request to OpenAI's endpoints, and to Anthropic's
 MOST_STOPS = 4  # that a request to OpenAI's endpoints may have
 
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
@@ -88,7 +89,7 @@ def request_of(client: Client, sought: Sought, schema: object, prompt: object) -
     settings = sought.settings
     fields: dict[str, Any] = {"model": sought.model, "messages": [], **sought.body}
     fields["max_tokens" if of_anthropic else "max_completion_tokens"] = settings.max_new_tokens
-    fields["temperature"] = settings.temperature
+    fields["temperature"] = min(settings.temperature, HOTTEST[of_anthropic])
     usual = RunSettings()
     if settings.temperature > 0:
         fields |= {one: value for one in _DRAWN if (value := getattr(settings, one)) != getattr(usual, one)}
@@ -113,6 +114,8 @@ def notes_on(client: Client, settings: RunSettings) -> list[str]:
         found.append("Repair and placement are settings of runs: requests are answered without them.")
     if client != "anthropic-python" and len(settings.stop) > MOST_STOPS:
         found.append(f"A request has {MOST_STOPS} stop texts at most; the others are left out.")
+    if settings.temperature > (hottest := HOTTEST[client == "anthropic-python"]):
+        found.append(f"The temperature of a request is {hottest} at most here.")
     return found
 
 

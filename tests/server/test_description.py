@@ -119,6 +119,14 @@ def test_each_endpoint_and_field_has_words(described: Any) -> None:
             assert shape.get("description"), f"{name}.{field}"
 
 
+def test_bounds_of_numbers_are_the_dialects_own(described: Any) -> None:
+    shapes = described["components"]["schemas"]
+    for name, most in (("ChatBody", 2), ("CompletionBody", 2), ("ResponsesBody", 2), ("MessagesBody", 1)):
+        field = shapes[name]["properties"]["temperature"]
+        assert [one["maximum"] for one in field["anyOf"] if "maximum" in one] == [most]
+        assert f"at most {most}." in field["description"]
+
+
 def test_each_kind_of_error_is_described(described: Any) -> None:
     responses = described["components"]["responses"]
     for kind in KINDS:

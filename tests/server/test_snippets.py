@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
+from app.server.asked import HOTTEST
 from app.server.openai_wire import MOST_STOPS
 from app.studio import snippets
 from engine.inference.params import RunSettings
@@ -103,12 +104,14 @@ def test_settings_of_the_page_are_asked_for(server: Served, page: Asked) -> None
 
 def test_what_a_request_cannot_say_is_said(server: Served, page: Asked) -> None:
     assert snippets.MOST_STOPS == MOST_STOPS
-    settings = {**SETTINGS, "repair": "link:2", "stop": list("abcdef")}
+    assert {"openai": snippets.HOTTEST[0], "anthropic": snippets.HOTTEST[1]} == HOTTEST
+    settings = {**SETTINGS, "repair": "link:2", "stop": list("abcdef"), "temperature": 1.5}
     texts = {"schema": SCHEMA, "prompt": PROMPT, "settings": settings, "address": server.url}
     found = page.ask("write_snippet", {"client": "curl", **texts})
     assert [note.split()[0] for note in found["notes"]] == ["Repair", "A"]
     assert '"f"' not in found["text"]
-    assert page.ask("write_snippet", {"client": "anthropic-python", **texts})["notes"][1:] == []
+    notes = page.ask("write_snippet", {"client": "anthropic-python", **texts})["notes"]
+    assert [note.split()[0] for note in notes] == ["Repair", "The"]
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,17 @@ def test_true_is_no_number_and_a_text_is_neither(server: Served, path: str, name
     assert message.startswith("It" if path == "messages" else f"{param} ")
 
 
+@pytest.mark.parametrize("path", ALL)
+def test_a_temperature_is_in_the_vendors_range(server: Served, path: str) -> None:
+    most = 1 if path == "messages" else 2
+    for fine in (0, 0.7, 1, most):
+        assert post(server, path, {"temperature": fine})[0] == 200
+    for value, shown in ((most + 0.1, f"{most}.1"), (10, "10.0"), (1e308, "1e+308"), (-0.5, "-0.5")):
+        status, param, message = post(server, path, {"temperature": value})
+        assert (status, param) == (400, "temperature")
+        assert message.endswith(f" is {shown}; it must be a number, at least 0 and at most {most}.")
+
+
 def test_no_tokens_are_no_default(server: Served) -> None:
     assert post(server, "completions", {"max_tokens": 0})[:2] == (400, "max_tokens")
 
