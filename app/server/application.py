@@ -90,4 +90,6 @@ def _told(request: Request, error: Exception) -> Response:
             found = error_of(error, request_id)
     dialect = dialect_of(request.url.path, request.headers)
     headers = {"retry-after": str(RETRY_SECONDS)} if found.kind.retry else {}
+    if found.kind is FAULT:  # after what nobody has foreseen the connection is let go of
+        headers["connection"] = "close"
     return JSONResponse(found.body(dialect, request_id), found.kind.status_in(dialect), headers)

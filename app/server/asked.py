@@ -14,7 +14,7 @@ from engine.inference.params import RunSettings
 from engine.inference.settings import Setting, settings_of
 from engine.pml.names import NAME, NAME_RULE
 from engine.prompt.conversation import Message
-from engine.prompt.named_blocks import Block, Named
+from engine.prompt.named_blocks import LONGEST_NAME, Block, Named
 from engine.prompt.tools import NO_TOOLS, Tools
 
 __all__ = [
@@ -136,6 +136,9 @@ def named(module: object, role: str, where: str) -> Named | None:
     if isinstance(module, Mapping) and set(module) <= {"name", "sees"}:
         name, sees = module.get("name"), module.get("sees", [])
     if isinstance(name, str) and isinstance(sees, list) and all(isinstance(one, str) for one in sees):
+        if len(name) > LONGEST_NAME:
+            words = f"The name {shown(name)} has {len(name):,} characters, and {LONGEST_NAME} are the most."
+            raise ApiError(INVALID, words, where)
         if not NAME.fullmatch(name):
             raise ApiError(INVALID, f"{shown(name)} cannot be the name of a block: names {NAME_RULE}.", where)
         return Named(name, tuple(sees))

@@ -15,6 +15,11 @@ from engine.pml import Module, Text
 from engine.pml.diagnostics import NOWHERE
 from engine.pml.names import NAME, NAME_RULE
 
+MOST_SEEN = 64
+"""Blocks that one is encoded after: each nests it one deeper."""
+LONGEST_NAME = 200
+"""Characters: the store lists segments by their names."""
+
 
 @dataclass(frozen=True)
 class Named:
@@ -62,7 +67,8 @@ def modules_of(blocks: Iterable[Block]) -> Modules:
         blocks: of one conversation.
 
     Raises:
-        SettingsError: a name is none, two blocks of one name differ, or a block sees itself or none.
+        SettingsError: a name is none, two blocks of one name differ, a block sees itself or none, or more
+            than `MOST_SEEN` others one behind the other.
     """
     found: dict[str, Block] = {}
     for block in blocks:
@@ -72,6 +78,11 @@ def modules_of(blocks: Iterable[Block]) -> Modules:
     root, places = _Nest(), dict[str, tuple[str, Text]]()
     for name in found:
         nest, chain = root, _chain(name, found)
+        if len(chain) > MOST_SEEN + 1:
+            raise SettingsError(
+                f"The named block {name!r} is encoded after {len(chain) - 1} others, and {MOST_SEEN} are the "
+                "most. Let it, or those that it sees, see less."
+            )
         for one in chain:
             nest = nest.inner.setdefault(one, _Nest(found[one].text))
         if nest.text.text:
@@ -106,6 +117,11 @@ def _require(block: Block, module: object, found: dict[str, Block]) -> None:
     sees: Any = getattr(module, "sees", "")
     if not isinstance(module, Named) or not isinstance(name, str) or isinstance(sees, str):
         raise SettingsError(f'module is {module!r}; it must be Named("name"), or Named("name", ("other",)).')
+    if len(module.name) > LONGEST_NAME:
+        raise SettingsError(
+            f"The name of a block, {module.name[:40]!r}…, has {len(module.name):,} characters, and "
+            f"{LONGEST_NAME} are the most."
+        )
     if not NAME.fullmatch(module.name):
         raise SettingsError(f"{module.name!r} cannot be the name of a block: names {NAME_RULE}.")
     before = found.get(module.name)

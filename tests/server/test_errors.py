@@ -353,6 +353,17 @@ def test_faults_of_pml_are_told_with_line_and_column(
     assert first["message"]
 
 
+def test_a_connection_on_which_the_server_has_failed_is_let_go_of_in_words(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, asked = stage.server.http, {"model": stage.server.model, "prompt": "Hello", "max_tokens": 1}
+    with monkeypatch.context() as patch:
+        patch.setattr(stage.server.engine, "schema", lambda *_, **__: 1 // 0)
+        told = client.post("/v1/completions", json=asked)
+    assert (told.status_code, told.headers["connection"]) == (500, "close")
+    assert client.post("/v1/completions", json=asked).status_code == 200
+
+
 @pytest.mark.parametrize("endpoint", ["chat", "text", "responses", "messages"])
 @pytest.mark.parametrize("code", ["internal_error", "draining"])
 def test_what_breaks_off_a_stream_is_an_event_and_the_clients_exception(

@@ -243,3 +243,18 @@ def test_a_promise_holds_over_a_restart(tmp_path: Path) -> None:
     with served(tmp_path) as server:
         assert server.engine.store.prune(max_bytes=0).segments == 0
         assert ask(server, system, "Again?").usage.cache_read_input_tokens == length
+
+
+def test_what_another_server_forgets_for_its_time_is_forgotten_in_memory_too(tmp_path: Path) -> None:
+    now = [1e9]
+    system = [marked(f"Among two. {LONG}")]
+    with (
+        served(tmp_path, strict=True, clock=lambda: now[0]) as one,
+        served(tmp_path, strict=True, clock=lambda: now[0]) as other,
+    ):
+        length = ask(one, system, "Once?").usage.cache_creation_input_tokens
+        assert length > 64
+        now[0] += 400
+        ask(other, [marked("Something else.")], "Well?")
+        assert ask(one, system, "Twice?").usage.cache_read_input_tokens == 0
+        assert ask(one, system, "And now?").usage.cache_read_input_tokens == length

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from engine.cache.store.index import FailedIndexError, Index
 from engine.errors import StoreError
+from engine.tiers import Reason
 
 log = logging.getLogger(__name__)
 
 _SWEEP_SECONDS = 60.0  # between two looks for what has ended and is of no use any more
 _AMONG = "key in (select value from json_each(:keys))"
+_LIVE = "exists (select 1 from keeps where keeps.key = evictions.key and keeps.until > now())"
 _ENDED = "until <= :now and not exists (select 1 from segments where segments.key = keeps.key)"
 
 
@@ -41,6 +43,8 @@ class Keeps:
 
     def __init__(self, index: Index) -> None:
         self._index, self._swept = index, -math.inf
+        self._removed: set[str] = set()  # here, since then
+        self._seen: int | None = None  # the last line of what was evicted, when `expired` was asked last
 
     def keep(self, keys: Iterable[str], seconds: float) -> None:
         """Promises that these stay for so long; one that cannot be written is told as a warning.
@@ -100,19 +104,32 @@ class Keeps:
         return {key: Keep(seconds, until) for key, seconds, until in rows}
 
     def expired(self) -> set[str]:
-        """Returns the keys of segments that are there, and whose time to live has ended.
+        """Returns the keys of segments whose time to live has ended, and that are there or were until lately.
 
-        None where the index cannot be read.
+        Another program may have removed some for that since this was asked last, and here they may still be
+        in memory. None where the index cannot be read.
         """
         try:
             with self._index.reading() as connection:
                 rows = connection.execute(
                     "select key from keeps join segments using (key) where until <= ?", [self._index.clock()]
                 ).fetchall()
+                last = connection.execute("select coalesce(max(id), 0) from evictions").fetchone()[0]
+                if self._seen is not None and last != self._seen:
+                    gone = connection.execute(
+                        f"select key from evictions where id > ? and reason = ? and not {_LIVE}",
+                        [self._seen, Reason.EXPIRED],
+                    ).fetchall()
+                    rows += [row for row in gone if row[0] not in self._removed]
+                self._seen, self._removed = last, set()
         except FailedIndexError as error:
             log.warning("%s", error)
             return set()
         return {row[0] for row in rows}
+
+    def removed(self, keys: Iterable[str]) -> None:
+        """Takes note of what this process removes because its time has ended."""
+        self._removed = self._removed | set(keys)
 
     def totals(self) -> tuple[int, float | None]:
         """Returns the bytes of all files that are kept, and when the last of these times ends."""

@@ -309,6 +309,8 @@ class Store:
     def expired(self) -> set[str]:
         """Returns the segments whose time to live has ended, and that are still there, pinned or not.
 
+        Those too that another program has removed for it since this was asked last.
+
         They stay until the budget wants their room; `remove` them with `Reason.EXPIRED` where they must not.
         """
         return self._keeps.expired()
@@ -419,6 +421,9 @@ class Store:
         For `Reason.EXPIRED` those stay that a read or an answer has kept anew meanwhile.
         """
         self.finish_writing()
+        keys = set(keys)
+        if reason == Reason.EXPIRED:
+            self._keeps.removed(keys)
         return self._remover.remove(keys, reason)
 
     def clear(self, schema: str | None = None, *, pinned: bool = False, conversation: bool = False) -> int:

@@ -225,6 +225,17 @@ def test_one_name_with_one_text_is_one_module(engine: Engine) -> None:
     assert first.token_ids == second.token_ids
 
 
+def behind(number: int) -> Block:
+    """A block that sees the one before it."""
+    return Block(f"{number}.", Named(f"n{number}", (f"n{number - 1}",) if number else ()))
+
+
+def test_a_chain_of_blocks_is_as_long_as_may_be(tmp_path: Path) -> None:
+    with engine_in(tmp_path) as engine:
+        answer = asked(engine, [Message("user", tuple(behind(number) for number in range(65)))])
+        assert sum(usage(answer)) == answer.tokens["prompt"]
+
+
 @pytest.mark.parametrize(
     ("blocks", "told"),
     [
@@ -239,6 +250,8 @@ def test_one_name_with_one_text_is_one_module(engine: Engine) -> None:
         ((Block("x", Named("a", ("b",))), Block("y", Named("b", ("a",)))), "sees itself"),
         ((Block("x", Named("a", "b")),), "it must be Named"),  # type: ignore[arg-type]
         ((Block("x", "a"),), "it must be Named"),  # type: ignore[arg-type]
+        ((Block("x", Named("a" * 201)),), "has 201 characters, and 200 are the most"),
+        (tuple(behind(number) for number in range(66)), "encoded after 65 others, and 64 are the most"),
     ],
 )
 @pytest.mark.parametrize("family", ["llama-gqa", "gpt2"])
