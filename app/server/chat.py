@@ -167,7 +167,7 @@ def routes(service: Service) -> APIRouter:
             report=wants_report(request),
             owner=service.salt(None, request.state.client),
         )
-        running = await service.begin(asked, request.state.noted)
+        running = await service.begin(asked, request.state.noted, gone(request))
         head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)

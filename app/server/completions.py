@@ -78,7 +78,7 @@ def routes(service: Service) -> APIRouter:
             over=over,
             field="prompt",
         )
-        running = await service.begin(asked, request.state.noted)
+        running = await service.begin(asked, request.state.noted, gone(request))
         head = {
             "id": f"cmpl-{secrets.token_hex(12)}",
             "object": "text_completion",

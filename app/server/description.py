@@ -95,7 +95,7 @@ TOLD: Mapping[tuple[str, str], Told] = {
         places=True,
         words="The answer, whole; with `stream` events `event: TYPE`, `data: …`.",
     ),
-    ("/v1/messages/count_tokens", "post"): Told(("TokenCount",), dialects=_ANTHROPIC),
+    ("/v1/messages/count_tokens", "post"): Told(("TokenCount",), dialects=_ANTHROPIC, places=True),
     ("/v1/models", "get"): Told(
         ("OpenAIModels", "AnthropicModels"), words="Anthropic's where the header anthropic-version is there."
     ),
@@ -108,12 +108,14 @@ TOLD: Mapping[tuple[str, str], Told] = {
         statuses=(200, 201),
         words="The schema, as it is kept now; 201 where it is new or has another text.",
     ),
-    (f"{_SCHEMA}/{{name}}", "get"): Told(("Schema",), words="The schema."),
-    (f"{_SCHEMA}/{{name}}", "patch"): Told(("Schema",), words="The schema, as it is kept now."),
-    (f"{_SCHEMA}/{{name}}", "delete"): Told(statuses=(204,), words="It is there no more."),
-    (_SCHEMA, "get"): Told(("Schemas",), words="A page of schemas by name."),
-    ("/v1/prompt_cache/plan", "post"): Told(("Plan",), words="What the request would read and compute."),
-    ("/v1/prompt_cache/residency", "get"): Told(("Residency",), words="What is in memory."),
+    (f"{_SCHEMA}/{{name}}", "get"): Told(("Schema",), places=True, words="The schema."),
+    (f"{_SCHEMA}/{{name}}", "patch"): Told(("Schema",), places=True, words="The schema, as it is kept now."),
+    (f"{_SCHEMA}/{{name}}", "delete"): Told(places=True, statuses=(204,), words="It is there no more."),
+    (_SCHEMA, "get"): Told(("Schemas",), places=True, words="A page of schemas by name."),
+    ("/v1/prompt_cache/plan", "post"): Told(
+        ("Plan",), places=True, words="What the request would read and compute."
+    ),
+    ("/v1/prompt_cache/residency", "get"): Told(("Residency",), places=True, words="What is in memory."),
     ("/health", "get"): Told(("Health",), dialects=(), statuses=(200, 503), words="Whether it answers."),
     ("/metrics", "get"): Told(words="What was counted, in Prometheus' text."),
 }

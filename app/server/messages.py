@@ -379,7 +379,7 @@ def routes(service: Service) -> APIRouter:
         """Counts the tokens of a prompt."""
         owner = service.salt(None, request.state.client)
         asked = asked_of(body, service.defaults, owner=owner)
-        tokens = await service.planned(asked, lambda _, prompt: prompt.plan(asked.settings).total_tokens)
+        tokens = await service.counted(asked, request.state.client, gone(request))
         return JSONResponse({"input_tokens": tokens})
 
     @router.post("/v1/messages", dependencies=[Depends(few_messages(service, "messages"))])
@@ -388,7 +388,7 @@ def routes(service: Service) -> APIRouter:
         salt = service.salt(body.cache_salt, request.state.client)
         owner = service.salt(None, request.state.client)
         asked = asked_of(body, service.defaults, salt=salt, report=wants_report(request), owner=owner)
-        running = await service.begin(asked, request.state.noted)
+        running = await service.begin(asked, request.state.noted, gone(request))
         head = {
             "id": f"msg_{secrets.token_hex(12)}",
             "type": "message",

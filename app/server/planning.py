@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Body, Depends, Request
@@ -19,6 +18,7 @@ from app.server.errors import INVALID, ApiError
 from app.server.length import few_messages
 from app.server.misfits import misfit
 from app.server.service import Service
+from app.server.streams import gone
 
 Read = TypeVar("Read", bound=BaseModel)
 
@@ -44,14 +44,17 @@ def routes(service: Service) -> APIRouter:
     async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
         """Says what a request would read, from where, and what it would compute and why."""
         asked = asked_of(body, request)
-        found = await service.planned(asked, lambda engine, prompt: engine.outlook(prompt, asked.settings))
+        client = request.state.client
+        found = await service.planned(
+            asked, lambda engine, prompt: engine.outlook(prompt, asked.settings), client, gone(request)
+        )
         return JSONResponse(found.to_json())
 
     @router.get("/v1/prompt_cache/residency")
-    async def list_residents() -> Response:
+    async def list_residents(request: Request) -> Response:
         """Lists the segments in memory, for who sends requests to where what they read is."""
         engine = service.engine
-        found = await asyncio.to_thread(engine.memory_tier.sizes)
+        found = await service.look(engine.memory_tier.sizes, request.state.client, gone(request))
         segments = [{"key": key, "bytes": size} for key, size in sorted(found.items())]
         tier = engine.memory_tier
         return JSONResponse(

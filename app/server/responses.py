@@ -190,7 +190,7 @@ def routes(service: Service) -> APIRouter:
         salt = service.salt(body.cache_salt, request.state.client)
         owner = service.salt(None, request.state.client)
         asked = asked_of(body, service.defaults, salt=salt, report=wants_report(request), owner=owner)
-        running = await service.begin(asked, request.state.noted)
+        running = await service.begin(asked, request.state.noted, gone(request))
         draft = _Draft(_head(body, asked), f"msg_{secrets.token_hex(12)}", running)
         if body.stream:
             return EventStream(_events(draft, request_id), running.close)

@@ -111,6 +111,13 @@ class SchemaFiles:
         found = self._read(self._file(owner, name))
         return found[1] if found is not None and _at(found[1], self.clock()) else None
 
+    def size(self, owner: str, name: str) -> int:
+        """Returns the bytes of a schema's file; 0 where there is none."""
+        try:
+            return self._file(owner, name).lstat().st_size
+        except OSError:
+            return 0
+
     def all(self, owner: str) -> list[KeptSchema]:
         """Returns a client's schemas, by name."""
         now = self.clock()

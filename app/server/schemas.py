@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import datetime
 import math
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request
@@ -18,9 +19,9 @@ from app.server.bodies import Strict, bytes_of, media_type, object_of
 from app.server.echoing import shown
 from app.server.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
 from app.server.misfits import misfit
-from app.server.pml_requests import PUT_IT, parsed_schema, pin, pml_faults, prepared_schema, unknown_schema
+from app.server.pml_requests import PUT_IT, pin, pml_faults, prepared_schema, unknown_schema
 from app.server.schema_files import FullError, KeptSchema, SchemaFiles, Terms
-from app.server.service import Service
+from app.server.service import LONG_PML, Service
 from app.server.streams import gone
 from engine import Engine
 from engine.events import Listener
@@ -38,6 +39,7 @@ GONE_MEANWHILE = "It was deleted, or its time was over, meanwhile; put it again.
 LONGEST_SECONDS = 10 * 365 * 86400.0
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 Body = TypeVar("Body", bound=BaseModel)
+Made = TypeVar("Made")
 _TTL = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)([smhd]?)")
 
 
@@ -63,21 +65,27 @@ def routes(service: Service) -> APIRouter:
     def owner_of(request: Request) -> str:
         return service.salt(None, request.state.client)
 
-    async def swept() -> SchemaFiles:
-        """The schemas, without those whose time is over and their pins."""
+    async def looked(request: Request, do: Callable[[], Made], size: int = 0) -> Made:
+        """Does something once what is over is gone, on a thread that no answer needs."""
         engine, files = service.engine, service.schemas
-        await asyncio.to_thread(_sweep, engine, files)
-        return files
+
+        def look() -> Made:
+            _sweep(engine, files)
+            return do()
+
+        return await service.look(look, request.state.client, gone(request), long=size > LONG_PML)
 
     @router.put(f"{PATH}/{{name}}")
     async def put_schema(name: str, request: Request) -> Response:
         """Keeps a schema in place of the one of this name."""
-        engine, files, owner = service.engine, await swept(), owner_of(request)
+        engine, files, owner = service.engine, service.schemas, owner_of(request)
         body = await _put_body(request)
         terms = _terms(body, files.clock())
 
+        checked = partial(_checked, engine, name, body.pml, owner)
+        prepared = await looked(request, checked, len(body.pml))
+
         def put(listener: Listener) -> tuple[dict[str, Any], bool]:
-            prepared = _checked(engine, name, body.pml, owner)
             try:
                 kept, before = files.put(owner, name, body.pml, terms)
             except FullError as error:
@@ -94,24 +102,24 @@ def routes(service: Service) -> APIRouter:
     @router.get(f"{PATH}/{{name}}")
     async def get_schema(name: str, request: Request) -> Response:
         """Describes a schema."""
-        engine, files, owner = service.engine, await swept(), owner_of(request)
+        engine, files, owner = service.engine, service.schemas, owner_of(request)
 
         def described() -> dict[str, Any]:
             kept = _found(files.get(owner, name), name)
             return _told(engine, prepared_schema(engine, kept.text, "pml", owner), kept)
 
-        return JSONResponse(await asyncio.to_thread(described))
+        return JSONResponse(await looked(request, described, files.size(owner, name)))
 
     @router.get(PATH)
     async def list_schemas(
         request: Request, page_size: int = USUAL_PAGE, page_token: str | None = None
     ) -> Response:
         """Lists schemas by name."""
-        engine, files, owner = service.engine, await swept(), owner_of(request)
+        engine, files, owner = service.engine, service.schemas, owner_of(request)
         if page_size < 1:
             raise ApiError(INVALID, f"page_size is {page_size}; it must be at least 1.", "page_size")
         after = _after(page_token)
-        found = await asyncio.to_thread(files.all, owner)
+        found = await looked(request, partial(files.all, owner))
         rest = [kept for kept in found if after is None or kept.name > after]
         page = rest[: min(page_size, LARGEST_PAGE)]
         more = {"next_page_token": _token(page[-1].name)} if len(page) < len(rest) else {}
@@ -120,7 +128,7 @@ def routes(service: Service) -> APIRouter:
     @router.patch(f"{PATH}/{{name}}")
     async def change_schema(name: str, request: Request) -> Response:
         """Changes how long a schema stays."""
-        engine, files, owner = service.engine, await swept(), owner_of(request)
+        engine, files, owner = service.engine, service.schemas, owner_of(request)
         terms = _terms(_validated(TermsBody, await object_of(request)), files.clock())
 
         def changed() -> dict[str, Any]:
@@ -130,19 +138,19 @@ def routes(service: Service) -> APIRouter:
             _settle(engine, files, owner, prepared, kept, before)
             return _told(engine, prepared, kept)
 
-        return JSONResponse(await asyncio.to_thread(changed))
+        return JSONResponse(await looked(request, changed, files.size(owner, name)))
 
     @router.delete(f"{PATH}/{{name}}")
     async def delete_schema(name: str, request: Request) -> Response:
         """Forgets a schema; its segments go when the budget wants their room."""
-        engine, files, owner = service.engine, await swept(), owner_of(request)
+        engine, files, owner = service.engine, service.schemas, owner_of(request)
 
         def deleted() -> None:
             kept = _found(files.remove(owner, name), name, NOTHING_DELETED)
             if kept.pinned:
                 engine.store.settings.unpin(_label(engine, owner, kept))
 
-        await asyncio.to_thread(deleted)
+        await looked(request, deleted)
         return Response(status_code=204)
 
     return router
@@ -250,11 +258,10 @@ def _checked(engine: Engine, name: str, text: str, owner: str) -> PreparedSchema
     Raises:
         ApiError: it has faults, or another name.
     """
-    tree = parsed_schema(text, "pml")
-    if tree.name != name:
-        words = f"The schema is named {shown(tree.name)} and is put as {shown(name)}. Make them the same."
-        raise ApiError(INVALID, words, "name")
     prepared = prepared_schema(engine, text, "pml", owner)
+    if prepared.name != name:
+        words = f"The schema is named {shown(prepared.name)} and is put as {shown(name)}. Make them the same."
+        raise ApiError(INVALID, words, "name")
     faults = [one for one in prepared.check() if one.severity == "error"]
     if faults:
         raise fault_of_pml(PromptError(tuple(faults)), "pml")

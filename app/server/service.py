@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeVar
 
 from app.server.asked import Asked, Defaults
@@ -15,6 +16,7 @@ from app.server.caching import Submitted, as_kept, expire, prepared, submitted
 from app.server.echoing import listed, shown
 from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
 from app.server.figures import GONE, Figures, Request
+from app.server.lanes import Gone, Lane
 from app.server.pml_requests import faults_of
 from app.server.schema_files import SchemaFiles
 from app.server.tool_use import Said
@@ -26,6 +28,11 @@ from engine.prepared import PreparedPrompt
 
 State = Literal["loading", "ok", "draining", "off"]
 Made = TypeVar("Made")
+
+LOOKS_WAITING = 64
+"""So many plans and looks at schemas may wait for a thread."""
+LONG_PML = 50_000
+"""Characters of PML from which reading it takes a while, in which other threads hardly get on."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,8 @@ class Service:
         self._inside = 0
         self._running: set[Running | Work] = set()
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
+        self._looks = Lane(_LOOKERS, LOOKS_WAITING, "look")
+        self._long = Lane(1, LOOKS_WAITING, "long")  # two would slow every answer by far more than one does
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -160,15 +169,20 @@ class Service:
 
     # Requests
 
-    async def planned(self, asked: Asked, look: Callable[[Engine, PreparedPrompt], Made]) -> Made:
+    async def planned(
+        self, asked: Asked, look: Callable[[Engine, PreparedPrompt], Made], client: str, gone: Gone
+    ) -> Made:
         """Plans a request, computing nothing, and looks at the plan; on a thread of its own.
 
         Args:
             asked: the request.
             look: what is wanted of it.
+            client: who asks.
+            gone: waits until nobody listens any more.
 
         Raises:
-            ApiError: the model is not served, or not there, or something is wrong with the prompt.
+            ApiError: the model is not served, or not there, something is wrong with the prompt, or too many
+                plans wait.
             PromptCacheError: what is wrong with the request.
         """
         self.require_model(asked.model)
@@ -179,14 +193,50 @@ class Service:
             with faults_of(asked):
                 return look(engine, prompt)
 
-        return await asyncio.to_thread(plan)
+        return await self.look(plan, client, gone, long=self._is_long(asked))
 
-    async def begin(self, asked: Asked, noted: Request) -> Running:
+    async def counted(self, asked: Asked, client: str, gone: Gone) -> int:
+        """Counts the tokens of a request's prompt, as `planned` plans it."""
+        return await self.planned(
+            asked, lambda _, prompt: prompt.plan(asked.settings).total_tokens, client, gone
+        )
+
+    async def look(self, do: Callable[[], Made], client: str, gone: Gone, *, long: bool = False) -> Made:
+        """Does something that is no answer, on threads that no answer needs.
+
+        Args:
+            do: what to do.
+            client: who asks.
+            gone: waits until nobody listens any more; what has not begun by then is not done.
+            long: whether it reads much PML; of that there is one thing at a time.
+
+        Raises:
+            ApiError: too many wait.
+            CancelledError: nobody wants it any more, and it was not begun.
+        """
+        try:
+            return await (self._long if long else self._looks).run(do, client, gone)
+        except ApiError as error:
+            if error.kind is FULL:
+                self.figures.refused()
+            raise
+
+    def _is_long(self, asked: Asked) -> bool:
+        """Whether much PML is read for a request."""
+        over = asked.over
+        if over is None:
+            return False
+        stored = "<" not in over.schema
+        size = self.schemas.size(over.owner, over.schema) if stored else len(over.schema)
+        return size + len(over.prompt or "") > LONG_PML
+
+    async def begin(self, asked: Asked, noted: Request, gone: Gone) -> Running:
         """Takes a request in, and has it answered; whoever gets it closes it.
 
         Args:
             asked: the request.
             noted: the same as the figures know it.
+            gone: waits until nobody listens any more.
 
         Raises:
             ApiError: there is no place, the model is not served, or the server does not answer now.
@@ -200,7 +250,15 @@ class Service:
             arrived = time.perf_counter()
             if self._strict:
                 await asyncio.to_thread(expire, engine)
-            taken = await asyncio.to_thread(submitted, engine, asked, self.schemas, self.limits.least)
+            do = partial(submitted, engine, asked, self.schemas, self.limits.least)
+            if self._is_long(asked):
+                taken = await self._long.run(do, noted.client, gone, first=True)
+            else:
+                taken = await asyncio.to_thread(do)
+        except CancelledError:
+            self._leave()
+            noted.failed(GONE)
+            raise
         except BaseException:
             self._leave()
             raise
@@ -210,7 +268,7 @@ class Service:
             running.cancel()
         return running
 
-    async def work(self, do: Callable[[Listener], Made], gone: Callable[[], Awaitable[None]]) -> Made:
+    async def work(self, do: Callable[[Listener], Made], gone: Gone) -> Made:
         """Does something that takes a while on a thread of its own, in a place like that of an answer.
 
         Args:
@@ -277,6 +335,7 @@ class Service:
 
 
 _WORKERS = 2  # threads for what takes a while and is no answer
+_LOOKERS = 2  # for plans and looks at schemas
 _LAST_WORDS_SECONDS = 0.5
 """That what was ended has to say so."""
 
@@ -354,7 +413,7 @@ class Running:
         following = self.ticket.peek(self._given)
         return isinstance(following, Delta) and following.text != ""
 
-    async def answer(self, gone: Callable[[], Awaitable[None]]) -> Answer:
+    async def answer(self, gone: Gone) -> Answer:
         """The whole answer; cancelled as soon as the client is gone.
 
         Args:
