@@ -27,6 +27,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 FOLDER = "/v1/"
 ALONE = frozenset({"/health", "/metrics"})
+WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 STEP_SECONDS = 0.05
 LAST_SECONDS = 5.0
 
@@ -128,12 +129,26 @@ class Api:
         self._loop = asyncio.get_running_loop()
         while self._app is None:
             await asyncio.sleep(STEP_SECONDS)
-        engine = self._engine
-        self._computing.append(engine)
+        counted: list[Engine | None] = []
+
+        def count() -> None:
+            if not counted:
+                counted.append(self._engine)
+                self._computing.append(self._engine)
+
+        async def received() -> Message:
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                count()
+            return message
+
+        if scope.get("method") not in WITH_BODY:  # else nothing is computed before all of its body is there
+            count()
         try:
-            await self._app(scope, receive, send)
+            await self._app(scope, received, send)
         finally:
-            self._computing.remove(engine)
+            for engine in counted:
+                self._computing.remove(engine)
 
     # The studio's model (`switching.Listener`)
 

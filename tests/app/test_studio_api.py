@@ -167,6 +167,32 @@ def test_requests_count_for_the_engine_that_they_came_to() -> None:
     assert behind.told == [("opened", first), ("opened", second), "closed", "ended"]
 
 
+def test_a_request_counts_once_its_body_is_there() -> None:
+    api, engine = Api(Offer()), object()
+    api._service = Behind()  # type: ignore[assignment]
+    busy: list[int] = []
+    parts = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.request", "body": b"}"},
+    ]
+
+    async def routes(_scope: Any, receive: Any, _send: Any) -> None:
+        for _ in range(2):
+            busy.append(api.busy(engine))  # type: ignore[arg-type]
+            await receive()
+        busy.append(api.busy(engine))  # type: ignore[arg-type]
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    api._app = routes
+    api.expect(ModelChoice())(engine)  # type: ignore[arg-type]
+    front = api.beside(routes)
+    asyncio.run(front({"type": "http", "path": "/v1/messages", "method": "POST"}, receive, None))  # type: ignore[arg-type]
+    assert busy == [0, 0, 1]
+    assert api.busy(engine) == 0  # type: ignore[arg-type]
+
+
 def test_serve_brings_the_studio_with_its_options(
     tmp_path: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
