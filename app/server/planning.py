@@ -54,7 +54,12 @@ def routes(service: Service) -> APIRouter:
     async def list_residents(request: Request) -> Response:
         """Lists the segments in memory, for who sends requests to where what they read is."""
         engine = service.engine
-        found = await service.look(engine.memory_tier.sizes, request.state.client, gone(request))
+
+        def sizes() -> dict[str, int]:
+            service.forget_expired(engine)
+            return engine.memory_tier.sizes()
+
+        found = await service.look(sizes, request.state.client, gone(request))
         segments = [{"key": key, "bytes": size} for key, size in sorted(found.items())]
         tier = engine.memory_tier
         return JSONResponse(

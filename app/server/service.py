@@ -167,6 +167,11 @@ class Service:
         """What a request shares segments by."""
         return "\n".join(filter(None, (given or "", client if self._isolate else "")))
 
+    def forget_expired(self, engine: Engine) -> None:
+        """Forgets what has outlived its time to live, where that is the most that it stays."""
+        if self._strict:
+            expire(engine)
+
     # Requests
 
     async def planned(
@@ -189,6 +194,7 @@ class Service:
         engine, files = self.engine, self.schemas
 
         def plan() -> Made:
+            self.forget_expired(engine)
             prompt = prepared(engine, asked, files)
             with faults_of(asked):
                 return look(engine, prompt)
@@ -249,7 +255,7 @@ class Service:
         try:
             arrived = time.perf_counter()
             if self._strict:
-                await asyncio.to_thread(expire, engine)
+                await asyncio.to_thread(self.forget_expired, engine)
             do = partial(submitted, engine, asked, self.schemas, self.limits.least)
             if self._is_long(asked):
                 taken = await self._long.run(do, noted.client, gone, first=True)

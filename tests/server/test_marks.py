@@ -258,3 +258,23 @@ def test_what_another_server_forgets_for_its_time_is_forgotten_in_memory_too(tmp
         ask(other, [marked("Something else.")], "Well?")
         assert ask(one, system, "Twice?").usage.cache_read_input_tokens == 0
         assert ask(one, system, "And now?").usage.cache_read_input_tokens == length
+
+
+@pytest.mark.parametrize("path", ["plan", "residency"])
+def test_plans_and_residents_know_what_has_outlived_its_time(tmp_path: Path, path: str) -> None:
+    now = [1e9]
+    with served(tmp_path, strict=True, clock=lambda: now[0]) as server:
+        system = [marked(f"Planned. {LONG}")]
+        ask(server, system, "Once?")
+        body = {"model": server.model, "system": system, "messages": [{"role": "user", "content": "Twice?"}]}
+
+        def seen() -> bool:
+            if path == "residency":
+                return bool(server.http.get("/v1/prompt_cache/residency").json()["segments"])
+            headers = {"anthropic-version": "2023-06-01"}
+            told = server.http.post("/v1/prompt_cache/plan", json=body, headers=headers).json()
+            return bool(told["read"] > 64)
+
+        assert seen()
+        now[0] += 400
+        assert not seen()
