@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.responses import Response
 
-from app.server.asked import Asked, Block, Defaults, Mark, Message, named, scoped, seed_of, settings_from
+from app.server.asked import Asked, Defaults, scoped, seed_of, settings_from
 from app.server.bodies import BodyRoute, Many, Whole
 from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.definitions import Definitions
 from app.server.diagnosing import Diagnoses, Prefix
-from app.server.echoing import cut, shown
+from app.server.echoing import cut
 from app.server.errors import INVALID, ApiError, error_of, unsupported
 from app.server.includes import includes_report
 from app.server.length import few_messages
+from app.server.message_blocks import TTL_SECONDS, BlockReader, CacheControl, ContentBlock, Role
 from app.server.openai_wire import Wire, refuse_what_is_not_built, require_no_module
 from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
-from app.server.tool_use import Said, call_of, identified, require_free_choice
+from app.server.tool_use import Said, identified, require_free_choice
 from app.server.usage import Usage
 from engine.events import Answer, Delta, Finished, FirstToken
-from engine.prompt.tools import ToolCall
 
-Role = Literal["user", "assistant", "system"]
-MOST_MARKS = 4
 MOST_STOPS = 64
-TTL_SECONDS = {"5m": 300.0, "1h": 3600.0}
 CHOICES = ("auto", "any", "tool", "none")
 # What would change the answer beyond what is refused everywhere, with the values that ask for nothing.
 REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
@@ -48,29 +44,6 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 USUAL_EFFORT = "high"
 CLEARS_THINKING = "clear_thinking_"
 STOPPED = {"eos": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
-BILLING = "x-anthropic-billing-header:"
-"""How a block begins that one client puts first in its system text, another one in each request."""
-
-
-class CacheControl(Wire):
-    """Marks the end of what is to be kept."""
-
-    type: Literal["ephemeral"] = "ephemeral"
-    ttl: Literal["5m", "1h"] | None = None
-
-
-class ContentBlock(Wire):
-    """A block of a message or of the system text."""
-
-    type: str
-    text: str | None = None
-    cache_control: CacheControl | None = None
-    module: str | dict[str, Any] | None = None
-    id: str | None = None
-    name: str | None = None
-    input: Any = None
-    tool_use_id: str | None = None
-    content: str | Many[dict[str, Any]] | None = None
 
 
 class MessageParam(Wire):
@@ -142,7 +115,7 @@ def asked_of(
     if not body.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "There is no message.", "messages")
     definitions = Definitions(body.tools or [], used=bool(tools))
-    reader = _Reader(definitions)
+    reader = BlockReader(definitions)
     reader.mark_tools(tools or [])
     if body.system:
         reader.read("system", body.system, "system")
@@ -229,124 +202,6 @@ def _clear_thinking(edits: object) -> bool:
     return isinstance(edits, list) and all(
         isinstance(one, Mapping) and str(one.get("type")).startswith(CLEARS_THINKING) for one in edits
     )
-
-
-class _Reader:
-    """Reads blocks and the marks on them; results may refer to definitions of tools."""
-
-    def __init__(self, definitions: Definitions) -> None:
-        self._definitions = definitions
-        self.messages: list[Message] = []
-        self._blocks = 0
-        self._marks: list[tuple[int, CacheControl, str]] = []
-        self._names: dict[str, str] = {}  # of functions, by the ids of their calls
-
-    def read(self, role: Role, content: str | list[ContentBlock], where: str) -> None:
-        """Reads a message; results of tools become turns of their own before it."""
-        given = [ContentBlock(type="text", text=content)] if isinstance(content, str) else content
-        said: list[Block] = []
-        calls: list[ToolCall] = []
-        results = False
-        for number, block in enumerate(given):
-            at = f"{where}.{number}"
-            if block.type == "tool_result" and role == "user" and not said:
-                self._result(block, at)
-                results = True
-            elif block.type == "tool_use" and role == "assistant":
-                call = call_of(block.name, block.input, block.id, at)
-                calls.append(call)
-                self._names[call.id] = call.name
-                self._note(block.cache_control, self._blocks + len(said), at)
-            elif block.type == "text":
-                if calls:
-                    raise unsupported(at, "text of the assistant stands before its calls of tools.")
-                if role == "system" and (block.text or "").startswith(BILLING):
-                    continue
-                said.append(self._text(block, role, self._blocks + len(said), at))
-            elif block.type not in ("thinking", "redacted_thinking") or role != "assistant":
-                raise unsupported(
-                    f"{at}.type", f"the model reads text, and this is {shown(block.type)} here."
-                )
-        if said or calls or not results:
-            self._blocks += len(said) + bool(calls)
-            self.messages.append(Message(role, tuple(said), tuple(calls)))
-
-    def _text(self, block: ContentBlock, role: Role, number: int, at: str) -> Block:
-        if block.text is None:
-            raise ApiError(INVALID, "There is no text in this block.", f"{at}.text")
-        if block.cache_control is not None and not block.text:
-            raise ApiError(INVALID, "An empty block cannot be marked.", f"{at}.cache_control")
-        self._note(block.cache_control, number, at)
-        return Block(block.text, named(block.module, role, f"{at}.module"))
-
-    def _result(self, block: ContentBlock, at: str) -> None:
-        """Reads what a tool has answered: a turn of its own."""
-        content = block.content
-        given = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
-        said = []
-        for number, part in enumerate(given):
-            place = f"{at}.content.{number}"
-            if part.get("type") == "tool_reference":
-                said.append(Block(self._definitions.text(part.get("tool_name"), f"{place}.tool_name")))
-                continue
-            if part.get("type") != "text" or not isinstance(part.get("text"), str):
-                raise unsupported(f"{place}.type", "the model reads text.")
-            said.append(Block(part["text"]))
-        identity = block.tool_use_id or ""
-        self.messages.append(Message("tool", tuple(said), (), identity, self._names.get(identity, "")))
-        self._blocks += len(said)
-        if said:
-            self._note(block.cache_control, self._blocks - 1, at)
-
-    def _note(self, control: CacheControl | None, number: int, at: str) -> None:
-        if control is not None:
-            self._marks.append((number, control, f"{at}.cache_control"))
-
-    def mark_tools(self, tools: Sequence[Mapping[str, Any]]) -> None:
-        """Notes marks on definitions of tools, which the template writes with the first block."""
-        for number, tool in enumerate(tools):
-            if tool.get("cache_control") is not None:
-                try:
-                    control = CacheControl.model_validate(tool["cache_control"])
-                except ValueError:
-                    words = 'It must be {"type": "ephemeral"}, with a ttl of "5m" or "1h" if any.'
-                    raise ApiError(INVALID, words, f"tools.{number}.cache_control") from None
-                self._note(control, 0, f"tools.{number}")
-
-    def mark_last(self, control: CacheControl) -> None:
-        """Marks the last block, as a request does that is marked as a whole."""
-        known = next((one for block, one, _ in self._marks if block == self._blocks - 1), None)
-        if known is None:
-            self._marks.append((self._blocks - 1, control, "cache_control"))
-        elif _seconds(known) != _seconds(control):
-            raise ApiError(INVALID, "The last block is marked already, with another ttl.", "cache_control")
-
-    def marks(self) -> tuple[Mark, ...]:
-        """Returns the marks.
-
-        Raises:
-            ApiError: there are too many, or a longer time to live follows a shorter one.
-        """
-        if len(self._marks) > MOST_MARKS:
-            where = self._marks[MOST_MARKS][2]
-            raise ApiError(
-                INVALID,
-                f"{len(self._marks)} blocks have cache_control; a maximum of {MOST_MARKS} may have it.",
-                where,
-            )
-        found = [Mark(block, _seconds(one), where) for block, one, where in self._marks]
-        for before, after in itertools.pairwise(found):
-            if after.seconds > before.seconds:
-                raise ApiError(
-                    INVALID,
-                    "A ttl of 1h must not come after a ttl of 5m: put longer ones first.",
-                    f"{after.param}.ttl",
-                )
-        return tuple(found)
-
-
-def _seconds(control: CacheControl) -> float:
-    return TTL_SECONDS[control.ttl or "5m"]
 
 
 def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:

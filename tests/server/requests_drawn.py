@@ -36,6 +36,7 @@ HINTS: Mapping[str, tuple[Any, ...]] = {
     "type": (
         *("text", "text", "input_text", "output_text", "refusal", "message", "thinking", "redacted_thinking"),
         *("tool_use", "tool_result", "function_call", "function_call_output", "image", "auto", "none", "any"),
+        *("document", "document", "search_result"),
     ),
     "max_tokens": (1, 1, 2, 0),
     "max_completion_tokens": (1, 2),
@@ -64,6 +65,12 @@ HINTS: Mapping[str, tuple[Any, ...]] = {
     "prompt_cache_breakpoint": (None, None, {"mode": "explicit"}),
     "ttl": ("5m", "1h", "30m", "12h", 300, "2d", None),
     "expires_at": (10**10, "2999-01-01T00:00:00Z", "soon", None),
+    "source": (
+        *({"type": "text", "media_type": "text/plain", "data": "Hello"}, "x", {"type": "url", "url": "x"}),
+        {"type": "content", "content": [{"type": "text", "text": "Hello"}]},
+    ),
+    "title": (None, "A title"),
+    "citations": (None, {"enabled": False}, {"enabled": True}, []),
     "id": ("call_1", "toolu_1"),
     "call_id": ("call_1",),
     "tool_use_id": ("toolu_1",),

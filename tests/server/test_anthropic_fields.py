@@ -70,7 +70,7 @@ REFUSED: dict[str, list[tuple[dict[str, Any], str]]] = {
     "allowed_callers": [(with_tool(allowed_callers=["code_execution"]), "tools.0.allowed_callers")],
     **{
         kind: [(with_block({"type": kind, "source": {}}), "messages.0.content.0.type")]
-        for kind in ("image", "document", "search_result", "server_tool_use")
+        for kind in ("image", "server_tool_use")
     },
 }
 HARMLESS: list[dict[str, Any]] = [
