@@ -10,7 +10,7 @@ from typing import Any
 from app.server.bodies import Many
 from app.server.echoing import shown
 from app.server.errors import INVALID, ApiError, unsupported
-from app.server.openai_wire import ROLES, Conversation, Part, Wire, require_role
+from app.server.openai_wire import ROLES, Conversation, Part, Wire, require_no_module, require_role
 from app.server.tool_use import Said, call_of, identified, tools_of
 from engine.pml.tree import TurnName
 from engine.prompt.tools import ToolCall, Tools
@@ -48,6 +48,7 @@ def read_items(items: Sequence[Item], conversation: Conversation) -> None:
     while number < len(items):
         item, where = items[number], f"input[{number}]"
         number += 1
+        require_no_module(item, where)
         match item.type:
             case "message":
                 require_role(item.role or "", ROLES, where)

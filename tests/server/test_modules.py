@@ -107,6 +107,13 @@ def test_a_name_beside_the_content_names_nothing(server: Served) -> None:
         server.anthropic().messages.create(model=server.model, max_tokens=1, messages=turns)
 
 
+def test_an_item_has_no_module(server: Served) -> None:
+    item = {"role": "user", "content": "Hello", "module": "a"}
+    with pytest.raises(openai.BadRequestError, match="A block of the content has it") as refused:
+        server.openai().responses.create(model=server.model, input=[item])  # type: ignore[list-item]
+    assert refused.value.param == "input[0].module"
+
+
 def test_the_assistant_has_no_modules(server: Served) -> None:
     turns: Any = [{"role": "user", "content": "x"}, {"role": "assistant", "content": parts("a")}]
     turns.append({"role": "user", "content": "y"})
