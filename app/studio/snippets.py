@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 from app.studio.literals import Name, javascript, javascript_text, json_text, python, python_text
 from engine.errors import PromptCacheError
@@ -21,6 +21,7 @@ KEY = "PML_API_KEY"
 """The variable of the environment that has the key, where one is asked."""
 HOTTEST = (2, 1)  # temperature of a request to OpenAI's endpoints, and to Anthropic's
 MOST_STOPS = 4  # that a request to OpenAI's endpoints may have
+LONG = 8  # lines of a text, beyond which it is folded
 
 _ADDRESS = re.compile(r"https?://([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[0-9]{1,5})?")
 _DRAWN = ("top_p", "top_k", "seed")
@@ -31,6 +32,35 @@ _KNOWN: Mapping[str, frozenset[str]] = {
     "anthropic-python": frozenset({"model", "system", "messages", "max_tokens", "stop_sequences"}),
 }
 """Fields that a client of Python takes by their names; all others go into `extra_body`."""
+
+
+_USED: Mapping[Client, Sequence[str]] = {
+    "openai-python": (
+        "used = answer.usage.prompt_tokens_details",
+        'told = f"{used.cached_tokens} of {answer.usage.prompt_tokens} tokens read"',
+        'print(f"{told}, {used.cache_write_tokens} written")',
+    ),
+    "anthropic-python": (
+        "used = answer.usage",
+        'told = f"{used.cache_read_input_tokens} tokens read, {used.cache_creation_input_tokens} written"',
+        'print(f"{told}, {used.input_tokens} computed")',
+    ),
+    "openai-javascript": (
+        "const { prompt_tokens, prompt_tokens_details: used } = answer.usage;",
+        "const told = `${used.cached_tokens} of ${prompt_tokens} tokens read`;",
+        "console.log(`${told}, ${used.cache_write_tokens} written`);",
+    ),
+}
+"""What prints what the cache was worth."""
+_USAGE_BELOW = """awk '{ sub(/"usage":/, "\\n&") } 1'"""
+"""Puts the tokens of an answer into a line of their own; it stays JSON."""
+
+
+class Folded(TypedDict):
+    """Lines of a program, from 0 on, that belong to a long text."""
+
+    first: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -74,6 +104,37 @@ def snippet(client: Client, sought: Sought) -> str:
         PromptCacheError: the address of the server is none.
     """
     return _WRITERS[client](sought)
+
+
+def folded(client: Client, sought: Sought, source: str) -> list[Folded]:
+    """Returns the lines of a program that can be left unread: those of long texts, but their first and last.
+
+    Args:
+        client: who asks.
+        sought: what is asked.
+        source: the program.
+    """
+    if client == "curl":  # each text is one line
+        return []
+    write, found = javascript_text if client == "openai-javascript" else python_text, list[Folded]()
+    for text in dict.fromkeys([sought.schema, sought.prompt, *_texts(sought.body)]):
+        if (lines := text.count("\n")) >= LONG:
+            for place in re.finditer(re.escape(write(text)), source):
+                first = source.count("\n", 0, place.start()) + 1
+                found.append({"first": first, "last": first + lines - 2})
+    return sorted(found, key=lambda one: one["first"])
+
+
+def _texts(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case Mapping():
+            for one in value.values():
+                yield from _texts(one)
+        case Sequence():
+            for one in value:
+                yield from _texts(one)
 
 
 def request_of(client: Client, sought: Sought, schema: object, prompt: object) -> dict[str, Any]:
@@ -157,6 +218,7 @@ def _python(sought: Sought, client: Client, made: str, base: str, imports: list[
         "print(answer.content[0].text)"
         if client == "anthropic-python"
         else "print(answer.choices[0].message.content)",
+        *_USED[client],
     ]
     return "\n".join(lines) + "\n"
 
@@ -188,6 +250,7 @@ def _javascript(sought: Sought) -> str:
         f"const client = new OpenAI({{ baseURL: {base}, apiKey: {key} }});",
         f"const answer = await client.chat.completions.create({javascript(fields)});",
         "console.log(answer.choices[0].message.content);",
+        *_USED["openai-javascript"],
     ]
     return "\n".join(lines) + "\n"
 
@@ -199,16 +262,16 @@ def _curl(sought: Sought) -> str:
         lines += ["# Once: the server keeps it under its name, over restarts too."]
         lines += [*_posted(sought, f"-X PUT {sought.url_of_schema}", {"pml": sought.schema}), ""]
     fields = request_of("curl", sought, sought.schema, sought.prompt)
-    lines += _posted(sought, f"{sought.address}/v1/chat/completions", fields)
+    lines += _posted(sought, f"{sought.address}/v1/chat/completions", fields, f" | {_USAGE_BELOW}")
     return "\n".join(lines) + "\n"
 
 
-def _posted(sought: Sought, where: str, fields: Mapping[str, Any]) -> list[str]:
+def _posted(sought: Sought, where: str, fields: Mapping[str, Any], then: str = "") -> list[str]:
     return [
         f"curl -sS -w '\\n' {where} \\",
         "  -H 'content-type: application/json' \\",
         *([f'  -H "authorization: Bearer ${KEY}" \\'] if sought.keyed else []),
-        "  --data-binary @- <<'JSON'",
+        f"  --data-binary @- <<'JSON'{then}",
         json_text(fields),
         "JSON",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 
 from app.server.asked import HOTTEST
 from app.server.openai_wire import MOST_STOPS
+from app.server.usage import Usage
 from app.studio import snippets
 from engine.inference.params import RunSettings
 from tests.app.asked import Asked
 from tests.app.test_literals import NODE
+from tests.server.raw import eventually
 from tests.server.served import Served, served
 
 HARD = 'It\'s "hard" \\n \\ $HOME `id` ${x} """ \'\'\' !! %s\n&lt;b&gt;JSON\nJSON\n東京 naïve\ttab\n'
@@ -33,6 +36,12 @@ PROMPT = (
 )
 SETTINGS = {"max_new_tokens": 8, "temperature": 0.0}
 WAYS = ("inline", "kept", "messages")
+CLIENT = """export default class {
+  constructor({ baseURL }) { this.baseURL = baseURL }
+  chat = { completions: { create: async body => (await fetch(`${this.baseURL}/chat/completions`, {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) })).json() } }
+}"""
+"""Of the client for JavaScript, what the programs use of it."""
 
 
 @pytest.fixture(scope="module")
@@ -67,28 +76,104 @@ def printed(source: str) -> str:
 
 
 def shell(source: str) -> Any:
-    """What the last command of a shell answers, as JSON."""
+    """What the last command of a shell answers, as JSON; its tokens stand in a line of their own."""
     done = subprocess.run(["bash", "-c", source], capture_output=True, timeout=60, check=True)
-    return json.loads(done.stdout.decode().splitlines()[-1])
+    *_, answer, usage = done.stdout.decode().splitlines()
+    assert usage.startswith('"usage":{')
+    return json.loads(f"{answer}\n{usage}")
+
+
+def node(source: str, folder: Path) -> str:
+    """What a program of JavaScript prints, without the end of its last line."""
+    package = folder / "node_modules" / "openai"
+    package.mkdir(parents=True)
+    (package / "package.json").write_text('{"type": "module", "exports": "./index.js"}', encoding="utf-8")
+    (package / "index.js").write_text(CLIENT, encoding="utf-8")
+    file = folder / "ask.mjs"
+    file.write_text(source, encoding="utf-8")
+    done = subprocess.run([NODE, file], capture_output=True, timeout=60, check=True)
+    return done.stdout.decode()[:-1]
+
+
+def told(said: str) -> tuple[str, list[int]]:
+    """What a program has printed: the answer, and the numbers of the line below it."""
+    answer, _, line = said.rpartition("\n")
+    assert re.fullmatch(r"\d+ (of \d+ )?tokens read, \d+ written(, \d+ computed)?", line), line
+    return answer, [int(number) for number in re.findall(r"\d+", line)]
+
+
+def latest(server: Served) -> Usage:
+    """The tokens of the latest request, as the server counted them."""
+    one = server.service.figures.recent[-1]
+    eventually(lambda: one.outcome == "done", "the answer is complete")
+    assert one.usage is not None
+    return one.usage
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("client", ["openai-python", "anthropic-python"])
-def test_python_prints_the_engines_answer(server: Served, page: Asked, client: str, way: str) -> None:
-    assert printed(program(page, server, client, way)) == expected(server, way)
+def test_openais_python_prints_the_engines_answer_and_what_was_read(
+    server: Served, page: Asked, way: str
+) -> None:
+    for first in (True, False):
+        answer, numbers = told(printed(program(page, server, "openai-python", way)))
+        used = latest(server)
+        assert answer == expected(server, way)
+        assert numbers == [used.read, used.prompt, used.written]
+        assert first or used.read > 0
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_shell_gets_the_engines_answer(server: Served, page: Asked, way: str) -> None:
+def test_anthropics_python_prints_the_engines_answer_and_what_was_read(
+    server: Served, page: Asked, way: str
+) -> None:
+    for first in (True, False):
+        answer, numbers = told(printed(program(page, server, "anthropic-python", way)))
+        used = latest(server)
+        assert answer == expected(server, way)
+        assert numbers == [used.read, used.written, used.rest]
+        assert first or used.read > 0
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_shell_gets_the_engines_answer_and_what_was_read(server: Served, page: Asked, way: str) -> None:
     answer = shell(program(page, server, "curl", way))
     assert answer["choices"][0]["message"]["content"] == expected(server, way)
+    assert answer["usage"]["prompt_tokens_details"]["cached_tokens"] == latest(server).read
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_javascript_is_javascript(server: Served, page: Asked, way: str, tmp_path: Path) -> None:
-    file = tmp_path / "ask.mjs"
-    file.write_text(program(page, server, "openai-javascript", way), encoding="utf-8")
-    subprocess.run([NODE, "--check", file], check=True, timeout=60)
+def test_javascript_prints_the_engines_answer_and_what_was_read(
+    server: Served, page: Asked, way: str, tmp_path: Path
+) -> None:
+    answer, numbers = told(node(program(page, server, "openai-javascript", way), tmp_path))
+    used = latest(server)
+    assert answer == expected(server, way)
+    assert numbers == [used.read, used.prompt, used.written]
+
+
+def test_a_shell_shows_what_is_refused(server: Served, page: Asked) -> None:
+    source = program(page, server, "curl", "inline").replace(f'"{server.model}"', '"nobody"')
+    done = subprocess.run(["bash", "-c", source], capture_output=True, timeout=60, check=True)
+    assert json.loads(done.stdout)["error"]["code"] == "model_not_found"
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("client", snippets.CLIENTS)
+def test_all_but_the_long_texts_of_a_program_is_short(
+    server: Served, page: Asked, client: str, way: str
+) -> None:
+    long = "\n".join(f"Line {number} of a long text." for number in range(40))
+    schema = f'<schema name="reise"><module name="rome">{long} """ `</module></schema>'
+    given = {"schema": schema, "prompt": '<prompt schema="reise"><rome/>Where to?</prompt>'}
+    found = page.ask(
+        "write_snippet",
+        {"client": client, "way": way, "address": server.url, "settings": SETTINGS, **given},
+    )
+    lines = found["text"].split("\n")
+    hidden = [line for one in found["folded"] for line in lines[one["first"] : one["last"] + 1]]
+    assert len(lines) - len(hidden) <= 42
+    if client != "curl":
+        assert hidden == [f"Line {number} of a long text." for number in range(1, 39)]
 
 
 def test_settings_of_the_page_are_asked_for(server: Served, page: Asked) -> None:
@@ -98,8 +183,10 @@ def test_settings_of_the_page_are_asked_for(server: Served, page: Asked) -> None
     prompt = server.engine.schema(SCHEMA).prompt(PROMPT)
     whole = prompt.answer(RunSettings.read(settings), mode="cached")
     assert answer["choices"][0]["message"]["content"] == whole.text
-    assert printed(program(page, server, "openai-python", "inline", settings=settings)) == whole.text
-    assert printed(program(page, server, "anthropic-python", "kept", settings=settings)) == whole.text
+    assert told(printed(program(page, server, "openai-python", "inline", settings=settings)))[0] == whole.text
+    assert (
+        told(printed(program(page, server, "anthropic-python", "kept", settings=settings)))[0] == whole.text
+    )
 
 
 def test_what_a_request_cannot_say_is_said(server: Served, page: Asked) -> None:
@@ -136,7 +223,8 @@ def test_faulty_documents_give_a_plain_program_and_say_why(
     conversation = server.openai().chat.completions.create(
         model=server.model, messages=[{"role": "user", "content": "Hello"}], max_tokens=8, temperature=0
     )
-    assert printed(found["text"]) == conversation.choices[0].message.content
+    assert told(printed(found["text"]))[0] == conversation.choices[0].message.content
+    assert found["folded"] == []
 
 
 def test_an_address_is_one(page: Asked) -> None:
@@ -165,8 +253,8 @@ def test_a_key_is_read_from_the_environment(
         sought = Sought(keyed.url, keyed.model, True, RunSettings(max_new_tokens=3), SCHEMA, PROMPT, "reise")
         texts = {client: snippet(client, sought) for client in CLIENTS}
         answer = keyed.engine.schema(SCHEMA).prompt(PROMPT).answer(RunSettings(max_new_tokens=3)).text
-        assert printed(texts["openai-python"]) == answer
-        assert printed(texts["anthropic-python"]) == answer
+        assert told(printed(texts["openai-python"]))[0] == answer
+        assert told(printed(texts["anthropic-python"]))[0] == answer
         assert shell(texts["curl"])["choices"][0]["message"]["content"] == answer
         assert httpx.get(f"{keyed.url}/v1/models").status_code == 401
     assert all(secret not in text for text in texts.values())

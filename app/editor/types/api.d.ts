@@ -511,6 +511,11 @@ declare namespace Api {
     kl: number
   }
 
+  interface Folded {
+    first: number
+    last: number
+  }
+
   interface Forget {
     origin: string
   }
@@ -1497,6 +1502,7 @@ declare namespace Api {
 
   interface Snippet {
     text: string
+    folded: Folded[]
     notes: string[]
     schema: string
     fault?: string

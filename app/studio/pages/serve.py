@@ -18,7 +18,7 @@ from app.studio.pages.page import Page
 from app.studio.parts import Parts
 from app.studio.requests import Count, Flag, Nothing, Texts, Words, request
 from app.studio.settings import PageSettings
-from app.studio.snippets import Client, Sought, notes_on, snippet
+from app.studio.snippets import Client, Folded, Sought, folded, notes_on, snippet
 from engine.exchange import export
 from engine.exchange.messages import to_anthropic, to_openai_marked
 from engine.pml import Diagnostic, PromptError, Schema, bind
@@ -111,9 +111,10 @@ class ServedNow(TypedDict):
 
 
 class Snippet(TypedDict):
-    """A program; `fault` says why it is not of the open prompt."""
+    """A program, and which of its lines are folded; `fault` says why it is not of the open prompt."""
 
     text: str
+    folded: list[Folded]
     notes: list[str]
     schema: str
     fault: NotRequired[str]
@@ -158,16 +159,22 @@ class ServePage(Page):
         fault = fault or self._counted_fault(request, checked, base, settings)
         if fault or tree is None:
             plain = snippet(client, Sought(*given, body=HELLO))
-            return {"text": plain, "notes": [], "schema": "", "fault": fault}
+            return {"text": plain, "folded": [], "notes": [], "schema": "", "fault": fault}
         notes = notes_on(client, settings)
         if request.way == "messages":
             body, said = _messages(client, tree, checked)
             sought = Sought(*given, body=body)
         else:
-            text, said = _whole(request.schema, tree, base)
+            whole, said = _whole(request.schema, tree, base)
             kept = tree.name if request.way == "kept" and NAME.fullmatch(tree.name or "") else ""
-            sought = Sought(*given, schema=text, prompt=request.prompt, kept=kept)
-        return {"text": snippet(client, sought), "notes": [*notes, *said], "schema": tree.name or ""}
+            sought = Sought(*given, schema=whole, prompt=request.prompt, kept=kept)
+        text = snippet(client, sought)
+        return {
+            "text": text,
+            "folded": folded(client, sought, text),
+            "notes": [*notes, *said],
+            "schema": tree.name or "",
+        }
 
     def _counted_fault(
         self, request: WriteSnippet, checked: Checked, base: Path | None, settings: PageSettings
