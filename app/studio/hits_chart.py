@@ -1,9 +1,9 @@
-"""The chart of requests: which share of each prompt was read from the cache, and of all of them so far."""
+"""The chart of requests: what of each prompt was read, written and computed, and what of all was read."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from typing import Final
 
@@ -11,14 +11,20 @@ import plotly.graph_objects as go
 
 from app.server.figures import Request
 from app.server.usage import Usage
-from app.studio.chart import CACHED, MID_GREY, framed
+from app.studio.chart import CACHED, MID_GREY, NEW, framed
 from engine.stopwatch import milliseconds
 
 ROOM = 12  # requests for which there is room at least: a single one is no wall
 FEW = 40  # that have room for a border between them
 TICKS = 5  # times at the axis at most, which fit on a telephone
 COMPUTED: Final = "rgba(118,128,143,.38)"  # the grey of what is not cached, behind the line
-RUNNING: Final = "all so far"
+RUNNING: Final = "read of all so far"
+_PARTS: Final[tuple[tuple[str, str, Callable[[Usage], int]], ...]] = (
+    ("read", CACHED, lambda usage: usage.read),
+    ("written: computed and kept", NEW, lambda usage: usage.written),
+    ("computed, not kept", COMPUTED, lambda usage: usage.rest),
+)
+"""What each colour says, as the legend of the page has it; told apart by who sees no red, green or blue."""
 
 
 def hits_chart(requests: Sequence[Request]) -> go.Figure:
@@ -28,16 +34,12 @@ def hits_chart(requests: Sequence[Request]) -> go.Figure:
     if not known:
         return figure
     places = list(range(1, len(known) + 1))
-    shares = [100 * usage.read / usage.prompt for _, usage in known]
     told = [_hover(one, usage) for one, usage in known]
-    for name, colour, heights in (
-        ("read", CACHED, shares),
-        ("computed", COMPUTED, [100 - share for share in shares]),
-    ):
+    for name, colour, of in _PARTS:
         figure.add_bar(
             name=name,
             x=places,
-            y=heights,
+            y=[100 * of(usage) / usage.prompt for _, usage in known],
             marker={"color": colour, "line": {"width": 0}},
             hovertext=told,
             hovertemplate="%{hovertext}<extra></extra>",
@@ -48,7 +50,7 @@ def hits_chart(requests: Sequence[Request]) -> go.Figure:
     for _, usage in known:
         read, prompt = read + usage.read, prompt + usage.prompt
         running.append(100 * read / prompt)
-        words.append(f"{RUNNING}: {read:,} of {prompt:,} tokens read, {100 * read / prompt:.0f}%")
+        words.append(f"{RUNNING}: {read:,} of {prompt:,} tokens, {100 * read / prompt:.0f}%")
     figure.add_scatter(
         name=RUNNING,
         x=places,
@@ -65,23 +67,23 @@ def hits_chart(requests: Sequence[Request]) -> go.Figure:
 
 def _hover(one: Request, usage: Usage) -> str:
     """What a bar says; plotly reads markup in it, so words of others are escaped."""
-    share = f"{usage.read:,} of {usage.prompt:,} tokens read, {100 * usage.read / usage.prompt:.0f}%"
+    share = f"of {usage.prompt:,} tokens {usage.read:,} read ({100 * usage.read / usage.prompt:.0f}%)"
+    parts = f"{share}, {usage.written:,} written, {usage.rest:,} computed"
     first = [] if one.ttft_ms is None else [f"first token {milliseconds(one.ttft_ms)}"]
     head = f"<b>{time.strftime('%H:%M:%S', time.localtime(one.at))}</b> {escape(one.path, quote=False)}"
-    return "<br>".join([head, share, *first])
+    return "<br>".join([head, parts, *first])
 
 
 def _style(figure: go.Figure, requests: Sequence[Request]) -> None:
     many = len(requests)
-    framed(figure, height=210, margin={"l": 44, "r": 12, "t": 26, "b": 40}, hovermode="closest")
-    figure.update_layout(barmode="stack", bargap=0.25 if many <= FEW else 0)
+    framed(figure, height=150, margin={"l": 44, "r": 12, "t": 8, "b": 24}, hovermode="closest")
+    figure.update_layout(barmode="stack", bargap=0.25 if many <= FEW else 0, showlegend=False)
     parts = (0, 25, 50, 75, 100)
     figure.update_yaxes(range=[0, 100], tickvals=parts, ticktext=[f"{part}%" for part in parts])
     room = max(many, ROOM)
     step = -(-room // TICKS)
     shown = range(min(step // 2, many - 1), many, step)
     figure.update_xaxes(
-        title={"text": "requests, oldest first, with the time of day", "font": {"size": 12}},
         range=[0.5, room + 0.5],
         tickvals=[number + 1 for number in shown],
         ticktext=[time.strftime("%H:%M:%S", time.localtime(requests[number].at)) for number in shown],

@@ -28,7 +28,7 @@ export class Chart extends Emitter {
   #place = h("div", { class: "plot" })
   #said = h("p", { class: "empty", hidden: true }, "The chart could not be drawn, as its script did not come. It is tried again with the next one.")
   #latest = 0
-  node = h("div", { class: "chart", role: "img", "data-empty": true }, this.#place, this.#said)
+  node = h("div", { class: "chart", role: "img", "aria-label": "A chart, which is being drawn", "data-empty": true }, this.#place, this.#said)
 
   constructor() {
     super()

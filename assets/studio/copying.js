@@ -6,18 +6,21 @@ const SAID_MS = 2000
 export class Copier {
   #said = 0
   /** @type {HTMLButtonElement} */
+  button
+  /** The button, and behind it what is said of a copy: nothing within a button is told as news. */
   node
 
   /** @param {string} label what it copies, for who cannot see where it stands @param {() => string} text */
   constructor(label, text) {
     const words = h("span", { "aria-hidden": "true" }, "Copy"), told = h("span", { class: "sr", role: "status" })
-    this.node = h("button", { type: "button", class: "quiet copy", "aria-label": label, onclick: async () => {
+    this.button = h("button", { type: "button", class: "quiet copy", "aria-label": label, onclick: async () => {
       const done = await copied(text())
       words.textContent = done ? "Copied ✓" : "Not copied"
       told.textContent = done ? "Copied" : "The browser did not allow it: select the text and copy it."
       clearTimeout(this.#said)
       this.#said = setTimeout(() => { words.textContent = "Copy"; told.textContent = "" }, SAID_MS)
-    } }, words, told)
+    } }, words)
+    this.node = h("span", { class: "copier" }, this.button, told)
   }
 }
 

@@ -72,7 +72,7 @@ class Pane {
     this.#showTimeline(side, longest)
     this.#showAnswer(side, difference, run)
     this.#text = side?.text ?? ""
-    this.#copier.node.disabled = !this.#text
+    this.#copier.button.disabled = !this.#text
   }
 
   /** @param {Api.SideFrame | undefined} side */

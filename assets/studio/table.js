@@ -142,7 +142,7 @@ export class Table extends Emitter {
       this.#sort = [name, name === by ? /** @type {1 | -1} */ (-way) : greatest ? -1 : 1]
       this.#list()
     }
-    return h("th", { scope: "col", class: number ? "number" : null, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
+    return h("th", { scope: "col", class: number ? "number" : null, "data-column": name, "aria-sort": name === by ? (way > 0 ? "ascending" : "descending") : null },
       h("button", { type: "button", class: "quiet", "data-key": name, title: about, onclick: turn }, title, h("span", { class: "way", "aria-hidden": "true" }, name === by ? (way > 0 ? "↑" : "↓") : "")))
   }
 
@@ -158,7 +158,7 @@ export class Table extends Emitter {
     const { columns, choice, key } = this.#options, name = key(row), known = this.#kept.get(name)
     const node = known?.row === row ? known.node : h("tr", { "data-row": name, "data-state": this.#options.state?.(row) },
       choice ? h("td", { class: "choice" }, h("input", { type: "checkbox", "data-key": `choose ${name}`, "aria-label": `Choose ${choice(row)}`, onchange: (/** @type {Event} */ { target }) => this.#choose(name, /** @type {HTMLInputElement} */ (target).checked) })) : null,
-      ...columns.map(column => h("td", { class: column.number ? "number" : null }, column.cell ? column.cell(row) : String(column.value(row) ?? "–"))))
+      ...columns.map(column => h("td", { class: column.number ? "number" : null, "data-column": column.name, "data-title": column.title }, column.cell ? column.cell(row) : String(column.value(row) ?? "–"))))
     const chosen = this.#chosen.has(name), box = choice ? node.querySelector("input") : null
     if (box) box.checked = chosen
     node.toggleAttribute("data-chosen", chosen)

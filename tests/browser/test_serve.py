@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,10 @@ BOXES = """() => [".studio-serve > *", ".serve-requests > header", ".serve-reque
         const { x, y, width, height } = node.getBoundingClientRect()
         return [node.textContent.slice(0, 8), x, y + scrollY, width, height].join() })"""
 """Where everything stands but the rows of the table."""
+FOCUS = """() => { const node = document.activeElement, choice = node.type === "radio"
+    const name = node.getAttribute("aria-label") ?? (choice ? node.value : node.textContent)
+    return [name, getComputedStyle(choice ? node.nextElementSibling : node).outlineStyle !== "none"] }"""
+"""What has the focus, and whether that is seen."""
 SHOWN = "document.querySelector('.program-frame pre').textContent"
 
 
@@ -59,6 +64,24 @@ def hello(url: str, words: str = "Hello") -> httpx.Response:
     return ask(url, messages=[{"role": "user", "content": words}])
 
 
+def figure(row: Locator, name: str) -> Locator:
+    return row.locator(f"td[data-column={name}]")
+
+
+def request(number: int, outcome: str = "done", **more: Any) -> dict[str, Any]:
+    """A request as the server tells it."""
+    tokens = {"prompt": 1200, "read": 900, "written": 200, "rest": 100, "generated": 12}
+    row = {"number": number, "at": time.time(), "path": "/v1/messages", "dialect": "anthropic", "who": ""}
+    row |= {"model": "demo", "status": 200, "outcome": outcome, "stopped": "end", "sentence": ""}
+    return {**row, "tokens": tokens, "ttft_ms": 12.5, "seconds": 1.5, **more}
+
+
+def bottom(found: Locator) -> float:
+    box = found.bounding_box()
+    assert box is not None, "it is not seen"
+    return box["y"] + box["height"]
+
+
 @pytest.fixture
 def faked(watched: Watched) -> Iterator[Callable[..., None]]:
     """Answers the page's question with something else, for states that a shared studio does not get into."""
@@ -89,6 +112,8 @@ def test_a_program_that_is_copied_gets_the_answer_and_is_listed(author: Page, wa
     copy = page.get_by_role("button", name="Copy the program")
     copy.click()
     expect(copy).to_have_text(re.compile("Copied"))
+    expect(page.locator(".program-frame [role=status]")).to_have_text("Copied")
+    assert page.locator("button [role=status]").count() == 0, "what is within a button is not told as news"
     copied = page.evaluate("navigator.clipboard.readText()")
     assert copied == shown
     known = page.evaluate("document.querySelectorAll('.serve-requests tbody tr').length")
@@ -101,11 +126,14 @@ def test_a_program_that_is_copied_gets_the_answer_and_is_listed(author: Page, wa
     usage = second["usage"]
     read = usage["prompt_tokens_details"]["cached_tokens"]
     assert read > 0
-    expect(rows.first).to_contain_text(re.compile(r"chat/completions\s*OpenAI\s*demo\s*200 done"))
-    cells = rows.first.locator("td").all_inner_texts()
-    assert [cells[number] for number in (4, 8)] == [f"{read:,}", str(usage["completion_tokens"])]
+    expect(rows.first).to_contain_text(re.compile(r"chat/completions\s*OpenAI · demo.*200 done", re.DOTALL))
+    assert figure(rows.first, "read").inner_text() == f"{read:,}"
+    assert figure(rows.first, "out").inner_text() == str(usage["completion_tokens"])
     expect(page.locator(".hits .chart .bars path")).not_to_have_count(0)
-    expect(page.locator(".serve-requests .sums")).to_contain_text("tokens read")
+    expect(page.locator(".hits .sums")).to_contain_text("tokens read")
+    expect(page.locator(".hits .legend li")).to_have_text(
+        ["read", "written: computed and kept", "computed, not kept", "read of all so far"]
+    )
 
 
 def test_programs_follow_edits_and_picks_and_faults(author: Page) -> None:
@@ -154,7 +182,7 @@ def test_what_is_refused_is_listed_with_its_sentence_as_text(author: Page, watch
     with httpx.stream("POST", f"{url}/v1/messages", json=streamed()) as answer:
         answer.read()
     expect(rows.first).to_contain_text(
-        re.compile(r"messages\s*Anthropic\s*demo\s*200 done at its token limit")
+        re.compile(r"messages\s*Anthropic · demo.*200 done at its token limit", re.DOTALL)
     )
     assert more.get_attribute("aria-expanded") == "true", "news leave other rows as they are"
 
@@ -190,8 +218,15 @@ def test_states_are_said_in_words(watched: Watched, faked: Callable[..., None]) 
     faked(requests=[], change=0)
     page.reload()
     watched.ready()
-    expect(page.locator(".serve-requests .empty")).to_contain_text("Copy the program above and run it")
+    steps = page.locator(".hits .steps")
+    expect(steps).to_contain_text("No program has asked yet.")
+    expect(steps).to_contain_text("Copy the program")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
+    page.set_viewport_size({"width": 1280, "height": 720})
+    assert bottom(steps) < 720, "who has no request yet sees at once what to do"
+    page.set_viewport_size({"width": 400, "height": 800})
+    faked(state="off")
+    expect(page.locator(".hits-place")).to_contain_text("It is switched off, and refuses")
     faked(state="loading", model="")
     expect(state).to_have_text("Loading")
     expect(words).to_contain_text("status 503")
@@ -227,6 +262,122 @@ def test_nothing_but_rows_moves_while_requests_come(
     assert rows.count() == known + 2
     page.keyboard.press("Enter")
     expect(rows).to_have_count(known + 3)
+
+
+def test_the_first_screen_has_the_address_the_program_and_what_was_asked(
+    watched: Watched, faked: Callable[..., None]
+) -> None:
+    faked(requests=[request(number) for number in range(1, 101)], change=1)
+    page = watched.page
+    page.set_viewport_size({"width": 1280, "height": 720})
+    rows = opened(watched)
+    expect(rows).to_have_count(100)
+    program(page, "answer = client")
+    expect(page.locator(".hits .chart .bars path")).not_to_have_count(0)
+    for name in ("Switch off", "Copy the base URL for Anthropic's clients", "Copy the program"):
+        assert bottom(page.get_by_role("button", name=name)) < 720, name
+    for seen in (page.locator(".program-frame .fold").first, page.locator(".hits"), rows.nth(1)):
+        assert bottom(seen) < 720
+    expect(page.locator(".serve-requests .count")).to_have_text("100 requests")
+    expect(page.locator(".hits .sums")).to_have_text("90,000 of 120,000 tokens read, 75%")
+    rows.last.scroll_into_view_if_needed()
+    assert 0 < bottom(page.get_by_role("button", name="Copy the program")) < 720, "it stays beside them"
+
+
+def opened(watched: Watched) -> Locator:
+    """The rows of the page, which is what is loaded."""
+    page = watched.open("/#/serve")
+    return page.locator(".serve-requests tbody tr")
+
+
+@pytest.mark.parametrize("keys", [0, 2])
+def test_on_a_telephone_each_figure_is_seen_with_its_name(
+    watched: Watched, faked: Callable[..., None], keys: int
+) -> None:
+    long = {"read": 123456, "written": 98765, "rest": 10000, "prompt": 232221, "generated": 8192}
+    faked(requests=[request(1, tokens=long, ttft_ms=123456.0, who="key 1 (…ngth)")], keys=keys, change=1)
+    page = watched.page
+    page.set_viewport_size({"width": 400, "height": 800})
+    row = opened(watched).first
+    shown = {"read": "123,456", "written": "98,765", "rest": "10,000", "ttft": "123.46 s", "out": "8,192"}
+    titles = ["Read", "Written", "Computed", "First token", "Out"]
+    for (name, words), title in zip(shown.items(), titles, strict=True):
+        cell = figure(row, name)
+        expect(cell).to_have_text(words)
+        said = cell.evaluate("node => getComputedStyle(node, '::before').content")
+        assert said == f'"{title}"'
+        box = cell.bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 400
+        assert cell.evaluate("node => node.scrollWidth <= node.clientWidth"), name
+    expect(row).to_contain_text(
+        re.compile(r"messages.*Anthropic · demo · key 1.*200 done.*in 1.50 s", re.DOTALL)
+    )
+    scroll = page.locator(".serve-requests .scroll")
+    assert scroll.evaluate("node => node.scrollWidth <= node.clientWidth")
+
+
+def test_what_is_under_way_says_so_and_for_how_long(watched: Watched, faked: Callable[..., None]) -> None:
+    began = {"at": time.time() - 65, "seconds": 0}
+    waiting = request(1, "waiting", status=None, tokens=None, ttft_ms=None, **began)
+    faked(requests=[waiting, request(2, "answering", **began)], change=1)
+    opened(watched)
+    first, second = (watched.page.locator(f".serve-requests tr[data-row='{number}']") for number in (1, 2))
+    expect(first).to_contain_text(re.compile(r"waiting\s*for 6\d s"))
+    expect(second).to_contain_text("200 answering")
+    since = second.locator("[data-since]")
+    expect(since).not_to_have_text(since.inner_text())
+    expect(figure(second, "read")).to_have_text("900")
+
+
+def test_long_texts_of_a_program_are_folded_and_unfolded(author: Page) -> None:
+    page = author
+    open_serve(page)
+    choose(page, "Schema and picks")
+    choose(page, "Python, openai")
+    whole = program(page, "answer = client")
+    fold, pre = page.locator(".program-frame .fold"), page.locator(".program-frame pre")
+    lines = len(whole.splitlines())
+    assert len(pre.inner_text().splitlines()) < 40 < lines
+    expect(fold.first).to_have_accessible_name(re.compile(r"… \d+ more lines"))
+    for button in fold.all():
+        button.press("Enter")
+        expect(button).to_have_attribute("aria-expanded", "true")
+        expect(button).to_be_focused()
+    assert [line for line in pre.inner_text().splitlines() if line] == [*filter(None, whole.splitlines())]
+    fold.first.press("Enter")
+    expect(fold.first).to_have_attribute("aria-expanded", "false")
+    assert page.evaluate(SHOWN) == whole
+
+
+def test_the_keyboard_reaches_all_and_its_place_is_seen(author: Page, watched: Watched) -> None:
+    page = author
+    ask(watched.url, prompt_cache={"schema": '<schema name="a">' + "<b>x</b>" * 5 + "</schema>"})
+    open_serve(page)
+    program(page, "travel")
+    expect(page.locator(".serve-requests .more").first).to_be_visible()
+    page.get_by_role("button", name="All endpoints").focus()
+    reached = []
+    for _ in range(24):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate(FOCUS))
+    assert all(outline for _, outline in reached), "a place without an outline"
+    names = [name for name, _ in reached]
+    for wanted in (
+        "Switch off",
+        "Copy the model's name",
+        "openai-python",
+        "inline",
+        "Copy the program",
+        "Program",
+        "Hold",
+        "Save as CSV",
+        "Latest requests",
+        "Time↓",
+        "The whole sentence",
+    ):
+        assert wanted in names, (wanted, names)
 
 
 def test_the_keyboard_chooses_what_is_shown(author: Page) -> None:

@@ -26,13 +26,13 @@ class ServePage {
     hosts.serve.append(
       h("header", { class: "serve-row serve-head" }, h("h2", {}, "Serve"),
         h("p", { class: "soft" }, "Programs that speak to OpenAI or Anthropic use this engine, its model and its cache, while the studio runs."),
-        h("span", { class: "grow" }), h("button", { type: "button", onclick: () => help.open("server") }, "All endpoints")),
+        h("button", { type: "button", onclick: () => help.open("server") }, "All endpoints")),
       this.#address.node, this.#snippets.node, this.#requests.rate, this.#requests.node)
     const here = () => this.#seen
     commands.add(
-      { title: "Copy the program", group: "Serve", words: "snippet code clipboard", when: here, run: () => this.#snippets.copier.node.click() },
-      { title: "Copy the base URL for OpenAI's clients", group: "Serve", words: "address endpoint", when: here, run: () => this.#address.copiers.openai.node.click() },
-      { title: "Copy the base URL for Anthropic's clients", group: "Serve", words: "address endpoint", when: here, run: () => this.#address.copiers.anthropic.node.click() },
+      { title: "Copy the program", group: "Serve", words: "snippet code clipboard", when: here, run: () => this.#snippets.copier.button.click() },
+      { title: "Copy the base URL for OpenAI's clients", group: "Serve", words: "address endpoint", when: here, run: () => this.#address.copiers.openai.button.click() },
+      { title: "Copy the base URL for Anthropic's clients", group: "Serve", words: "address endpoint", when: here, run: () => this.#address.copiers.anthropic.button.click() },
       { title: "Switch the server for other programs on or off", group: "Serve", words: "api start stop", when: here, run: () => this.#address.turn() })
     server.on("back", () => { this.#change = 0 })
     document.addEventListener("visibilitychange", () => { if (!document.hidden && this.#seen) this.refresh() })
@@ -71,7 +71,7 @@ class ServePage {
     if (all) this.#requests.clear()
     this.#change = now.change
     this.#address.show(now)
-    this.#requests.keyed(now.keys > 0)
+    this.#requests.of(now.state, now.keys > 0)
     this.#requests.take(now.requests)
   }
 }

@@ -37,12 +37,11 @@ export class Address {
       anthropic: new Copier("Copy the base URL for Anthropic's clients", address),
     }
     const row = (/** @type {string} */ name, /** @type {Node[]} */ value, /** @type {Copier} */ copier) => h("div", {}, h("dt", {}, name), h("dd", {}, ...value, copier.node))
-    this.node = h("section", { class: "card", "aria-label": "Address" },
-      h("header", { class: "serve-row" }, h("h3", {}, "Address"), this.#pill, h("span", { class: "grow" }), this.#switch),
-      this.#what,
+    this.node = h("section", { class: "card address", "aria-label": "Address" },
+      h("header", { class: "serve-row" }, h("h3", {}, "Address"), this.#pill, this.#what, this.#switch),
       h("dl", { class: "addresses" },
-        row("Base URL for OpenAI's clients", [h("code", {}, `${address()}/v1`)], this.copiers.openai),
-        row("Base URL for Anthropic's clients", [h("code", {}, address())], this.copiers.anthropic),
+        row("Base URL, OpenAI", [h("code", {}, `${address()}/v1`)], this.copiers.openai),
+        row("Base URL, Anthropic", [h("code", {}, address())], this.copiers.anthropic),
         row("Model", [this.#model, this.#aliases], model)),
       this.#who)
   }

@@ -5,10 +5,11 @@ import { downloadCsv } from "../saving.js"
 import { Table } from "../table.js"
 
 const MOST = 500  // that the server keeps too
-const SHORT = 90  // characters of a sentence that are shown without asking
+const SHORT = 60  // characters of a sentence that are shown without asking
 const A_DAY_MS = 86_400_000
-const EMPTY = "No program has asked yet. Copy the program above and run it: its request is listed here at once."
-const seconds = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" })
+const EMPTY = "No program has asked yet."
+const STEPS = ["Copy the program, or only the base URL into one of yours.", "Run it. Its request is listed here at once.", "Run it again: what it has in common with the first one is read from the cache."]
+const hours = new Intl.DateTimeFormat("en", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" })
 
 /** @typedef {Api.ServedRequest} Row */
 
@@ -19,8 +20,10 @@ const STOPPED = { stop: "at a stop text", length: "at its token limit" }
 /** @type {Record<string, string>} */
 const DIALECTS = { openai: "OpenAI", anthropic: "Anthropic" }
 
-const time = (/** @type {number} */ at) => Date.now() - at * 1000 < A_DAY_MS ? seconds.format(at * 1000) : moment(at * 1000)
+const time = (/** @type {number} */ at) => Date.now() - at * 1000 < A_DAY_MS ? hours.format(at * 1000) : moment(at * 1000)
+const since = (/** @type {number} */ at) => `for ${Math.max(0, Math.round(Date.now() / 1000 - at))} s`
 const short = (/** @type {string} */ path) => path.replace(/^\/v1\//, "")
+const brief = (/** @type {string} */ model) => model.split("/").findLast(part => part) ?? ""
 const share = (/** @type {number} */ read, /** @type {number} */ prompt) => `${Math.round(100 * read / prompt)}%`
 
 export class Requests {
@@ -32,24 +35,36 @@ export class Requests {
   /** @type {Table<Row>} */
   #table
   #sums = h("p", { class: "soft sums" })
+  #count = h("p", { class: "soft count" })
   #unseen = 0
   #hold = h("button", { type: "button", class: "hold", title: "Keeps the list as it is while you read it", onclick: () => this.#turn() }, "Hold")
   #csv = h("button", { type: "button", onclick: () => downloadCsv("requests.csv", this.#table.lines()) }, "Save as CSV")
   #chart = new Chart()
-  #none = h("p", { class: "empty" }, "Here is drawn which share of each prompt was read from the cache, once a program has asked.")
+  #legend = h("ul", { class: "legend", "aria-label": "Colours of the chart" })
+  #steps = h("div", { class: "steps" }, h("p", {}, EMPTY), h("ol", {}, ...STEPS.map(step => h("li", {}, step))))
+  #none = h("div", { class: "empty" })
+  /** @type {Api.ServedNow["state"]} */
+  #state = "ok"
 
   /** @param {import("../server.js").Server} server */
   constructor(server) {
     this.#server = server
     this.#table = this.#made()
-    this.rate = h("section", { class: "card hits", "aria-label": "Read from the cache" }, h("h3", {}, "Read from the cache"), h("div", { class: "hits-place" }, this.#chart.node, this.#none))
+    this.rate = h("section", { class: "card hits", "aria-label": "Read from the cache" },
+      h("header", { class: "serve-row" }, h("h3", {}, "Read from the cache"), this.#sums),
+      h("div", { class: "hits-place" }, this.#legend, this.#chart.node, this.#none))
     this.node = h("section", { class: "serve-requests", "aria-label": "Requests" },
-      h("header", { class: "serve-row" }, h("h3", {}, "Requests"), this.#sums, h("span", { class: "grow" }), this.#hold, this.#csv), this.#table.node)
+      h("header", { class: "serve-row" }, h("h3", {}, "Requests"), this.#count, this.#hold, this.#csv), this.#table.node)
     this.#show()
   }
 
-  /** Who asked is told where the server knows keys. @param {boolean} keyed */
-  keyed(keyed) { this.node.toggleAttribute("data-keyed", keyed) }
+  /** How the server is; who asked is told where it knows keys. @param {Api.ServedNow["state"]} state @param {boolean} keyed */
+  of(state, keyed) {
+    this.node.toggleAttribute("data-keyed", keyed)
+    if (state === this.#state) return
+    this.#state = state
+    this.#draw()
+  }
 
   /** Forgets all: another start of the studio answers. */
   clear() {
@@ -64,6 +79,7 @@ export class Requests {
     const numbers = [...this.#rows.keys()].sort((one, other) => one - other)
     for (const number of numbers.slice(0, Math.max(0, numbers.length - MOST))) this.#rows.delete(number)
     if (changed.length || !this.#rows.size) this.#show()
+    for (const node of this.node.querySelectorAll("[data-since]")) if (node instanceof HTMLElement) node.textContent = since(Number(node.dataset.since))
   }
 
   /** What is drawn fits the page as it is now. */
@@ -83,7 +99,8 @@ export class Requests {
     const rows = [...this.#rows.values()], refused = rows.filter(({ outcome }) => outcome === "refused" || outcome === "ended").length
     const sum = (/** @type {"read" | "prompt"} */ of) => rows.reduce((all, { tokens }) => all + (tokens?.[of] ?? 0), 0), read = sum("read"), prompt = sum("prompt")
     const all = rows.length === MOST ? `the latest ${count(MOST)} requests` : plural(rows.length, "request")
-    this.#sums.textContent = rows.length ? [all, refused ? `${count(refused)} without a whole answer` : "", prompt ? `${count(read)} of ${count(prompt)} tokens read, ${share(read, prompt)}` : ""].filter(Boolean).join(" · ") : ""
+    this.#count.textContent = rows.length ? `${all}${refused ? ` · ${count(refused)} without a whole answer` : ""}` : ""
+    this.#sums.textContent = prompt ? `${count(read)} of ${count(prompt)} tokens read, ${share(read, prompt)}` : ""
   }
 
   #turn() {
@@ -96,12 +113,18 @@ export class Requests {
   async #draw() {
     const counted = [...this.#rows.values()].filter(({ tokens }) => tokens?.prompt), wanted = counted.map(({ number }) => number).join()
     this.#none.hidden = counted.length > 0
+    this.#legend.hidden = !counted.length
+    this.#none.replaceChildren(this.#state === "off" ? h("p", {}, "It is switched off, and refuses all that is asked. Switch it on above.")
+      : this.#rows.size ? "Here is drawn what of each prompt was read from the cache, once an answer begins." : this.#steps)
     this.#chart.shown(counted.length > 0)
     if (wanted === this.#drawn || !counted.length || !this.node.offsetWidth) return
     this.#drawn = wanted
     const { figure } = await this.#server.ask("draw_hits", {})
     if (!figure) this.#drawn = ""
-    else if (wanted === this.#drawn) this.#chart.draw(figure, `Chart of the share of each prompt that was read from the cache, for ${plural(counted.length, "request")}; the table below has its numbers.`)
+    else if (wanted === this.#drawn) {
+      this.#legend.replaceChildren(...figure.data.map(mark))
+      this.#chart.draw(figure, `Chart of the share of each prompt that was read from the cache, for ${plural(counted.length, "request")}; the table below has its numbers.`)
+    }
   }
 
   /** @returns {Table<Row>} */
@@ -111,11 +134,11 @@ export class Requests {
     })
     return new Table({
       label: "Latest requests", key: row => String(row.number), sort: ["at", -1], state: row => row.outcome,
-      empty: () => EMPTY,
+      empty: () => this.#state === "off" ? "Requests that are refused are listed here." : "Requests are listed here as they come.",
       columns: [
-        { name: "at", title: "Time", value: row => new Date(row.at * 1000).toISOString(), greatest: true, cell: row => time(row.at) },
+        { name: "at", title: "Time", value: row => new Date(row.at * 1000).toISOString(), greatest: true, cell: row => this.#request(row) },
         { name: "path", title: "Endpoint", value: row => row.path, cell: row => h("span", { class: "two", title: row.path }, h("span", { class: "clip" }, short(row.path)), h("span", { class: "soft" }, DIALECTS[row.dialect] ?? row.dialect)) },
-        { name: "model", title: "Model", value: row => row.model, cell: row => h("span", { class: "clip", title: row.model }, row.model.split("/").findLast(part => part) ?? "–") },
+        { name: "model", title: "Model", value: row => row.model, cell: row => h("span", { class: "clip", title: row.model }, brief(row.model) || "–") },
         { name: "outcome", title: "Outcome", value: row => `${row.status ?? ""} ${OUTCOMES[row.outcome]} ${row.sentence}`, cell: row => this.#outcome(row) },
         tokens("read", "Read", one => one.read, "Tokens of the prompt that were read from the cache"),
         tokens("written", "Written", one => one.written, "Tokens of the prompt that were computed, and are kept on disk"),
@@ -127,11 +150,18 @@ export class Requests {
     })
   }
 
+  // When it came; where the table is too narrow for columns of them, what it asked for too.
   /** @param {Row} row */
-  #outcome({ status, outcome, stopped, sentence }) {
-    const word = outcome === "done" && STOPPED[stopped] ? `done ${STOPPED[stopped]}` : OUTCOMES[outcome]
+  #request({ at, path, dialect, model, who }) {
+    return h("span", { class: "two request" }, h("span", { class: "clip" }, time(at), h("span", { class: "narrow", title: path }, ` ${short(path)}`)),
+      h("span", { class: "soft clip narrow", title: model }, [DIALECTS[dialect] ?? dialect, brief(model), who].filter(Boolean).join(" · ")))
+  }
+
+  /** @param {Row} row */
+  #outcome({ at, status, outcome, stopped, sentence, seconds }) {
+    const word = outcome === "done" && STOPPED[stopped] ? `done ${STOPPED[stopped]}` : OUTCOMES[outcome], under = outcome === "waiting" || outcome === "answering"
     const head = h("span", { class: "outcome", "data-outcome": outcome }, [status, word].filter(Boolean).join(" "))
-    if (!sentence) return head
+    if (!sentence) return h("span", { class: "two" }, head, h("span", { class: "soft", "data-since": under ? String(at) : null }, under ? since(at) : seconds ? `in ${milliseconds(seconds * 1000)}` : ""))
     if (sentence.length <= SHORT) return h("span", { class: "two" }, head, h("span", { class: "sentence" }, sentence))
     const rest = h("span", { class: "sentence", "data-short": true }, sentence)
     const more = h("button", { type: "button", class: "quiet more", "aria-expanded": "false", "aria-label": "The whole sentence", onclick: () => {
@@ -139,6 +169,11 @@ export class Requests {
       more.setAttribute("aria-expanded", String(!open))
       more.textContent = open ? "more" : "less"
     } }, "more")
-    return h("span", { class: "two" }, head, rest, more)
+    return h("span", { class: "two" }, h("span", { class: "told" }, head, more), rest)
   }
+}
+
+/** What a colour of the chart says. @param {{name: string, type: string, marker: {color: string}}} trace */
+function mark({ name, type, marker }) {
+  return h("li", {}, h("span", { class: "swatch", "data-type": type, style: type === "bar" ? `background: ${marker.color}` : null }), name)
 }

@@ -1,6 +1,6 @@
 // What a program writes to ask for the open prompt: in the words of four clients, in three ways.
 import { Copier } from "../copying.js"
-import { debounce, h } from "../dom.js"
+import { debounce, h, plural } from "../dom.js"
 import { AWAY } from "../jobs.js"
 import { remembered } from "../remembering.js"
 import { address } from "./address.js"
@@ -19,10 +19,10 @@ const WAYS = [
 
 /** @type {Record<Api.WriteSnippet["client"], string>} how it is run */
 const NEEDS = {
-  "openai-python": "pip install openai",
-  "anthropic-python": "pip install anthropic",
+  "openai-python": "pip install openai; python ask.py",
+  "anthropic-python": "pip install anthropic; python ask.py",
   curl: "In a shell of Linux or macOS",
-  "openai-javascript": "npm install openai; save it as ask.mjs and run node ask.mjs",
+  "openai-javascript": "npm install openai; node ask.mjs",
 }
 
 export class Snippets {
@@ -30,6 +30,9 @@ export class Snippets {
   #workspace
   #asked = 0
   #shown = ""
+  #folds = ""
+  /** @type {Set<number>} which of the long texts are unfolded, by their place */
+  #unfolded = new Set()
   #client = chosen("client", CLIENTS)
   #way = chosen("way", WAYS)
   #what = h("p", { class: "soft what" })
@@ -47,7 +50,7 @@ export class Snippets {
     const again = () => { if (wanted()) this.#soon() }
     workspace.on("checked", again)
     workspace.on("settings", again)
-    this.node = h("section", { class: "card", "aria-label": "From a program" },
+    this.node = h("section", { class: "card program", "aria-label": "From a program" },
       h("h3", {}, "From a program"),
       h("div", { class: "serve-row choices-of-program" },
         segments("Client", "serve-client", CLIENTS, this.#client, value => { this.#client = value; this.#chose("client", value) }),
@@ -74,8 +77,42 @@ export class Snippets {
     this.#tell(answer.fault ? `${answer.fault} Until then the program asks something else.` : "")
     this.#what.textContent = answer.fault ? "A request without a schema." : WAYS.find(([name]) => name === way)?.[2] ?? ""
     this.#needs.textContent = NEEDS[client]
-    if (this.#shown !== answer.text) this.#text.textContent = this.#shown = answer.text
+    this.#show(answer)
     this.#notes.replaceChildren(...answer.notes.map(note => h("li", {}, note)))
+  }
+
+  // All lines are there, so that a search finds them; those of long texts are folded.
+  /** @param {Api.Snippet} answer */
+  #show({ text, folded }) {
+    const folds = JSON.stringify(folded)
+    if (this.#shown === text && this.#folds === folds) return
+    this.#shown = text
+    this.#folds = folds
+    const lines = text.split("\n"), joined = (/** @type {number} */ from, /** @type {number} */ to) => lines.slice(from, to).map(line => `${line}\n`).join("")
+    let at = 0
+    const parts = folded.flatMap(({ first, last }, place) => {
+      const before = joined(at, first)
+      at = last + 1
+      return [before, ...this.#fold(place, joined(first, at), at - first)]
+    })
+    this.#text.replaceChildren(...parts, lines.slice(at).join("\n"))
+  }
+
+  // The words of the button are its style's, as what is shown is the program and nothing else.
+  /** @param {number} place @param {string} text @param {number} lines */
+  #fold(place, text, lines) {
+    const body = h("span", {}, text), button = h("button", { type: "button", class: "fold", onclick: () => {
+      if (!this.#unfolded.delete(place)) this.#unfolded.add(place)
+      turned()
+    } })
+    const turned = () => {
+      const open = this.#unfolded.has(place), words = open ? `fold ${plural(lines, "line")}` : `… ${plural(lines, "more line")}`
+      body.hidden = !open
+      button.setAttribute("aria-expanded", String(open))
+      button.setAttribute("aria-label", button.dataset.words = words)
+    }
+    turned()
+    return [button, body]
   }
 
   /** @param {string} sentence */
