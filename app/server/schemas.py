@@ -18,9 +18,10 @@ from starlette.responses import Response
 from app.server.bodies import Strict, bytes_of, media_type, object_of
 from app.server.echoing import shown
 from app.server.errors import INVALID, WRONG_TYPE, ApiError, fault_of_pml
+from app.server.kept_schemas import Head, KeptSchema, Terms
 from app.server.misfits import misfit
 from app.server.pml_requests import PUT_IT, pin, pml_faults, prepared_schema, unknown_schema
-from app.server.schema_files import FullError, KeptSchema, SchemaFiles, Terms
+from app.server.schema_files import FullError, SchemaFiles
 from app.server.service import LONG_PML, Service
 from app.server.streams import gone
 from engine import Engine
@@ -120,10 +121,10 @@ def routes(service: Service) -> APIRouter:
             raise ApiError(INVALID, f"page_size is {page_size}; it must be at least 1.", "page_size")
         after = _after(page_token)
         found = await looked(request, partial(files.all, owner))
-        rest = [kept for kept in found if after is None or kept.name > after]
+        rest = [head for head in found if after is None or head.name > after]
         page = rest[: min(page_size, LARGEST_PAGE)]
         more = {"next_page_token": _token(page[-1].name)} if len(page) < len(rest) else {}
-        return JSONResponse({"schemas": [_listed(engine, kept) for kept in page], **more})
+        return JSONResponse({"schemas": [_listed(engine, head) for head in page], **more})
 
     @router.patch(f"{PATH}/{{name}}")
     async def change_schema(name: str, request: Request) -> Response:
@@ -148,7 +149,7 @@ def routes(service: Service) -> APIRouter:
         def deleted() -> None:
             kept = _found(files.remove(owner, name), name, NOTHING_DELETED)
             if kept.pinned:
-                engine.store.settings.unpin(_label(engine, owner, kept))
+                engine.store.settings.unpin(_label(engine, owner, name))
 
         await looked(request, deleted)
         return Response(status_code=204)
@@ -302,27 +303,27 @@ def _settle(
 
 
 def _sweep(engine: Engine, files: SchemaFiles) -> None:
-    for owner, kept in files.sweep():
-        if kept.pinned:
-            engine.store.settings.unpin(_label(engine, owner, kept))
+    for head in files.sweep():
+        if head.pinned:
+            engine.store.settings.unpin(_label(engine, head.owner, head.name))
 
 
-def _label(engine: Engine, owner: str, kept: KeptSchema) -> str:
+def _label(engine: Engine, owner: str, name: str) -> str:
     """The name under which the store lists the segments of a client's schema."""
-    return engine.schema(Schema(kept.name, (), (), NOWHERE), salt=owner).tokenized.label
+    return engine.schema(Schema(name, (), (), NOWHERE), salt=owner).tokenized.label
 
 
 # What is told
 
 
-def _listed(engine: Engine, kept: KeptSchema) -> dict[str, Any]:
+def _listed(engine: Engine, head: Head) -> dict[str, Any]:
     return {
-        "name": kept.name,
+        "name": head.name,
         "model": engine.model.name,
-        "digest": kept.digest,
-        "created_at": _iso(kept.created_at),
-        "expires_at": None if kept.expires_at is None else _iso(kept.expires_at),
-        "pinned": kept.pinned,
+        "digest": head.digest,
+        "created_at": _iso(head.created_at),
+        "expires_at": None if head.expires_at is None else _iso(head.expires_at),
+        "pinned": head.pinned,
     }
 
 
@@ -343,7 +344,7 @@ def _told(engine: Engine, prepared: PreparedSchema, kept: KeptSchema) -> dict[st
             }
         )
     tokens = sum(run.tokens for run in book.layout.runs)
-    return {**_listed(engine, kept), "token_count": tokens, "modules": modules}
+    return {**_listed(engine, kept.head("")), "token_count": tokens, "modules": modules}
 
 
 def _iso(seconds: float) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.server import schema_files
+from app.server import schema_files, schema_folder
 from app.server.access import Access
 from engine.cache.store import Store
 from tests.server.served import LONG, Served, served
@@ -358,7 +358,7 @@ def test_no_name_leads_out_of_the_folder(server: Served, client: httpx.Client, p
         one for one in before if "/schemas/" not in one
     ]
     shelf = folder / "schemas"
-    assert all(one == ".lock" or schema_files.FILE_NAME.fullmatch(one) for one in names(shelf))
+    assert all(one == ".lock" or schema_folder.FILE_NAME.fullmatch(one) for one in names(shelf))
 
 
 def test_names_that_look_alike_are_others(client: httpx.Client) -> None:
