@@ -20,6 +20,7 @@ from app.server.errors import FAULT, NO_METHOD, NOT_FOUND, RETRY_SECONDS, ApiErr
 from app.server.misfits import misfit
 from app.server.noting import Noting
 from app.server.service import Service
+from app.server.targets import taking_urls
 from engine.errors import PromptCacheError
 
 EXPOSED = ["x-request-id", "request-id", "retry-after"]
@@ -73,7 +74,7 @@ def behind_the_door(app: FastAPI, access: Access) -> Application:
             allow_headers=["*"],
             expose_headers=EXPOSED,
         )
-    return Noting(Door(inner, access), app.state.figures)
+    return taking_urls(Noting(Door(inner, access), app.state.figures))
 
 
 def _told(request: Request, error: Exception) -> Response:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.model_choice import ModelChoice
+from app.server.targets import taking_urls
 
 if TYPE_CHECKING:
     from app.server.service import Service
@@ -123,7 +124,7 @@ class Api:
             else:
                 await page(scope, receive, send)
 
-        return application
+        return taking_urls(application)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._loop = asyncio.get_running_loop()
