@@ -1,9 +1,9 @@
 """A reader of streams in a process of its own: it takes bytes off a socket, notes when, and does no more.
 
-`python -m benchmarks.raw_reader PORT` reads a request, `{"path", "body"}`, from each line of its input, sends
-it twice over one new connection, and writes of the second time what came when: `[[ms, text], ...]`, from the
-moment before it was sent. What is no stream it writes as `{"refused": text}`. Nothing is parsed before the
-stream has ended, so no reading of events is in any time.
+`python -m benchmarks.raw_reader PORT TIMES` reads a request, `{"path", "body"}`, from each line of its input,
+sends it so often over one new connection, and writes of the last time what came when: `[[ms, text], ...]`,
+from the moment before it was sent. What is no stream it writes as `{"refused": text}`. Nothing is parsed
+before the stream has ended, so no reading of events is in any time.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ class RawReader:
 
     Args:
         port: of the server, on this machine.
+        times: how often each request is sent; only the last time counts.
     """
 
-    def __init__(self, port: int) -> None:
+    def __init__(self, port: int, times: int = 2) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.raw_reader", str(port)],
+            [sys.executable, "-m", "benchmarks.raw_reader", str(port), str(times)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -41,7 +42,7 @@ class RawReader:
         )
 
     def ask(self, path: str, body: dict[str, Any]) -> list[tuple[float, dict[str, Any]]]:
-        """Asks twice; of the second time the events, each with the milliseconds after which it was there.
+        """Asks; of the last time the events, each with the milliseconds after which it was there.
 
         Raises:
             PromptCacheError: the server has refused it, or the process has ended.
@@ -97,14 +98,14 @@ def events_of(arrivals: list[Arrival]) -> list[tuple[float, dict[str, Any]]]:
     return found
 
 
-def read(port: int, path: str, body: dict[str, Any]) -> list[Arrival] | str:
-    """Asks twice over one connection; of the second time what came when, or the body of a refusal."""
+def read(port: int, path: str, body: dict[str, Any], times: int = 2) -> list[Arrival] | str:
+    """Asks over one connection; of the last time what came when, or the body of a refusal."""
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     asked = f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data
     with socket.create_connection(("127.0.0.1", port), timeout=SECONDS) as line:
         line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        for _ in range(2):
+        for _ in range(times):
             arrivals, clock = list[tuple[float, bytes]](), time.perf_counter
             started, came = clock(), b""
             line.sendall(asked)
@@ -131,10 +132,10 @@ def _refusal(line: socket.socket, begun: bytes) -> str:
 
 def main() -> None:
     """Does what it is told until nobody tells it anything."""
-    port = int(sys.argv[1])
+    port, times = int(sys.argv[1]), int(sys.argv[2])
     for line in sys.stdin:
         told = json.loads(line)
-        found = read(port, told["path"], told["body"])
+        found = read(port, told["path"], told["body"], times)
         print(json.dumps({"refused": found} if isinstance(found, str) else found), flush=True)
 
 

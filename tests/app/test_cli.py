@@ -100,6 +100,7 @@ def test_every_promised_command_is_there() -> None:
         "bench decode",
         "bench batch",
         "bench quality",
+        "bench reorder",
         "bench serve",
         "bench store",
         "bench regress",

@@ -12,6 +12,7 @@ _COMMANDS = {
     "first": "app.cli.bench.times:first",
     "guesses": "app.cli.bench.times:guesses",
     "quality": "app.cli.bench.quality:quality",
+    "reorder": "app.cli.bench.reorder:reorder",
     "regress": "app.cli.bench.regress:regress",
     "serve": "app.cli.bench.serve:serve",
     "store": "app.cli.bench.store:store",
