@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
+from starlette.routing import Route
 
 from app.server import chat, completions, messages, models, planning, responses, schemas
 from app.server.access import Access, Application, Door, dialect_of
@@ -41,8 +43,12 @@ def application(service: Service) -> FastAPI:
     )
     app.openapi = partial(description, app)  # type: ignore[method-assign]
     app.state.figures = service.figures
-    for part in (chat, completions, responses, messages, models, schemas, planning):
-        app.include_router(part.routes(service))
+    parts = (chat, completions, responses, messages, models, schemas, planning)
+    routers = [part.routes(service) for part in parts]
+    for router in routers:
+        app.include_router(router)
+    routes = [*app.routes, *itertools.chain.from_iterable(router.routes for router in routers)]
+    app.state.routes = [route for route in routes if isinstance(route, Route)]
 
     @app.get("/health")
     async def health() -> Response:
@@ -74,7 +80,13 @@ def behind_the_door(app: FastAPI, access: Access) -> Application:
             allow_headers=["*"],
             expose_headers=EXPOSED,
         )
-    return taking_urls(Noting(Door(inner, access), app.state.figures))
+    return taking_urls(Noting(Door(inner, access), app.state.figures, partial(_endpoint, app)))
+
+
+def _endpoint(app: FastAPI, path: str) -> str:
+    """The path of the endpoint that a path leads to, as the description has it; "other" for none."""
+    found = (route.path_format for route in app.state.routes if route.path_regex.match(path))
+    return next(found, "other")
 
 
 def _told(request: Request, error: Exception) -> Response:

@@ -97,11 +97,21 @@ class Figures:
         self._numbers, self._changes = count(1), count(1)
         self._registry = registry = CollectorRegistry()
         self._inside = Gauge("pml_requests_inside", "Requests that are answered or wait.", registry=registry)
+        self._answered = Counter(
+            "pml_responses",
+            "Requests to /v1, by path, dialect and the status of the answer; none where its client was gone.",
+            ["dialect", "path", "status"],
+            registry=registry,
+        )
         self._ended = Counter(
-            "pml_requests", "Requests that have ended.", ["dialect", "outcome"], registry=registry
+            "pml_requests",
+            "Requests whose answer was begun: done where it is whole; ended where it broke off: the client "
+            "went away, the server stopped, or it failed. What is refused is in pml_responses alone.",
+            ["dialect", "outcome"],
+            registry=registry,
         )
         self._refused = Counter(
-            "pml_requests_refused", "Requests for which there was no place.", registry=registry
+            "pml_requests_refused", "Requests for which there was no place (status 429).", registry=registry
         )
         self._prompt = Counter(
             "pml_prompt_tokens", "Tokens of prompts, by what was done.", ["cache"], registry=registry
@@ -136,6 +146,15 @@ class Figures:
         recent = [(one.changed, one) for one in list(self.recent)]
         last = max((changed for changed, _ in recent), default=0)
         return last, [one for changed, one in recent if changed > change]
+
+    def answered(self, path: str, request: Request) -> None:
+        """A request to /v1 was answered, or refused, or its client is gone.
+
+        Args:
+            path: of the endpoint, one of few.
+            request: what is known of it.
+        """
+        self._answered.labels(request.dialect, path, str(request.status or "none")).inc()
 
     def begun(self) -> None:
         """A request was taken in."""

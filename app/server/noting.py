@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 from app.server.access import Application, Message, Receive, Scope, Send, dialect_of
@@ -20,10 +21,11 @@ class Noting:
     Args:
         app: the application with its door.
         figures: where they are listed.
+        endpoint: returns the path of the endpoint that a path leads to, one of few.
     """
 
-    def __init__(self, app: Application, figures: Figures) -> None:
-        self._app, self._figures = app, figures
+    def __init__(self, app: Application, figures: Figures, endpoint: Callable[[str], str]) -> None:
+        self._app, self._figures, self._endpoint = app, figures, endpoint
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Has the request answered."""
@@ -47,7 +49,7 @@ class Noting:
 
         async def sent(message: Message) -> None:
             if message["type"] == "http.response.start":
-                noted.status = message["status"]
+                noted.status = None if vanished else message["status"]  # which nobody would hear
                 noted.client = state.get("client", "")
             elif (noted.status or 0) >= 400 and len(refusal) < _LARGEST:
                 refusal.extend(message.get("body", b""))
@@ -57,6 +59,7 @@ class Noting:
             await self._app(scope, received, sent)
         finally:
             self._over(noted, bytes(refusal), vanished)
+            self._figures.answered(self._endpoint(path), noted)
 
     def _over(self, noted: Request, refusal: bytes, vanished: bool) -> None:
         if vanished and noted.outcome == "waiting":  # whatever was answered, nobody heard it
