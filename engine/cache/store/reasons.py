@@ -40,6 +40,7 @@ _DIFFERENCES = (
     ("scheme", Reason.SCHEME),
     ("scope", Reason.SCOPE),
 )
+_TOKEN_BYTES = 4
 _COLUMNS = ("token_ids", "fingerprint", "dtype", "scheme", "scope")
 
 
@@ -66,7 +67,7 @@ def _difference(sought: Sought, others: Sequence[dict[str, object]]) -> str:
     """In what a segment differs from all those of its module that are there."""
     if not others:
         return Reason.NEW
-    alike = [one for one in others if one["token_ids"] == sought.token_ids]
+    alike = [one for one in others if _same_text(sought, one)]
     if not alike:
         same_model = any(one["fingerprint"] == sought.fingerprint for one in others)
         return Reason.TEXT if same_model else Reason.MODEL
@@ -75,3 +76,21 @@ def _difference(sought: Sought, others: Sequence[dict[str, object]]) -> str:
         if not alike:
             return words
     return Reason.SIGHT
+
+
+def _same_text(sought: Sought, other: dict[str, object]) -> bool:
+    """Whether both were made of one text.
+
+    Under the scope scaffold a module is cut where a parameter or a chosen module stands, so one has a part of
+    the tokens of the other.
+    """
+    one, another = sought.token_ids, other["token_ids"]
+    if one == another or not isinstance(another, bytes):
+        return one == another
+    if "scaffold" not in (sought.scope, other["scope"]):
+        return False
+    less, more = sorted((one, another), key=len)
+    at = more.find(less)
+    while at >= 0 and at % _TOKEN_BYTES:
+        at = more.find(less, at + 1)
+    return at >= 0

@@ -165,6 +165,11 @@ def sought(key: str = "x", ids: Sequence[int] = range(20), **other: str) -> Soug
         (sought(ids=range(21)), "text changed"),
         (sought(ids=range(21), scope="isolated"), "text changed"),
         (sought(scope="isolated"), "other scope"),
+        (sought(ids=range(12), scope="scaffold"), "other scope"),
+        (sought(ids=range(3, 9), scope="scaffold"), "other scope"),
+        (sought(ids=range(21), scope="scaffold"), "other scope"),
+        (sought(ids=[3, 9], scope="scaffold"), "text changed"),
+        (sought(ids=[256], scope="scaffold"), "text changed"),
         (sought(scheme="int8"), "other compression"),
         (sought(scheme="int8", scope="isolated"), "other compression"),
         (sought(dtype="bfloat16"), "other number format"),
@@ -282,6 +287,24 @@ def test_an_age_limit_holds_at_writes_and_at_openings(tmp_path: Path) -> None:
 def test_an_age_that_is_none_is_refused(tmp_path: Path, seconds: float) -> None:
     with pytest.raises(StoreError, match="an age of"):
         Store.open(tmp_path).set_max_age(seconds)
+
+
+def test_under_the_scope_scaffold_an_argument_is_no_other_text(tmp_path: Path) -> None:
+    source = '<schema name="s">Hi. <module name="a">One <param name="x" len="3"/> of many.</module></schema>'
+    with Engine(model_of("llama-gqa", chat=False), Store.open(tmp_path)) as engine:
+        schema = engine.schema(source)
+        reasons = [
+            {
+                str(use.reason)
+                for use in schema.prompt(f'<prompt><a x="{x}"/>So?</prompt>')
+                .answer(max_new_tokens=1, scope=scope)
+                .segments
+                if use.path == "a"
+            }
+            for scope, x in (("anchored", "b"), ("scaffold", "b"), ("scaffold", "c d"))
+        ]
+    assert reasons[:2] == [{"new"}, {"other scope"}]
+    assert reasons[2] <= {"", "sight changed"}
 
 
 SCHEMA = """<schema name="s">Read. <module name="a">alpha {}</module><union><module name="b">beta</module>
