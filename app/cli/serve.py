@@ -62,9 +62,19 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
     help="A file with a key in each line.",
 )
 @click.option(
+    "--operator-keys-file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    envvar="PML_OPERATOR_KEYS_FILE",
+    show_envvar=True,
+    help="A file with a key in each line, or PML_OPERATOR_KEYS: with one of them, and no other, /metrics and "
+    "the list of segments in memory are told, which are one for all clients.",
+)
+@click.option(
     "--isolate",
     is_flag=True,
-    help="Share nothing between API keys, so that nobody can time another's prompts.",
+    help="Share nothing between API keys, so that nobody can time another's prompts. What tells of all "
+    "clients is told with an operator's key alone.",
 )
 @click.option(
     "--alias", "aliases", multiple=True, metavar="NAME", help="A further name that requests may ask for."
@@ -129,6 +139,7 @@ def serve(
     port: int,
     api_keys: tuple[str, ...],
     api_keys_file: Path | None,
+    operator_keys_file: Path | None,
     isolate: bool,
     strict_ttl: bool,
     aliases: tuple[str, ...],
@@ -150,7 +161,13 @@ def serve(
     if name is not None:
         engine_choice["model"] = name
     options = ModelOptions(**engine_choice)
-    keys = _keys(api_keys, api_keys_file)
+    keys = _keys("PML_API_KEYS", api_keys_file, api_keys)
+    operators = _keys("PML_OPERATOR_KEYS", operator_keys_file)
+    if {*keys} & {*operators}:
+        raise click.UsageError(
+            "A key is an operator's and an API key at once. Give the operator another one: with an API key "
+            "anybody can be answered, and not ask about others."
+        )
     if host not in LOOPBACK and not keys:
         raise click.UsageError(
             f"--host {host} can be reached from other machines, so requests must bring a key: set "
@@ -178,6 +195,7 @@ def serve(
             strict=strict_ttl,
             least=min_cache_tokens,
             grace=grace,
+            operators=operators,
         )
         _with_the_studio(options, port, offer)
         return
@@ -193,7 +211,7 @@ def serve(
         shown = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         limits = Limits(parallel, waiting, min_cache_tokens)
         service = Service(limits, aliases, longest=max_new_tokens, isolate=isolate, strict=strict_ttl)
-        access = Access(keys, OWN_NAMES if host in LOOPBACK else None, frozenset(origins), body)
+        access = Access(keys, OWN_NAMES if host in LOOPBACK else None, frozenset(origins), body, operators)
         app = behind_the_door(application(service), access)
 
         def load() -> Engine:
@@ -242,9 +260,9 @@ def _served(options: ModelOptions, url: str) -> str:
     return f"Serving {options.name} at {url}: OpenAI's clients take {url}/v1, Anthropic's {url}."
 
 
-def _keys(given: tuple[str, ...], file: Path | None) -> tuple[str, ...]:
+def _keys(variable: str, file: Path | None, given: tuple[str, ...] = ()) -> tuple[str, ...]:
     """The keys of options, environment and file."""
-    lines = [*given, *os.environ.get("PML_API_KEYS", "").split(",")]
+    lines = [*given, *os.environ.get(variable, "").split(",")]
     if file is not None:
         lines += read_text_file(file).splitlines()
         if not any(line.strip() for line in lines):

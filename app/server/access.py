@@ -30,6 +30,8 @@ LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
 OPENAIS = ("/v1/chat/", "/v1/completions", "/v1/responses")
 """How the paths begin that OpenAI's clients alone ask for."""
 PUBLIC = frozenset({"/health"})
+OF_ALL = frozenset({"/metrics", "/v1/prompt_cache/residency"})
+"""What tells of all clients together; where there are operators, theirs alone."""
 BODY_SECONDS = 30.0
 """So long nothing more of a body may come before it is not waited for."""
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")  # a name or an address, and a port
@@ -44,20 +46,23 @@ class Access:
         hosts: names that a request may call the server by, in small letters; None for any.
         origins: sites whose pages may send requests.
         largest: the most bytes of a request's body.
+        operators: secrets with which what tells of all clients can be asked for, and nothing else.
     """
 
     keys: tuple[str, ...] = ()
     hosts: frozenset[str] | None = LOOPBACK
     origins: frozenset[str] = frozenset()
     largest: int = 32 * 1000 * 1000
+    operators: tuple[str, ...] = ()
 
     def salt(self, headers: dict[str, str]) -> str | None:
         """Returns a name for the key that a request brings, not the key itself; None where it is unknown."""
-        bearer = headers.get("authorization", "")
-        given = bearer[7:].strip() if bearer[:7].lower() == "bearer " else headers.get("x-api-key", "")
-        named = name_of(given)
-        known = [key for key in self.keys if hmac.compare_digest(name_of(key), named)]
-        return named if known or not self.keys else None
+        named = _named(headers)
+        return named if _is_among(self.keys, named) or not self.keys else None
+
+    def operates(self, headers: dict[str, str]) -> bool | None:
+        """Returns whether a request brings an operator's key; None where there are no operators."""
+        return _is_among(self.operators, _named(headers)) if self.operators else None
 
 
 def name_of(key: str) -> str:
@@ -65,12 +70,25 @@ def name_of(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
+def _named(headers: dict[str, str]) -> str:
+    """The name of the key that a request brings."""
+    bearer = headers.get("authorization", "")
+    return name_of(bearer[7:].strip() if bearer[:7].lower() == "bearer " else headers.get("x-api-key", ""))
+
+
+def _is_among(keys: Iterable[str], named: str) -> bool:
+    found = [key for key in keys if hmac.compare_digest(name_of(key), named)]  # all: each takes as long
+    return bool(found)
+
+
 class _BrokenOffError(Exception):
     """The rest of the body is not read."""
 
 
 class Door:
-    """ASGI middleware round the server; `scope["state"]` gets `request_id` and `client`, a digest of the key.
+    """ASGI middleware round the server; `scope["state"]` gets what is known of a request.
+
+    That is `request_id`, `client`, a digest of its key, and `operator`: whether that is an operator's.
 
     Args:
         app: the application.
@@ -122,13 +140,15 @@ class Door:
             )
         if path in PUBLIC or (scope["method"] == "OPTIONS" and origin is not None):
             return None
-        client = access.salt(headers)
+        client, operator = access.salt(headers), access.operates(headers)
+        if client is None and operator and path in OF_ALL:
+            client = ""
         if client is None:
             return ApiError(
                 NO_KEY,
                 "The API key is missing or unknown. Send “Authorization: Bearer KEY” or “x-api-key: KEY”.",
             )
-        scope["state"]["client"] = client
+        scope["state"] |= {"client": client, "operator": operator}
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > access.largest:
             return self._too_large()

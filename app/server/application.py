@@ -57,8 +57,9 @@ def application(service: Service) -> FastAPI:
         return JSONResponse({"status": state}, 200 if state == "ok" else 503)
 
     @app.get("/metrics")
-    async def metrics() -> Response:
+    async def metrics(request: Request) -> Response:
         """Tells what was counted, for Prometheus."""
+        service.require_operator(getattr(request.state, "operator", None))
         return Response(service.figures.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     async def told(request: Request, error: Exception) -> Response:

@@ -61,6 +61,7 @@ _OPENAI: tuple[Dialect, ...] = ("openai",)
 _ANTHROPIC: tuple[Dialect, ...] = ("anthropic",)
 _NONE = Told((), dialects=_OPENAI, statuses=())
 _SCHEMA = "/v1/prompt_cache/schemas"
+_OPERATORS = "It tells of all clients: with an operator's key alone where there is one, and with --isolate."
 
 TOLD: Mapping[tuple[str, str], Told] = {
     ("/v1/chat/completions", "post"): Told(
@@ -115,9 +116,11 @@ TOLD: Mapping[tuple[str, str], Told] = {
     ("/v1/prompt_cache/plan", "post"): Told(
         ("Plan",), places=True, words="What the request would read and compute."
     ),
-    ("/v1/prompt_cache/residency", "get"): Told(("Residency",), places=True, words="What is in memory."),
+    ("/v1/prompt_cache/residency", "get"): Told(
+        ("Residency",), places=True, words=f"What is in memory. {_OPERATORS}"
+    ),
     ("/health", "get"): Told(("Health",), dialects=(), statuses=(200, 503), words="Whether it answers."),
-    ("/metrics", "get"): Told(words="What was counted, in Prometheus' text."),
+    ("/metrics", "get"): Told(words=f"What was counted, in Prometheus' text. {_OPERATORS}"),
 }
 """By path and method, each endpoint that there is."""
 

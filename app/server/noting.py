@@ -43,6 +43,7 @@ class Noting:
 
         async def received() -> Message:
             nonlocal vanished
+            noted.client = state.get("client", "")
             message = await receive()
             vanished = vanished or message["type"] == "http.disconnect"
             return message

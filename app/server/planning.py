@@ -53,6 +53,7 @@ def routes(service: Service) -> APIRouter:
     @router.get("/v1/prompt_cache/residency")
     async def list_residents(request: Request) -> Response:
         """Lists the segments in memory, for who sends requests to where what they read is."""
+        service.require_operator(getattr(request.state, "operator", None))
         engine = service.engine
 
         def sizes() -> dict[str, int]:

@@ -14,7 +14,7 @@ from typing import Literal, TypeVar
 from app.server.asked import Asked, Defaults
 from app.server.caching import Submitted, as_kept, expire, prepared, submitted
 from app.server.echoing import listed, shown
-from app.server.errors import DRAINING, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
+from app.server.errors import DRAINING, FOREIGN, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
 from app.server.figures import GONE, Figures, Request
 from app.server.lanes import Gone, Lane
 from app.server.pml_requests import faults_of
@@ -171,6 +171,25 @@ class Service:
         """Forgets what has outlived its time to live, where that is the most that it stays."""
         if self._strict:
             expire(engine)
+
+    def require_operator(self, operator: bool | None) -> None:
+        """Refuses what tells of all clients to one of them, where clients are apart or there are operators.
+
+        Args:
+            operator: whether an operator asks; None where there are none.
+
+        Raises:
+            ApiError: it is another one.
+        """
+        if operator or (operator is None and not self._isolate):
+            return
+        why = (
+            "This tells of all clients, and an operator's key is needed for it."
+            if operator is not None
+            else "This tells of all clients, and they are kept apart here (--isolate)."
+        )
+        how = "Whoever runs the server can set PML_OPERATOR_KEYS and ask with such a key."
+        raise ApiError(FOREIGN, f"{why} {how}")
 
     # Requests
 

@@ -49,6 +49,7 @@ class Offer:
         strict: whether what is marked is forgotten once its time to live has ended.
         least: tokens that a marked prefix must have to be kept.
         grace: seconds that answers under way have to end.
+        operators: secrets with which what tells of all clients can be asked for, and nothing else.
     """
 
     keys: tuple[str, ...] = ()
@@ -62,6 +63,7 @@ class Offer:
     strict: bool = False
     least: int = 64
     grace: float = 30.0
+    operators: tuple[str, ...] = ()
 
 
 class Api:
@@ -111,7 +113,7 @@ class Api:
             strict=offer.strict,
         )
         self._service.off = not self._on
-        access = Access(offer.keys, origins=offer.origins, largest=offer.largest)
+        access = Access(offer.keys, origins=offer.origins, largest=offer.largest, operators=offer.operators)
         self._app = behind_the_door(application(self._service), access)
 
     def beside(self, page: Application) -> Application:

@@ -208,6 +208,9 @@ def test_serve_brings_the_studio_with_its_options(
     module.__dict__.update(launch=launch, api=app.studio.api, __path__=[])
     monkeypatch.setitem(sys.modules, "app.studio", module)
     words = ("--port", "8123", "--api-key", "one", "--alias", "other", "--isolate", "--grace", "2")
+    monkeypatch.setenv("PML_OPERATOR_KEYS", "ops, more")
+    (tmp_path / "keys").write_text("third\n\nops\n")
+    operators = ("--operator-keys-file", tmp_path / "keys")
     limits = (
         "--parallel",
         "3",
@@ -222,7 +225,7 @@ def test_serve_brings_the_studio_with_its_options(
         "9",
     )
     result = run_pml(
-        *("serve", "tiny", "--studio", *words, *limits, "--origin", "http://a.example"),
+        *("serve", "tiny", "--studio", *words, *limits, *operators, "--origin", "http://a.example"),
         "--cache-dir",
         tmp_path,
     )
@@ -231,7 +234,18 @@ def test_serve_brings_the_studio_with_its_options(
         "Serving tiny at http://127.0.0.1:8123: OpenAI's clients take http://127.0.0.1:8123/v1" in result.out
     )
     assert asked["offer"] == Offer(
-        ("one",), frozenset({"http://a.example"}), 1_000_000, 3, 0, ("other",), 7, True, True, 9, 2
+        ("one",),
+        frozenset({"http://a.example"}),
+        1_000_000,
+        3,
+        0,
+        ("other",),
+        7,
+        True,
+        True,
+        9,
+        2,
+        ("ops", "more", "third"),
     )
     assert (asked["model"], asked["port"], asked["open_browser"]) == ("tiny", 8123, False)
     assert asked["cache_dir"] == tmp_path
@@ -242,6 +256,13 @@ def test_nobody_is_set_apart_without_keys(more: tuple[str, ...], run_pml: Pml) -
     result = run_pml("serve", "--isolate", *more)
     assert result.status == 2
     assert "--isolate sets apart who sends different keys, and there are none" in result.err
+
+
+def test_an_operators_key_is_no_clients(run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PML_OPERATOR_KEYS", "two,one")
+    result = run_pml("serve", "--api-key", "one")
+    assert result.status == 2
+    assert "an operator's and an API key at once" in result.err
 
 
 def test_the_studio_stays_on_this_machine(run_pml: Pml) -> None:

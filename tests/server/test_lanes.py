@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from app.server import service as services
+from app.server.access import Access
 from app.server.errors import FULL, ApiError
 from app.server.lanes import Lane
 from engine.errors import CancelledError
@@ -128,6 +129,26 @@ def test_what_nobody_waits_for_any_more_is_not_begun(own: Served, slow: Slow) ->
         assert {one.result().status_code for one in two} == {200}
         assert client.get(SCHEMAS).status_code == 200
     assert "gone" not in slow.begun
+
+
+def test_clients_take_turns_for_long_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, real, may_end = list[str](), services.submitted, threading.Event()
+
+    def slow(engine: Any, asked: Any, *given: Any) -> Any:
+        begun.append(asked.messages[-1].blocks[0].text)
+        may_end.wait(20)
+        return real(engine, asked, *given)
+
+    monkeypatch.setattr(services, "submitted", slow)
+    with served(tmp_path, access=Access(keys=("a", "b"))) as server, ThreadPoolExecutor(4) as pool:
+        path, answers = f"{server.url}/v1/chat/completions", []
+        for number, text in enumerate(("a1", "a2", "a3", "b1"), 1):
+            more = {"json": asked(server, text, long_schema()), "headers": {"x-api-key": text[0]}}
+            answers.append(pool.submit(httpx.post, path, timeout=60, **more))  # type: ignore[arg-type]
+            eventually(lambda number=number: server.service.inside == number, "it is taken in")  # type: ignore[misc]
+        may_end.set()
+        assert {one.result().status_code for one in answers} == {200}
+    assert begun == ["a1", "a2", "b1", "a3"]
 
 
 def test_clients_take_turns_and_what_is_first_goes_first() -> None:
