@@ -189,14 +189,15 @@ class Run:
             assert self._lease is not None
             known, trail = self._lease.chunks(), self._trail(())
             for position in sorted({mark.position for mark in self.submission.marks}, reverse=True):
-                chunks = [one for one in trail.up_to(position).edges if isinstance(one, Chunk)]
-                ends = {name: end for name, end in known.items() if end <= position}
+                reach = _reach(trail, position)
+                chunks = [one for one in trail.up_to(reach).edges if isinstance(one, Chunk)]
+                ends = {name: end for name, end in known.items() if end <= reach}
                 try:
                     self._claim = self._tree.disk.claim(chunks, ends)
                 except StoreError as error:
                     why = why or f"{NO_ROOM}: {error}."
                     continue
-                work.marked = position
+                work.marked, work.reach = position, reach
                 break
         work.unmarked = why
         if why:
@@ -295,8 +296,9 @@ class Run:
         sequence = self.sequence
         assert sequence is not None
         if failed := [self._starts[name] for name in [*self._unwritten] if name in self._starts]:
-            self._work.marked = min(self._work.marked, *failed)
-            self._work.unmarked = self._work.unmarked or FAILED
+            work = self._work
+            work.marked, work.reach = min(work.marked, *failed), min(work.reach, *failed)
+            work.unmarked = work.unmarked or FAILED
         answer = self._work.answer(sequence, ending)
         with self._all_the_same():
             if self._in_tree:
@@ -320,16 +322,17 @@ class Run:
             return
         self._told_tree = True
         assert self.sequence is not None
-        marked, self._work.marked = self._work.marked, 0
-        trail = self._trail(())
+        work, trail = self._work, self._trail(())
+        marked, reach, work.marked, work.reach = work.marked, work.reach, 0, 0
         with self._all_the_same():
             lease, _ = self._tree.take_in(trail, self._computed(self.sequence))
             with lease:
-                written = self._keep(lease, marked)
+                written = self._keep(lease, marked, reach)
             ends = {end: name for name, end in written.items()}
-            edges = [one for one in trail.up_to(marked).edges if one.tokens]
+            edges = [one for one in trail.up_to(reach).edges if one.tokens]
             self._starts = {ends[one.end]: one.start for one in edges if one.end in ends}
-            self._work.marked = min([marked, *(one.start for one in edges if one.end not in ends)])
+            lacking = [one.start for one in edges if one.end not in ends]
+            work.marked, work.reach = min([marked, *lacking]), min([reach, *lacking])
 
     def _unmarked(self) -> str:
         """Why nothing that is marked is written, in a sentence; "" where it is."""
@@ -340,12 +343,13 @@ class Run:
         why = "it can only be read" if self._cache.store.read_only else "its budget is 0"
         return f"Nothing was written for the marks: the store keeps nothing new, as {why}."
 
-    def _keep(self, lease: Lease, marked: int) -> dict[str, int]:
+    def _keep(self, lease: Lease, marked: int, reach: int) -> dict[str, int]:
         """Has what is marked written and kept, and what was read kept for as long again.
 
         Args:
             lease: holds it.
-            marked: the position up to which it is written.
+            marked: the position up to which segments are kept.
+            reach: the position up to which chunks are written.
 
         Returns:
             The positions behind what is on disk then or is to be, by name.
@@ -356,15 +360,18 @@ class Run:
             for one in submission.planned.slices
             if one is not None and one.recipe.kept
         }
-        ends.update(lease.chunks())
-        store.renew(ends)
+        chunks = lease.chunks()
+        store.renew([*ends, *chunks])
         if not marked or not self._cache.writable:
             return {}
         ends = {name: end for name, end in ends.items() if end <= marked}
+        ends.update({name: end for name, end in chunks.items() if end <= reach})
         for seconds, names in _by_time(submission.marks, ends).items():
             store.keep(names, seconds)  # before they are written, so that none goes for the next
         schema, scope = submission.prompt.schema.label, submission.settings.scope
-        self._tree.write_held(lease, marked, schema, scope, self._unwritten.add)
+        hold = store.using(ends)  # none of them goes for another
+        self._tree.write_held(lease, reach, schema, scope, self._unwritten.add)
+        store.afterwards(hold.release)
         if self._claim is not None:
             store.afterwards(self._claim.release)
             self._claim = None
@@ -418,6 +425,12 @@ class Run:
                 self._claim.release()
             if self._lease is not None:
                 self._lease.release()
+
+
+def _reach(trail: Trail, position: int) -> int:
+    """Up to where chunks of a marked prefix are of use: the opening of a turn before a named block is not."""
+    edges = trail.up_to(position).edges
+    return trail.legible(edges[-1].end) if edges else 0
 
 
 def _by_time(marks: Items[Mark], ends: Mapping[str, int]) -> dict[float, list[str]]:

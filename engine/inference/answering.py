@@ -86,7 +86,8 @@ class Answering:
 
     Attributes:
         side: "uncached" where every token is computed afresh.
-        marked: the position up to which what is computed will be on disk.
+        marked: the position up to which what is marked will be on disk.
+        reach: the position up to which what is computed will be there, and read, besides segments.
         unmarked: why no more of it will be, where more was asked for.
         read_ms: as of `Answer`.
         notes: warnings for the answer.
@@ -105,7 +106,7 @@ class Answering:
         self._settings, self._clock, self._rows = settings, clock, rows
         self._fetched: Fetched | None = None
         self.side: Side = "uncached" if planned.scope is None else "cached"
-        self.marked, self.unmarked = 0, ""
+        self.marked, self.reach, self.unmarked = 0, 0, ""
         self.read_ms: float | None = 0.0
         self.notes: list[str] = []
 
@@ -152,7 +153,7 @@ class Answering:
         written = 0
         if self._fetched is not None and self._cache.writable:
             computed = sequence.prefill.positions
-            written = bisect_left(computed, self.marked)
+            written = bisect_left(computed, self.reach)
             written += self._fetched.stored_of(self._planned.slices)
         return {**counts, "read": counts["from_cache"] - counts["encoded"], "written": written}
 
