@@ -10,6 +10,7 @@ from app.server.asked import Asked
 from app.server.definitions import all_of
 from app.server.errors import INVALID, ApiError
 from app.server.length import require_room
+from app.server.own_paths import without_paths
 from app.server.pml_requests import faults_of, prepared_over
 from app.server.schema_files import SchemaFiles
 from app.server.tool_use import Said
@@ -112,7 +113,7 @@ def as_kept(kept: Sequence[Kept], answer: Answer) -> tuple[Kept, ...]:
         kept: what was to become of them.
         answer: the answer.
     """
-    reason = f"not_written: {answer.unmarked}"
+    reason = f"not_written: {without_paths(answer.unmarked)}"
     return tuple(
         replace(one, reason=reason) if not one.reason and one.tokens > answer.marked else one for one in kept
     )

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from app.server.echoing import brief
+from app.server.own_paths import without_paths
 from app.server.remote_pml import over_http
 from engine.errors import CancelledError, CharacterError, ClosedError, PromptCacheError, SettingsError
 from engine.pml import PromptError
@@ -174,6 +175,7 @@ def told_of(error: Exception, request_id: str = "", prompt: str | None = None) -
                 "The server stops or changes its model, and this answer was ended. Try again in a moment.",
             )
         case PromptCacheError():
-            return ApiError(FAULT, f"{error} (request {request_id})" if request_id else str(error))
+            words = without_paths(str(error))
+            return ApiError(FAULT, f"{words} (request {request_id})" if request_id else words)
     under = f" under {request_id}" if request_id else ""
     return ApiError(FAULT, f"The server failed at this request; its log says why{under}.")

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from app.server.caching import Kept
+from app.server.own_paths import for_clients
 from engine.events import Answer, SegmentUse
 from engine.tiers import Outcome
 
@@ -63,7 +64,7 @@ def report_of(
     ]
     counts = {"read": usage.read, "written": usage.written, "computed": usage.prompt - usage.read}
     saved = _all_saved(answer, took)
-    times = {"ttft_ms": answer.ttft_ms, "saved_ms": saved, "warnings": list(answer.warnings)}
+    times = {"ttft_ms": answer.ttft_ms, "saved_ms": saved, "warnings": for_clients(answer.warnings)}
     return {"modules": modules, "marks": [asdict(one) for one in kept], **counts, **times}
 
 
