@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.prompt.tokenizer import Tokenizer
-from engine.prompt.tools import ToolCall, Tools, ToolsError
+from engine.prompt.tools import ToolCall, Tools, ToolsError, call_fields
 
 _THOUGHTS = ("reasoning_content", "thinking", "reasoning")
 
@@ -83,6 +83,7 @@ class AnswerReader:
         try:
             message = self._tokenizer.parse_response(text, prefix=before, tools=tools.definitions())
             calls = tuple(map(_call, message.get("tool_calls") or ()))
+            call_fields(calls)  # as the next request says them again
         except Exception as error:  # of a template that came with the model, over text by the model
             return ParsedAnswer(self._plain(answer), fault=" ".join(str(error).split())[:300])
         thought = next((str(message[name]) for name in _THOUGHTS if message.get(name)), "")

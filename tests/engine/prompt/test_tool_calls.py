@@ -62,6 +62,10 @@ def test_calls_are_told_from_what_is_said(text: str, want: ParsedAnswer) -> None
         ('{"name": "weather", "arguments": [1]}', "arguments of 'weather' are no object"),
         ('{"name": "weather", "arguments": "Rome"}', "Expecting value"),
         ("[1]", "no object"),
+        ('{"name": "weather", "arguments": {"city": "\\ud800"}}', "cannot be written as JSON"),
+        ('{"name": "weather", "arguments": {"city": NaN}}', "cannot be written as JSON"),
+        ('{"name": "weather", "arguments": {"city": [-Infinity]}}', "cannot be written as JSON"),
+        ('{"name": "weather", "arguments": {"a": ' + "[" * 40 + "]" * 40 + "}}", "nests more than 32 deep"),
     ],
 )
 def test_what_is_no_call_is_content_and_says_why(call: str, words: str) -> None:
