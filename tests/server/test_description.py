@@ -97,7 +97,8 @@ def test_an_error_in_a_stream_is_described(
 
     monkeypatch.setattr(Running, "events", broken)
     for path in ("/v1/messages", "/v1/responses"):
-        body = {"model": server.model, "stream": True, **(CHAT if "mess" in path else {"input": "Hello"})}
+        said = CHAT if "mess" in path else {"input": "Hello"}
+        body = {"model": server.model, "stream": True, "temperature": 0, **said}
         answer = server.http.post(path, json=body)
         assert "error" in answer.text
         check(described, "post", path, answer)
