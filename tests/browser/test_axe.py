@@ -89,7 +89,8 @@ def test_every_dialog_and_state_keeps_the_rules(author: Page, tmp_path: Path) ->
     look("a run that is refused, and problems", ".studio-author")
     asked = f"{author.evaluate('location.origin')}/v1/chat/completions"
     author.request.post(asked, data={"model": "demo", "max_tokens": 1, "messages": HELLO})
-    author.request.post(asked, data={"model": "n" * 99, "messages": HELLO})
+    faulty = f'<schema name="a"><{"b" * 300}/></schema>'
+    author.request.post(asked, data={"model": "demo", "messages": [], "prompt_cache": {"schema": faulty}})
     author.evaluate("location.hash = '#/serve'")
     author.locator(".serve-requests").get_by_role("button", name="The whole sentence").first.click()
     author.locator(".hits .legend li").first.wait_for()

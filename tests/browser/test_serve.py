@@ -16,6 +16,8 @@ from playwright.sync_api import Locator, Page, Route, expect
 from tests.browser.conftest import Watched
 from tests.browser.test_author import few_tokens, rewrite, text_of
 
+FAULTY = f'<schema name="a"><{"b" * 300}/></schema>'
+"""What has a sentence of many lines."""
 HOSTILE = "<img src=x onerror=alert(1)>"
 BOXES = """() => [".studio-serve > *", ".serve-requests > header", ".serve-requests th"]
     .flatMap(one => [...document.querySelectorAll(one)])
@@ -172,8 +174,7 @@ def test_what_is_refused_is_listed_with_its_sentence_as_text(author: Page, watch
     expect(rows.first).to_contain_text("404 refused")
     expect(rows.first).to_contain_text(f"There is no model '{HOSTILE}' here")
     assert page.locator(".serve-requests img").count() == 0
-    faulty = '<schema name="a">' + "<b>x</b>" * 5 + "</schema>"
-    assert ask(url, prompt_cache={"schema": faulty}).status_code == 400
+    assert ask(url, prompt_cache={"schema": FAULTY}).status_code == 400
     expect(rows.first).to_contain_text("400 refused")
     more = page.get_by_role("button", name="The whole sentence").first
     more.press("Enter")
@@ -231,6 +232,7 @@ def test_states_are_said_in_words(watched: Watched, faked: Callable[..., None]) 
     expect(state).to_have_text("Loading")
     expect(words).to_contain_text("status 503")
     expect(words).to_contain_text("until the model is loaded")
+    expect(page.get_by_role("button", name="Copy the model's name")).to_be_hidden()
     faked(state="draining", keys=2, origins=["http://a.example"], aliases=["other"])
     expect(state).to_have_text("Ending")
     expect(page.get_by_role("region", name="Address")).to_contain_text(
@@ -267,6 +269,7 @@ def test_nothing_but_rows_moves_while_requests_come(
 def test_the_first_screen_has_the_address_the_program_and_what_was_asked(
     watched: Watched, faked: Callable[..., None]
 ) -> None:
+    hello(watched.url)  # for the chart, which is drawn of what was asked
     faked(requests=[request(number) for number in range(1, 101)], change=1)
     page = watched.page
     page.set_viewport_size({"width": 1280, "height": 720})
@@ -318,6 +321,27 @@ def test_on_a_telephone_each_figure_is_seen_with_its_name(
     assert scroll.evaluate("node => node.scrollWidth <= node.clientWidth")
 
 
+@pytest.mark.parametrize(("width", "keys"), [(1280, 0), (1280, 2), (1900, 2), (400, 2)])
+def test_the_sentence_of_what_was_refused_has_the_room_of_the_figures(
+    watched: Watched, faked: Callable[..., None], width: int, keys: int
+) -> None:
+    said = "Something of the request was not as it must be. " * 3
+    faked(requests=[request(1, "refused", status=400, tokens=None, sentence=said)], keys=keys, change=1)
+    page = watched.page
+    page.set_viewport_size({"width": width, "height": 800})
+    row = opened(watched).first
+    box, within = row.locator(".sentence").bounding_box(), row.bounding_box()
+    assert box is not None
+    assert within is not None
+    assert box["width"] > 300
+    assert box["x"] + box["width"] <= within["x"] + within["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    more = row.get_by_role("button", name="The whole sentence")
+    expect(more).to_be_visible(visible=width == 400)
+    page.set_viewport_size({"width": 400, "height": 800})
+    expect(more).to_be_visible()
+
+
 def test_what_is_under_way_says_so_and_for_how_long(watched: Watched, faked: Callable[..., None]) -> None:
     began = {"at": time.time() - 65, "seconds": 0}
     waiting = request(1, "waiting", status=None, tokens=None, ttft_ms=None, **began)
@@ -353,13 +377,13 @@ def test_long_texts_of_a_program_are_folded_and_unfolded(author: Page) -> None:
 
 def test_the_keyboard_reaches_all_and_its_place_is_seen(author: Page, watched: Watched) -> None:
     page = author
-    ask(watched.url, prompt_cache={"schema": '<schema name="a">' + "<b>x</b>" * 5 + "</schema>"})
+    ask(watched.url, prompt_cache={"schema": FAULTY})
     open_serve(page)
     program(page, "travel")
     expect(page.locator(".serve-requests .more").first).to_be_visible()
     page.get_by_role("button", name="All endpoints").focus()
-    reached = []
-    for _ in range(24):
+    reached: list[tuple[str, bool]] = []
+    while len(reached) < 40 and "The whole sentence" not in dict(reached):
         page.keyboard.press("Tab")
         reached.append(page.evaluate(FOCUS))
     assert all(outline for _, outline in reached), "a place without an outline"

@@ -71,7 +71,7 @@ class ServePage {
     if (all) this.#requests.clear()
     this.#change = now.change
     this.#address.show(now)
-    this.#requests.of(now.state, now.keys > 0)
+    this.#requests.of(now.state)
     this.#requests.take(now.requests)
   }
 }

@@ -7,7 +7,7 @@ import { AWAY } from "../jobs.js"
 const STATES = {
   ok: ["Ready", "good", "Requests are answered."],
   loading: ["Loading", "warn", "Requests are answered with status 503 (529 to Anthropic's clients) until the model is loaded."],
-  off: ["Off", "warn", "Requests are answered with status 503 until it is switched on, or the studio is started anew."],
+  off: ["Off", "warn", "Requests are answered with status 503 (529 to Anthropic's clients) until it is switched on, or the studio is started anew."],
   draining: ["Ending", "warn", "Answers under way end, and no request is taken in: the studio is being closed."],
 }
 
@@ -21,6 +21,7 @@ export class Address {
   #what = h("p", { class: "served-state", role: "status" })
   #switch = h("button", { type: "button", disabled: true, onclick: () => this.turn() }, "Switch off")
   #model = h("code", {}, "…")
+  #copier = new Copier("Copy the model's name", () => this.#model.textContent ?? "")
   #aliases = h("span", { class: "soft" })
   #who = h("p", { class: "soft" })
   #on = true
@@ -31,7 +32,6 @@ export class Address {
   constructor(server, told) {
     this.#server = server
     this.#told = told
-    const model = new Copier("Copy the model's name", () => this.#model.textContent ?? "")
     this.copiers = {
       openai: new Copier("Copy the base URL for OpenAI's clients", () => `${address()}/v1`),
       anthropic: new Copier("Copy the base URL for Anthropic's clients", address),
@@ -42,7 +42,7 @@ export class Address {
       h("dl", { class: "addresses" },
         row("Base URL, OpenAI", [h("code", {}, `${address()}/v1`)], this.copiers.openai),
         row("Base URL, Anthropic", [h("code", {}, address())], this.copiers.anthropic),
-        row("Model", [this.#model, this.#aliases], model)),
+        row("Model", [this.#model, this.#aliases], this.#copier)),
       this.#who)
   }
 
@@ -54,8 +54,10 @@ export class Address {
     if (this.#pill.textContent !== word) this.#pill.textContent = word
     if (this.#what.textContent !== what) this.#what.textContent = what
     this.#switch.disabled = state === "draining"
+    this.#switch.classList.toggle("primary", !this.#on)
     this.#switch.textContent = this.#on ? "Switch off" : "Switch on"
-    this.#model.textContent = model || "the model is being loaded"
+    this.#model.textContent = model || "not loaded yet"
+    this.#copier.node.hidden = !model
     this.#aliases.textContent = aliases.length ? `also called ${aliases.join(", ")}` : ""
     const asked = keys ? `A key is asked: requests bring ${keys === 1 ? "the one" : `one of the ${keys}`} that the server was started with; the programs below read it from PML_API_KEY.`
       : "No key is asked; clients that want one may send any."

@@ -5,7 +5,7 @@ import { downloadCsv } from "../saving.js"
 import { Table } from "../table.js"
 
 const MOST = 500  // that the server keeps too
-const SHORT = 60  // characters of a sentence that are shown without asking
+const KEY = "Which of the server's keys the request brought"
 const A_DAY_MS = 86_400_000
 const EMPTY = "No program has asked yet."
 const STEPS = ["Copy the program, or only the base URL into one of yours.", "Run it. Its request is listed here at once.", "Run it again: what it has in common with the first one is read from the cache."]
@@ -55,12 +55,12 @@ export class Requests {
       h("div", { class: "hits-place" }, this.#legend, this.#chart.node, this.#none))
     this.node = h("section", { class: "serve-requests", "aria-label": "Requests" },
       h("header", { class: "serve-row" }, h("h3", {}, "Requests"), this.#count, this.#hold, this.#csv), this.#table.node)
+    new ResizeObserver(() => this.#fit()).observe(this.node)
     this.#show()
   }
 
-  /** How the server is; who asked is told where it knows keys. @param {Api.ServedNow["state"]} state @param {boolean} keyed */
-  of(state, keyed) {
-    this.node.toggleAttribute("data-keyed", keyed)
+  /** How the server is. @param {Api.ServedNow["state"]} state */
+  of(state) {
     if (state === this.#state) return
     this.#state = state
     this.#draw()
@@ -83,16 +83,27 @@ export class Requests {
   }
 
   /** What is drawn fits the page as it is now. */
-  shown() { this.#draw() }
+  shown() {
+    this.#fit()
+    this.#draw()
+  }
 
   #show() {
     if (!this.#held) {
       this.#table.fill([...this.#rows.values()])
       this.#sum()
     }
+    this.#fit()
     this.#hold.textContent = this.#held ? `Go on${this.#unseen ? ` (${count(this.#unseen)} new)` : ""}` : "Hold"
     this.#hold.disabled = this.#csv.disabled = !this.#rows.size
     this.#draw()
+  }
+
+  // Who sees the whole of a sentence is not offered more of it.
+  #fit() {
+    if (!this.node.offsetWidth) return
+    const cut = [...this.node.querySelectorAll(".sentence[data-short]")].map(sentence => /** @type {const} */ ([sentence, sentence.scrollHeight > sentence.clientHeight]))
+    for (const [sentence, some] of cut) sentence.parentElement?.querySelector(".more")?.toggleAttribute("hidden", !some)
   }
 
   #sum() {
@@ -138,14 +149,14 @@ export class Requests {
       columns: [
         { name: "at", title: "Time", value: row => new Date(row.at * 1000).toISOString(), greatest: true, cell: row => this.#request(row) },
         { name: "path", title: "Endpoint", value: row => row.path, cell: row => h("span", { class: "two", title: row.path }, h("span", { class: "clip" }, short(row.path)), h("span", { class: "soft" }, DIALECTS[row.dialect] ?? row.dialect)) },
-        { name: "model", title: "Model", value: row => row.model, cell: row => h("span", { class: "clip", title: row.model }, brief(row.model) || "–") },
+        { name: "model", title: "Model", value: row => row.model, cell: row => h("span", { class: "two" }, h("span", { class: "clip", title: row.model }, brief(row.model) || "–"), h("span", { class: "soft clip", title: KEY }, row.who)) },
         { name: "outcome", title: "Outcome", value: row => `${row.status ?? ""} ${OUTCOMES[row.outcome]} ${row.sentence}`, cell: row => this.#outcome(row) },
         tokens("read", "Read", one => one.read, "Tokens of the prompt that were read from the cache"),
         tokens("written", "Written", one => one.written, "Tokens of the prompt that were computed, and are kept on disk"),
         tokens("rest", "Computed", one => one.rest, "Tokens of the prompt that were computed, and are not kept on disk"),
         { name: "ttft", title: "First token", value: row => row.ttft_ms, number: true, cell: row => milliseconds(row.ttft_ms), about: "From the request's arrival to the first token, waiting included" },
         tokens("out", "Out", one => one.generated, "Tokens of the answer"),
-        { name: "who", title: "Key", value: row => row.who, cell: row => row.who || "–", about: "Which of the server's keys the request brought, where it asks for one" },
+        { name: "who", title: "Key", value: row => row.who },
       ],
     })
   }
@@ -162,7 +173,6 @@ export class Requests {
     const word = outcome === "done" && STOPPED[stopped] ? `done ${STOPPED[stopped]}` : OUTCOMES[outcome], under = outcome === "waiting" || outcome === "answering"
     const head = h("span", { class: "outcome", "data-outcome": outcome }, [status, word].filter(Boolean).join(" "))
     if (!sentence) return h("span", { class: "two" }, head, h("span", { class: "soft", "data-since": under ? String(at) : null }, under ? since(at) : seconds ? `in ${milliseconds(seconds * 1000)}` : ""))
-    if (sentence.length <= SHORT) return h("span", { class: "two" }, head, h("span", { class: "sentence" }, sentence))
     const rest = h("span", { class: "sentence", "data-short": true }, sentence)
     const more = h("button", { type: "button", class: "quiet more", "aria-expanded": "false", "aria-label": "The whole sentence", onclick: () => {
       const open = rest.toggleAttribute("data-short")

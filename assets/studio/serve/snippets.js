@@ -19,10 +19,10 @@ const WAYS = [
 
 /** @type {Record<Api.WriteSnippet["client"], string>} how it is run */
 const NEEDS = {
-  "openai-python": "pip install openai; python ask.py",
-  "anthropic-python": "pip install anthropic; python ask.py",
+  "openai-python": "pip install openai; save as ask.py and run it",
+  "anthropic-python": "pip install anthropic; save as ask.py and run it",
   curl: "In a shell of Linux or macOS",
-  "openai-javascript": "npm install openai; node ask.mjs",
+  "openai-javascript": "npm install openai; save as ask.mjs; node ask.mjs",
 }
 
 export class Snippets {
@@ -37,7 +37,7 @@ export class Snippets {
   #way = chosen("way", WAYS)
   #what = h("p", { class: "soft what" })
   #fault = h("p", { class: "fault", role: "status", "data-mood": "warn" })
-  #needs = h("code", { class: "soft needs" })
+  #needs = h("p", { class: "soft needs" })
   #text = h("pre", { tabindex: "0", role: "region", "aria-label": "Program" })
   #notes = h("ul", { class: "soft notes", "aria-label": "Notes on the program" })
   #soon = debounce(ASK_AFTER_MS, () => this.#ask())
@@ -56,7 +56,7 @@ export class Snippets {
         segments("Client", "serve-client", CLIENTS, this.#client, value => { this.#client = value; this.#chose("client", value) }),
         segments("What it sends", "serve-way", WAYS, this.#way, value => { this.#way = value; this.#chose("way", value) })),
       this.#what, this.#fault,
-      h("div", { class: "program-frame" }, h("div", { class: "bar" }, this.#needs, h("span", { class: "grow" }), this.copier.node), this.#text),
+      h("div", { class: "program-frame" }, h("div", { class: "bar" }, this.#needs, this.copier.node), this.#text),
       this.#notes)
   }
 
