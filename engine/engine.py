@@ -57,6 +57,9 @@ from engine.prompt.tools import NO_TOOLS, Tools
 
 MEMORY_BUDGET = 4 << 30  # bytes of segments held in memory
 _SCHEMAS_HELD = 16
+_RUNS_HELD = (
+    10_000  # of all of them, beside the latest: with a million objects the collector pauses for a second
+)
 
 
 class Engine:
@@ -192,7 +195,7 @@ class Engine:
 
         Args:
             source: PML text, a file with it, or a tree without errors. The same text is prepared once, unless
-                it reads other files.
+                it reads other files or many others were prepared since.
             base: the folder that `src` attributes of a text are looked up in; of a file its own.
             salt: schemas and conversations of another salt share nothing with it, in memory or on disk.
 
@@ -208,8 +211,9 @@ class Engine:
         folder = base or (source.resolve().parent if isinstance(source, Path) else None)
         with self._schemas_lock:
             held = self._schemas.get((text, folder, salt))
-        if held is not None:
-            return held
+            if held is not None:
+                self._schemas.move_to_end((text, folder, salt))
+                return held
         parsed = parse_schema(text, base=folder)
         if parsed.tree is None or not parsed.ok:
             raise PromptError(parsed.diagnostics)
@@ -217,8 +221,10 @@ class Engine:
         if "src" not in text:  # what other files say may change
             with self._schemas_lock:
                 self._schemas[text, folder, salt] = prepared
-                while len(self._schemas) > _SCHEMAS_HELD:
-                    self._schemas.popitem(last=False)
+                runs = sum(len(one.tokenized.layout.runs) for one in self._schemas.values())
+                while len(self._schemas) > _SCHEMAS_HELD or (runs > _RUNS_HELD and len(self._schemas) > 1):
+                    _, former = self._schemas.popitem(last=False)
+                    runs -= len(former.tokenized.layout.runs)
         return prepared
 
     def conversation(

@@ -7,6 +7,7 @@ import datetime
 import gc
 import re
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,24 @@ PROMPT = '<prompt schema="s"><a/><b/><user>So?</user></prompt>'
 def engine(tmp_path: Path):
     with Engine(tiny_model(), Store.open(tmp_path / "store")) as opened:
         yield opened
+
+
+def test_wide_schemas_are_not_held_in_any_number(engine: Engine) -> None:
+    """Whoever sends them has the collector pause for all others."""
+
+    def wide(number: int) -> str:
+        modules = "".join(f'<module name="m{at}">{number} </module>' for at in range(3400))
+        return f'<schema name="wide">{modules}</schema>'
+
+    small = engine.schema(SCHEMA)
+    held = [weakref.ref(engine.schema(wide(0)))]
+    for number in range(1, 4):
+        held.append(weakref.ref(engine.schema(wide(number))))
+        assert engine.schema(SCHEMA) is small, "what is used stays"
+    gc.collect()
+    assert [one() is not None for one in held] == [False, False, True, True]
+    latest = held[-1]()
+    assert latest is engine.schema(wide(3))
 
 
 def test_the_whole_way_from_files(tmp_path: Path) -> None:
