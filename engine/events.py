@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -43,7 +43,16 @@ class SegmentUse:
         return told
 
 
-_NOT_IN_JSON = ("first_logits", "segments", "stop", "cut_short", "marked", "unmarked", "read_ms")
+_NOT_IN_JSON = (
+    "first_logits",
+    "segments",
+    "stop",
+    "cut_short",
+    "marked",
+    "unmarked",
+    "written_for",
+    "read_ms",
+)
 
 
 @dataclass(frozen=True)
@@ -66,6 +75,8 @@ class Answer:
         cut_short: whether the context window ended it before `max_new_tokens` did; not part of the JSON.
         marked: the position up to which what was marked is on disk, or is written now; not part of the JSON.
         unmarked: why no more of what was marked is; "" where all of it is; not part of the JSON.
+        written_for: how many of the written tokens are kept for how many seconds at least, 0 where nothing is
+            said; not part of the JSON.
         read_ms: what computing had taken of what earlier prompts had left in memory or on disk and this one
             read, in milliseconds, segments not among it; None where that is not known; not part of the JSON.
         passes: through the network after the first token's; fewer than tokens where guesses held.
@@ -90,6 +101,7 @@ class Answer:
     cut_short: bool = False
     marked: int = 0
     unmarked: str = ""
+    written_for: Mapping[float, int] = field(default_factory=dict)
     read_ms: float | None = 0.0
 
     def to_json(self) -> dict[str, Any]:
@@ -144,12 +156,21 @@ class Waiting(Working):
 
 @dataclass(frozen=True)
 class FirstToken:
-    """The first token is known."""
+    """The first token is known.
+
+    Attributes:
+        side: the side that answers.
+        ttft_ms: as of `Answer`.
+        timeline_ms: as of `Answer`.
+        tokens: as of `Answer`.
+        written_for: as of `Answer`.
+    """
 
     side: Side
     ttft_ms: float
     timeline_ms: dict[str, float]
     tokens: dict[str, int]
+    written_for: Mapping[float, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

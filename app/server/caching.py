@@ -165,26 +165,3 @@ def _kept(prompt: PreparedPrompt, asked: Asked, least: int) -> tuple[Kept, ...]:
         reason = f"below_minimum: {tokens} tokens, and {least} are the least" if tokens < least else ""
         found.append(Kept(mark.param, tokens, mark.seconds, reason))
     return tuple(found)
-
-
-def written_by_seconds(written: int, read: int, kept: Sequence[Kept]) -> dict[float, int]:
-    """How many of the written tokens are kept for how long.
-
-    What stands before the end of a mark is kept as long as it; longer times come first, so a token counts for
-    the first mark behind it. Modules that were written have no time to live, and count for the shortest.
-
-    Args:
-        written: tokens that were written.
-        read: tokens that were read, which stand before those of the marks.
-        kept: what became of the marks, in their order.
-    """
-    found: dict[float, int] = {}
-    passed, rest = read, written
-    for one in kept:
-        if not one.reason:
-            tokens = min(rest, max(0, one.tokens - passed))
-            found[one.seconds] = found.get(one.seconds, 0) + tokens
-            rest -= tokens
-            passed = max(passed, one.tokens)
-    shortest = min(found, default=0.0)
-    return {**found, shortest: found.get(shortest, 0) + rest}

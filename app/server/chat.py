@@ -202,7 +202,7 @@ def _completion(answer: Answer, said: Said, head: dict[str, Any], running: Runni
     if said.calls:
         message["tool_calls"] = _told_calls(said)
     choice = {"index": 0, "message": message, "finish_reason": _finish(answer, said), "logprobs": None}
-    usage, told = usage_json(Usage.of(answer.tokens)), report_if_wanted(running, answer)
+    usage, told = usage_json(Usage.of(answer)), report_if_wanted(running, answer)
     return {**head, "object": "chat.completion", "choices": [choice], "usage": usage, **told}
 
 
@@ -251,7 +251,7 @@ async def _chunks(
                     yield chunk({"tool_calls": [{"index": number, **call}]})
                 yield chunk({}, _finish(one.answer, said), **({} if usage else told))
                 if usage:
-                    last = usage_json(Usage.of(one.answer.tokens))
+                    last = usage_json(Usage.of(one.answer))
                     yield event(
                         {**head, "object": "chat.completion.chunk", "choices": [], "usage": last, **told}
                     )

@@ -94,9 +94,7 @@ def routes(service: Service) -> APIRouter:
             running.close()
         told = report_if_wanted(running, answer)
         choices = [_choice(answer.text, finish_reason(answer))]
-        return JSONResponse(
-            {**head, "choices": choices, "usage": usage_json(Usage.of(answer.tokens)), **told}
-        )
+        return JSONResponse({**head, "choices": choices, "usage": usage_json(Usage.of(answer)), **told})
 
     return router
 
@@ -124,7 +122,7 @@ async def _chunks(
                     }
                 )
                 if usage:
-                    last = usage_json(Usage.of(one.answer.tokens))
+                    last = usage_json(Usage.of(one.answer))
                     yield event({**head, "choices": [], "usage": last, **told})
         yield DONE
     except Exception as error:

@@ -67,7 +67,7 @@ class Request:
 
     def done(self, answer: Answer) -> None:
         """The answer is complete."""
-        self.usage, self.outcome, self.stopped = Usage.of(answer.tokens), "done", answer.stopped
+        self.usage, self.outcome, self.stopped = Usage.of(answer), "done", answer.stopped
         self.changed = next(self._changes)
 
     def failed(self, sentence: str) -> None:

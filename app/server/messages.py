@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from app.server.asked import Asked, Defaults, scoped, seed_of, settings_from
 from app.server.bodies import BodyRoute, Many, Whole
-from app.server.caching import Kept, written_by_seconds
 from app.server.chat import report_if_wanted, wants_report
 from app.server.definitions import Definitions
 from app.server.diagnosing import Diagnoses, Prefix
@@ -204,9 +203,9 @@ def _clear_thinking(edits: object) -> bool:
     )
 
 
-def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
+def usage_json(usage: Usage) -> dict[str, Any]:
     """Returns the usage of a message."""
-    hour = written_by_seconds(usage.written, usage.read, kept).get(TTL_SECONDS["1h"], 0)
+    hour = usage.written_for.get(TTL_SECONDS["1h"], 0)
     return {
         "input_tokens": usage.rest,
         "cache_creation_input_tokens": usage.written,
@@ -267,8 +266,8 @@ def routes(service: Service) -> APIRouter:
         finally:
             running.close()
         said, told = await running.parts(answer), report_if_wanted(running, answer)
-        usage = Usage.of(answer.tokens)
-        told |= {"usage": usage_json(usage, running.kept), **diagnosis(usage)}
+        usage = Usage.of(answer)
+        told |= {"usage": usage_json(usage), **diagnosis(usage)}
         return JSONResponse({**head, "content": _content(said), **_ending(answer, said), **told})
 
     return router
@@ -300,14 +299,14 @@ async def _events(
     def told(name: str, **fields: Any) -> bytes:
         return event({"type": name, **fields}, name)
 
-    kept, whole = running.kept, bool(running.asked.tools)  # calls are told from text when all of it is there
+    whole = bool(running.asked.tools)  # calls are told from text when all of it is there
     begun = b""
     try:
         async for one in running.events():
             if isinstance(one, FirstToken):
-                usage = Usage.of(one.tokens)
+                usage = Usage.of(one)
                 message = {**head, "content": [], "stop_reason": None, "stop_sequence": None}
-                message |= {"usage": usage_json(usage, kept), **diagnosis(usage)}
+                message |= {"usage": usage_json(usage), **diagnosis(usage)}
                 begun = told("message_start", message=message)
                 if not whole:
                     block = {"type": "text", "text": ""}
@@ -328,7 +327,7 @@ async def _events(
                             yield told(name, index=number, **fields)
                 else:
                     yield told("content_block_stop", index=0)
-                more = {"usage": usage_json(Usage.of(one.answer.tokens), kept)}
+                more = {"usage": usage_json(Usage.of(one.answer))}
                 more |= report_if_wanted(running, one.answer)
                 yield told("message_delta", delta=_ending(one.answer, said), **more)
                 yield told("message_stop")

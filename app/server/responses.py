@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from app.server.asked import Asked, Defaults, scoped
 from app.server.bodies import BodyRoute, Many, Whole
-from app.server.caching import Kept, written_by_seconds
+from app.server.caching import Kept
 from app.server.chat import report_if_wanted, wants_report
 from app.server.echoing import cut, shown
 from app.server.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
@@ -166,10 +166,9 @@ def usage_json(usage: Usage, kept: Sequence[Kept] = ()) -> dict[str, Any]:
     """Returns the usage of a response; what was written is split by time to live, where OpenAI has it."""
     details: dict[str, Any] = {"cached_tokens": usage.read, "cache_write_tokens": usage.written}
     if kept and {one.seconds for one in kept} <= {*TTL_SECONDS.values()}:
-        written = written_by_seconds(usage.written, usage.read, kept)
-        details["cache_write_tokens_details"] = {
-            f"ttl_{ttl}_tokens": written.get(seconds, 0) for ttl, seconds in TTL_SECONDS.items()
-        }
+        written = {ttl: usage.written_for.get(seconds, 0) for ttl, seconds in TTL_SECONDS.items()}
+        written[min(TTL_SECONDS, key=TTL_SECONDS.__getitem__)] += usage.written - sum(written.values())
+        details["cache_write_tokens_details"] = {f"ttl_{ttl}_tokens": count for ttl, count in written.items()}
     return {
         "input_tokens": usage.prompt,
         "input_tokens_details": details,
@@ -272,7 +271,7 @@ class _Draft:
             [] if warm else output_of(said, status, self.item),
             completed_at=None if cut else int(time.time()),
             incomplete_details={"reason": "max_output_tokens"} if cut else None,
-            usage=usage_json(Usage.of(answer.tokens), self.running.kept),
+            usage=usage_json(Usage.of(answer), self.running.kept),
             **report_if_wanted(self.running, answer),
         )
 

@@ -421,7 +421,7 @@ class Running:
             async for event in self.ticket:
                 self._given += 1
                 if isinstance(event, FirstToken):
-                    self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event.tokens))
+                    self._request.first((time.perf_counter() - self._arrived) * 1000, Usage.of(event))
                 elif isinstance(event, Finished):
                     self._request.done(event.answer)
                     self.kept = as_kept(self.kept, event.answer)

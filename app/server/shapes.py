@@ -155,5 +155,5 @@ OWN: dict[str, Shape] = {
         budget=COUNT,
         segments=many(record("A segment.", key=TEXT, bytes=COUNT)),
     ),
-    "Health": record("Whether the server answers.", status=one_of("ok", "loading", "draining")),
+    "Health": record("Whether the server answers.", status=one_of("ok", "loading", "draining", "off")),
 }

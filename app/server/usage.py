@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from app.server.caching import Kept
 from app.server.own_paths import for_clients
-from engine.events import Answer, SegmentUse
+from engine.events import Answer, FirstToken, SegmentUse
 from engine.tiers import Outcome
 
 
@@ -21,12 +21,14 @@ class Usage:
         read: of these, that were there before it.
         written: of these, that it computed and that are kept on disk.
         generated: of its answer.
+        written_for: how many of the written are kept for how many seconds at least; 0 where nothing is said.
     """
 
     prompt: int
     read: int = 0
     written: int = 0
     generated: int = 0
+    written_for: Mapping[float, int] = field(default_factory=dict)
 
     @property
     def rest(self) -> int:
@@ -34,10 +36,11 @@ class Usage:
         return self.prompt - self.read - self.written
 
     @classmethod
-    def of(cls, tokens: Mapping[str, int]) -> Usage:
+    def of(cls, told: Answer | FirstToken) -> Usage:
         """Takes the counts of an answer, or of its first token."""
         names = ("prompt", "read", "written", "generated")
-        return cls(**{name: tokens.get(name, 0) for name in names})
+        counts = {name: told.tokens.get(name, 0) for name in names}
+        return cls(**counts, written_for=told.written_for)
 
 
 def report_of(
@@ -50,7 +53,7 @@ def report_of(
         kept: what became of the marks.
         seconds: what computing segments took, by key, of those of which it is known.
     """
-    usage, took = Usage.of(answer.tokens), seconds or {}
+    usage, took = Usage.of(answer), seconds or {}
     modules = [
         {
             "path": one.path,

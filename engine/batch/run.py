@@ -185,6 +185,7 @@ class Run:
         if not self.submission.marked:
             return
         work, why = self._work, self._unmarked()
+        work.times = _times(self.submission.marks)
         if not why:
             assert self._lease is not None
             known, trail = self._lease.chunks(), self._trail(())
@@ -431,6 +432,14 @@ def _reach(trail: Trail, position: int) -> int:
     """Up to where chunks of a marked prefix are of use: the opening of a turn before a named block is not."""
     edges = trail.up_to(position).edges
     return trail.legible(edges[-1].end) if edges else 0
+
+
+def _times(marks: Items[Mark]) -> dict[int, float]:
+    """For how many seconds what is marked is kept, by the mark's position; 0 where it does not say."""
+    found: dict[int, float] = {}
+    for mark in marks:
+        found[mark.position] = max(found.get(mark.position, 0.0), mark.seconds or 0.0)
+    return found
 
 
 def _by_time(marks: Items[Mark], ends: Mapping[str, int]) -> dict[float, list[str]]:

@@ -6,7 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.cache.memory import Handle
 from engine.cache.releasable import Releasable
@@ -140,20 +140,34 @@ class Fetched(Releasable):
         """How many of the tokens that are read were computed for it just now."""
         return sum(p.tokens - len(p.hidden) for p in placements if p.segment.key in self.encoded)
 
-    def stored_of(self, uses: Iterable[RecipeSlice | None]) -> int:
-        """How many of the tokens that are placed were computed for it just now, and are to be stored.
+    def named(self, uses: Iterable[RecipeSlice | None]) -> list[SegmentUse]:
+        """The place where each was found, once by the path of each module that has its text.
 
-        What is known not to be stored is not counted: there was no room, or writing it has failed.
+        Args:
+            uses: what is placed in the prompt.
         """
-        return sum(
-            use.hi - use.lo
+        found, told = {one.key: one for one in self.uses}, {(one.key, one.path) for one in self.uses}
+        others = dict.fromkeys(
+            (use.recipe.key, use.recipe.path)
+            for use in uses
+            if use is not None and use.recipe.key in found and (use.recipe.key, use.recipe.path) not in told
+        )
+        return [*self.uses, *(replace(found[key], path=path) for key, path in others)]
+
+    def stored_of(self, uses: Iterable[RecipeSlice | None]) -> list[RecipeSlice]:
+        """Those of the placed segments that were computed for it just now, and are to be stored.
+
+        What is known not to be stored is not among them: there was no room, or writing it has failed.
+        """
+        return [
+            use
             for use in uses
             if use is not None
             and use.recipe.key in self.encoded
             and use.recipe.key not in self._unstored
             and use.recipe.kept
             and (self.request.store_turns or not use.recipe.turn)
-        )
+        ]
 
     def saved(self, error: StoreError | None, key: str = "") -> None:
         """Takes what became of storing a segment; from any thread.

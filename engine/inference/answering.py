@@ -14,6 +14,7 @@ from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, Si
 from engine.inference.params import RunSettings
 from engine.inference.prefill import Prefill, prefill, whole
 from engine.inference.sequence import Sequence
+from engine.prompt.recipe import RecipeSlice
 from engine.prompt.tokenized import Planned, TokenizedPrompt
 from engine.stopwatch import Stopwatch
 
@@ -89,6 +90,7 @@ class Answering:
         marked: the position up to which what is marked will be on disk.
         reach: the position up to which what is computed will be there, and read, besides segments.
         unmarked: why no more of it will be, where more was asked for.
+        times: for how many seconds what stands before a mark is kept, by the mark's position.
         read_ms: as of `Answer`.
         notes: warnings for the answer.
     """
@@ -107,6 +109,7 @@ class Answering:
         self._fetched: Fetched | None = None
         self.side: Side = "uncached" if planned.scope is None else "cached"
         self.marked, self.reach, self.unmarked = 0, 0, ""
+        self.times: dict[int, float] = {}
         self.read_ms: float | None = 0.0
         self.notes: list[str] = []
 
@@ -141,7 +144,8 @@ class Answering:
     def first_token(self, sequence: Sequence) -> FirstToken:
         """Says that it is there. What waited to be written is written from now on."""
         self._write_now()
-        return FirstToken(self.side, self._clock.total, dict(self._clock.parts), self._counts(sequence))
+        clock, counts = self._clock, self._counts(sequence)
+        return FirstToken(self.side, clock.total, dict(clock.parts), counts, self._written(sequence))
 
     def _write_now(self) -> None:
         if self._fetched is not None:
@@ -149,20 +153,45 @@ class Answering:
 
     def _counts(self, sequence: Sequence) -> dict[str, int]:
         """Tokens of the prompt by what became of them."""
-        counts = sequence.counts
-        written = 0
-        if self._fetched is not None and self._cache.writable:
-            computed = sequence.prefill.positions
-            written = bisect_left(computed, self.reach)
-            written += self._fetched.stored_of(self._planned.slices)
+        counts, written = sequence.counts, sum(self._written(sequence).values())
         return {**counts, "read": counts["from_cache"] - counts["encoded"], "written": written}
+
+    def _written(self, sequence: Sequence) -> dict[float, int]:
+        """Tokens of the prompt that this run computed and that go to disk, by the seconds they are kept for.
+
+        What stands before several marks is kept as long as the longest of them says.
+        """
+        found: dict[float, int] = {}
+        if self._fetched is None or not self._cache.writable:
+            return found
+
+        def add(end: int, tokens: int) -> None:
+            seconds = max((time for position, time in self.times.items() if position >= end), default=0.0)
+            if tokens:
+                found[seconds] = found.get(seconds, 0) + tokens
+
+        computed, done = sequence.prefill.positions, 0
+        for position in sorted({*self.times, self.reach}):
+            behind = bisect_left(computed, min(position, self.reach))
+            add(position, behind - done)
+            done = behind
+        for use in self._fetched.stored_of(self._planned.slices):
+            add(use.start + use.hi - use.lo, use.hi - use.lo)
+        return found
 
     def answer(self, sequence: Sequence, ending: Ending) -> Answer:
         """Returns the answer of a sequence that has ended; what it read and is not stored is stored."""
         fetched = self._fetched
         self._write_now()  # what came since the first token, or where there is none
-        answer = _answer(sequence, ending, fetched, self._counts(sequence), self.notes)
-        answer = replace(answer, marked=self.marked, unmarked=self.unmarked, read_ms=self.read_ms)
+        slices = self._planned.slices
+        answer = _answer(sequence, ending, fetched, slices, self._counts(sequence), self.notes)
+        answer = replace(
+            answer,
+            marked=self.marked,
+            unmarked=self.unmarked,
+            written_for=self._written(sequence),
+            read_ms=self.read_ms,
+        )
         if fetched is not None:
             try:
                 self._cache.store_held(wanted(self._planned.slices), fetched)
@@ -185,7 +214,12 @@ class Answering:
 
 
 def _answer(
-    sequence: Sequence, ending: Ending, fetched: Fetched | None, counts: dict[str, int], notes: Items[str]
+    sequence: Sequence,
+    ending: Ending,
+    fetched: Fetched | None,
+    slices: Items[RecipeSlice | None],
+    counts: dict[str, int],
+    notes: Items[str],
 ) -> Answer:
     unsaved = fetched.warnings() if fetched is not None else ()
     told = [*notes, *(f"The answer is complete, but {what}" for what in unsaved)]
@@ -202,7 +236,7 @@ def _answer(
         tpot_ms=sum(times) / len(times) if times else 0.0,
         timeline_ms=dict(sequence.clock.parts),
         tokens={**counts, "generated": len(sequence.token_ids), **sequence.guessed},
-        segments=tuple(fetched.uses) if fetched is not None else (),
+        segments=tuple(fetched.named(slices)) if fetched is not None else (),
         stopped=ending,
         warnings=tuple(told),
         passes=sequence.passes,

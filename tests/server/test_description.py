@@ -104,6 +104,15 @@ def test_an_error_in_a_stream_is_described(
         check(described, "post", path, answer)
 
 
+def test_what_a_server_says_that_is_switched_off_is_described(
+    server: Served, described: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server.service, "off", True)
+    answer = server.http.get("/health")
+    assert answer.json() == {"status": "off"}
+    check(described, "get", "/health", answer)
+
+
 def test_each_endpoint_and_field_has_words(described: Any) -> None:
     assert {(path, method) for path, ways in described["paths"].items() for method in ways} == set(TOLD)
     assert all(path in ("/health", "/metrics") or path.startswith("/v1/") for path in described["paths"])

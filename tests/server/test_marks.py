@@ -278,3 +278,31 @@ def test_plans_and_residents_know_what_has_outlived_its_time(tmp_path: Path, pat
         assert seen()
         now[0] += 400
         assert not seen()
+
+
+def named(name: str, text: str, ttl: str | None = None) -> dict[str, Any]:
+    return {**(marked(text, ttl) if ttl else {"type": "text", "text": text}), "module": name}
+
+
+def test_times_to_live_are_told_apart_round_named_blocks(tmp_path: Path) -> None:
+    with served(tmp_path) as server:
+        ask(server, [named("a", LONG)], "Once?")
+        hour = marked(f"An hour. {LONG}", "1h")
+        usage = ask(server, [hour, named("a", LONG), marked(f"Five minutes. {LONG}")], "Twice?").usage
+        assert usage.cache_creation.ephemeral_1h_input_tokens >= size(server, [hour]) - 1
+        assert usage.cache_creation.ephemeral_5m_input_tokens > 64
+        hour = marked(f"Another hour. {LONG}", "1h")
+        usage = ask(server, [hour, named("b", f"Without a mark. {LONG}")], "And now?").usage
+        assert 0 <= size(server, [hour]) - usage.cache_creation.ephemeral_1h_input_tokens <= 8
+        assert usage.cache_creation.ephemeral_5m_input_tokens > 64, "it has none, and none that is longer"
+
+
+def test_the_report_has_each_name_of_a_text(server: Served) -> None:
+    text = f"One text. {LONG}"
+    for outcome in ("miss", "hit"):
+        made = ask(
+            server, [named("z", text), named("a", text)], "So?", extra_headers={"x-prompt-cache": "report"}
+        )
+        told = [one for one in made.prompt_cache["modules"] if one["path"]]
+        assert {one["path"] for one in told} == {"a", "z"}
+        assert {one["outcome"] for one in told} == {outcome}
