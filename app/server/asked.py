@@ -20,6 +20,7 @@ from engine.prompt.tools import NO_TOOLS, Tools
 __all__ = [
     "Asked",
     "Block",
+    "Caller",
     "Defaults",
     "Mark",
     "Message",
@@ -68,6 +69,21 @@ class Over:
     prompt: str | None = None
     scope: Scope = "anchored"
     owner: str = ""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, as far as that decides what is shared and told.
+
+    Attributes:
+        salt: what the request shares segments with; "" for all without one.
+        owner: whose schemas are looked through; "" for those of all.
+        report: whether the report of the cache is wanted, whatever the body says.
+    """
+
+    salt: str = ""
+    owner: str = ""
+    report: bool = False
 
 
 @dataclass(frozen=True)

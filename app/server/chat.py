@@ -6,20 +6,20 @@ import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Mapping
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from app.server.asked import Asked, Defaults, scoped
+from app.server.asked import Asked, Caller, Defaults, scoped
 from app.server.bodies import BodyRoute, Many, Whole
 from app.server.errors import INVALID, ApiError, error_of, unsupported
 from app.server.includes import includes_report
 from app.server.length import few_messages
+from app.server.openai_bodies import ConversingBody
 from app.server.openai_wire import (
     ROLES,
-    CacheOptions,
     Conversation,
     Part,
     Wire,
@@ -30,10 +30,9 @@ from app.server.openai_wire import (
     settings_of_body,
     usage_json,
 )
-from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import DONE, EventStream, event, gone
-from app.server.tool_use import Said, call_of, identified, require_free_choice, tools_of
+from app.server.tool_use import Said, call_of, identified, tools_of
 from app.server.usage import Usage, report_of
 from engine.events import Answer, Delta, Finished, FirstToken
 from engine.pml.tree import TurnName
@@ -58,49 +57,29 @@ class StreamOptions(Wire):
     include_usage: bool = False
 
 
-class ChatBody(Wire):
+class ChatBody(ConversingBody):
     """A request for a chat completion."""
 
-    model: str
     messages: Many[ChatMessage]
     max_tokens: Whole | None = None
     max_completion_tokens: Whole | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: Whole | None = None
-    repetition_penalty: float | None = None
-    seed: Whole | None = None
-    stop: str | Many[str] | None = None
-    stream: bool | None = False
     stream_options: StreamOptions | None = None
-    tools: Many[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    include: Many[str] | None = None
-    cache_salt: str | None = None
-    prompt_cache_options: CacheOptions | None = None
-    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
-    prompt_cache: PromptCache | None = None
 
 
-def asked_of(body: ChatBody, defaults: Defaults, *, salt: str, report: bool, owner: str = "") -> Asked:
+def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
     """Reads a request.
 
     Args:
         body: the request.
         defaults: for what it does not say.
-        salt: what it shares segments with.
-        report: whether the report of the cache is wanted in any case.
-        owner: the client, where its schemas are its own.
+        caller: who asks.
 
     Raises:
         ApiError: something in it cannot be honoured.
     """
     refuse_what_is_not_built(body)
     require_stream(body)
-    tools = body.tools if body.tool_choice != "none" else None
-    require_free_choice(body.tool_choice not in (None, "none", "auto"), False, "tool_choice")
-    require_free_choice(False, bool(tools) and body.parallel_tool_calls is False, "parallel_tool_calls")
+    tools = body.offered()
     if not body.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "There is no message.", "messages")
     conversation = Conversation(TURNS)
@@ -112,17 +91,16 @@ def asked_of(body: ChatBody, defaults: Defaults, *, salt: str, report: bool, own
         said = one.refusal if one.content is None else one.content
         conversation.read(one.role, said, where, calls=calls, answers=one.tool_call_id or "")
     longest = "max_tokens" if body.max_completion_tokens is None else "max_completion_tokens"
-    options = body.prompt_cache_options
-    over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
+    over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
         body.model,
         scoped(settings_of_body(body, (longest, getattr(body, longest)), defaults), over),
         tuple(conversation.messages),
-        tools=tools_of(tools or []),
-        marks=conversation.marks(options, body.prompt_cache_retention),
-        warm=bool(options and options.prewarm),
-        salt=salt,
-        report=includes_report(body.include) or report,
+        tools=tools_of(tools),
+        marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
+        warm=body.warms,
+        salt=caller.salt,
+        report=includes_report(body.include) or caller.report,
         over=over,
     )
 
@@ -160,13 +138,7 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/chat/completions", dependencies=[Depends(few_messages(service, "messages"))])
     async def create_chat_completion(body: ChatBody, request: Request) -> Response:
         """Answers a conversation."""
-        asked = asked_of(
-            body,
-            service.defaults,
-            salt=service.salt(body.cache_salt, request.state.client),
-            report=wants_report(request),
-            owner=service.salt(None, request.state.client),
-        )
+        asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
         head = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
         if body.stream:
@@ -181,9 +153,17 @@ def routes(service: Service) -> APIRouter:
     return router
 
 
-def wants_report(request: Request) -> bool:
-    """Whether the report of the cache is asked for by a header."""
-    return request.headers.get("x-prompt-cache", "").lower() == "report"
+def caller_of(service: Service, request: Request, salt: str | None = None) -> Caller:
+    """Returns who asks.
+
+    Args:
+        service: knows whether clients are kept apart.
+        request: the request, which may ask for the report in a header.
+        salt: what its body says.
+    """
+    client: str = request.state.client
+    wanted = request.headers.get("x-prompt-cache", "").lower() == "report"
+    return Caller(service.salt(salt, client), service.salt(None, client), wanted)
 
 
 def report_if_wanted(running: Running, answer: Answer) -> dict[str, Any]:

@@ -13,18 +13,17 @@ from starlette.responses import Response
 
 from app.server.asked import Asked, scoped
 from app.server.bodies import BodyRoute, Many, Whole
-from app.server.chat import StreamOptions, report_if_wanted, wants_report
+from app.server.chat import StreamOptions, caller_of, report_if_wanted
 from app.server.errors import INVALID, ApiError, error_of
 from app.server.includes import includes_report
+from app.server.openai_bodies import GeneratingBody
 from app.server.openai_wire import (
-    Wire,
     finish_reason,
     refuse_what_is_not_built,
     require_stream,
     settings_of_body,
     usage_json,
 )
-from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import DONE, EventStream, event, gone
 from app.server.usage import Usage
@@ -34,23 +33,12 @@ _LONGEST = 16
 """Tokens of an answer where a request does not say it, as OpenAI has it here."""
 
 
-class CompletionBody(Wire):
+class CompletionBody(GeneratingBody):
     """A request for the continuation of a text."""
 
-    model: str
     prompt: str | Many[str]
     max_tokens: Whole | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: Whole | None = None
-    repetition_penalty: float | None = None
-    seed: Whole | None = None
-    stop: str | Many[str] | None = None
-    stream: bool | None = False
     stream_options: StreamOptions | None = None
-    include: Many[str] | None = None
-    cache_salt: str | None = None
-    prompt_cache: PromptCache | None = None
 
 
 def routes(service: Service) -> APIRouter:
@@ -65,16 +53,16 @@ def routes(service: Service) -> APIRouter:
         texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
         if len(texts) != 1:
             raise ApiError(INVALID, f"There are {len(texts)} prompts; send one text in a request.", "prompt")
-        owner = service.salt(None, request.state.client)
-        over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
+        caller = caller_of(service, request, body.cache_salt)
+        over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
         longest = _LONGEST if body.max_tokens is None else body.max_tokens
         settings = settings_of_body(body, ("max_tokens", longest), service.defaults)
         asked = Asked(
             body.model,
             scoped(settings, over),
             text=texts[0],
-            salt=service.salt(body.cache_salt, request.state.client),
-            report=includes_report(body.include) or wants_report(request),
+            salt=caller.salt,
+            report=includes_report(body.include) or caller.report,
             over=over,
             field="prompt",
         )

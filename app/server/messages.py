@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 from pydantic import Field
 from starlette.responses import Response
 
-from app.server.asked import Asked, Defaults, scoped, seed_of, settings_from
+from app.server.asked import Asked, Caller, Defaults, scoped, seed_of, settings_from
 from app.server.bodies import BodyRoute, Many, Whole
-from app.server.chat import report_if_wanted, wants_report
+from app.server.chat import caller_of, report_if_wanted
 from app.server.definitions import Definitions
 from app.server.diagnosing import Diagnoses, Prefix
 from app.server.echoing import cut
@@ -87,17 +87,13 @@ class MessagesBody(CountBody):
     diagnostics: DiagnosticsParam | None = None
 
 
-def asked_of(
-    body: CountBody, defaults: Defaults, *, salt: str = "", report: bool = False, owner: str = ""
-) -> Asked:
+def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
     """Reads a request.
 
     Args:
         body: the request.
         defaults: for what it does not say.
-        salt: what it shares segments with.
-        report: whether the report of the cache is wanted in any case.
-        owner: the client, where its schemas are its own.
+        caller: who asks.
 
     Raises:
         ApiError: something in it cannot be honoured.
@@ -140,7 +136,7 @@ def asked_of(
             raise ApiError(
                 INVALID, "max_tokens of 0 warms the cache, and there is nothing to stream.", "stream"
             )
-    over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
+    over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
         body.model,
         scoped(settings_from(sampling, defaults, "anthropic"), over),
@@ -149,8 +145,8 @@ def asked_of(
         deferred=definitions.deferred,
         marks=reader.marks(),
         warm=isinstance(body, MessagesBody) and body.max_tokens == 0,
-        salt=salt,
-        report=includes_report(getattr(body, "include", None)) or report,
+        salt=caller.salt,
+        report=includes_report(getattr(body, "include", None)) or caller.report,
         over=over,
     )
 
@@ -231,17 +227,15 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/messages/count_tokens", dependencies=[Depends(few_messages(service, "messages"))])
     async def count_message_tokens(body: CountBody, request: Request) -> Response:
         """Counts the tokens of a prompt."""
-        owner = service.salt(None, request.state.client)
-        asked = asked_of(body, service.defaults, owner=owner)
+        asked = asked_of(body, service.defaults, caller_of(service, request))
         tokens = await service.counted(asked, request.state.client, gone(request))
         return JSONResponse({"input_tokens": tokens})
 
     @router.post("/v1/messages", dependencies=[Depends(few_messages(service, "messages"))])
     async def create_message(body: MessagesBody, request: Request) -> Response:
         """Answers a conversation."""
-        salt = service.salt(body.cache_salt, request.state.client)
-        owner = service.salt(None, request.state.client)
-        asked = asked_of(body, service.defaults, salt=salt, report=wants_report(request), owner=owner)
+        caller = caller_of(service, request, body.cache_salt)
+        asked = asked_of(body, service.defaults, caller)
         running = await service.begin(asked, request.state.noted, gone(request))
         head = {
             "id": f"msg_{secrets.token_hex(12)}",
@@ -251,7 +245,7 @@ def routes(service: Service) -> APIRouter:
         }
 
         def diagnosis(usage: Usage) -> dict[str, Any]:
-            prefix = Prefix.of(asked, request.state.client + salt, usage.prompt)
+            prefix = Prefix.of(asked, request.state.client + caller.salt, usage.prompt)
             diagnoses.remember(head["id"], prefix)
             if body.diagnostics is None:
                 return {}

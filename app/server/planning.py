@@ -28,16 +28,12 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
     def asked_of(body: dict[str, Any], request: Request) -> Asked:
-        client = request.state.client
         dialect = body.pop("dialect", None) or dialect_of("", request.headers)
-        salt, owner = service.salt(_text(body.get("cache_salt")), client), service.salt(None, client)
+        caller = chat.caller_of(service, request, _text(body.get("cache_salt")))
         if dialect == "openai":
-            read = _read(chat.ChatBody, body)
-            return chat.asked_of(read, service.defaults, salt=salt, report=False, owner=owner)
+            return chat.asked_of(_read(chat.ChatBody, body), service.defaults, caller)
         if dialect == "anthropic":
-            return messages.asked_of(
-                _read(messages.CountBody, body), service.defaults, salt=salt, owner=owner
-            )
+            return messages.asked_of(_read(messages.CountBody, body), service.defaults, caller)
         raise ApiError(INVALID, f"dialect is {shown(dialect)}; it is openai or anthropic.", "dialect")
 
     @router.post("/v1/prompt_cache/plan", dependencies=[Depends(few_messages(service, "messages"))])

@@ -13,25 +13,23 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from app.server.asked import Asked, Defaults, scoped
+from app.server.asked import Asked, Caller, Defaults, scoped
 from app.server.bodies import BodyRoute, Many, Whole
 from app.server.caching import Kept
-from app.server.chat import report_if_wanted, wants_report
+from app.server.chat import caller_of, report_if_wanted
 from app.server.echoing import cut, shown
 from app.server.errors import FULL, INVALID, NOT_FOUND, ApiError, error_of, unsupported
 from app.server.includes import includes_report
 from app.server.length import few_messages
+from app.server.openai_bodies import ConversingBody
 from app.server.openai_wire import (
     TTL_SECONDS,
-    CacheOptions,
     Conversation,
-    Wire,
     finish_reason,
     refuse_what_is_not_built,
     require_stream,
     settings_of_body,
 )
-from app.server.pml_requests import PromptCache
 from app.server.response_items import (
     TURNS,
     Item,
@@ -43,7 +41,7 @@ from app.server.response_items import (
 )
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
-from app.server.tool_use import Said, require_free_choice
+from app.server.tool_use import Said
 from app.server.usage import Usage
 from engine.events import Answer, Delta, Finished, FirstToken
 
@@ -79,43 +77,25 @@ USUAL: Mapping[str, Any] = {
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
-class ResponsesBody(Wire):
+class ResponsesBody(ConversingBody):
     """A request for a response."""
 
-    model: str
     input: str | Many[Item] | None = None
     instructions: str | None = None
     max_output_tokens: Whole | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: Whole | None = None
-    repetition_penalty: float | None = None
-    seed: Whole | None = None
-    stop: str | Many[str] | None = None
-    stream: bool | None = False
     stream_options: dict[str, Any] | None = None
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
-    tools: Many[dict[str, Any]] | None = None
-    tool_choice: str | dict[str, Any] | None = None
-    parallel_tool_calls: bool | None = None
-    include: Many[str] | None = None
     metadata: dict[str, Any] | None = None
-    cache_salt: str | None = None
-    prompt_cache_options: CacheOptions | None = None
-    prompt_cache_retention: Literal["in_memory", "in-memory", "24h"] | None = None
-    prompt_cache: PromptCache | None = None
 
 
-def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool, owner: str = "") -> Asked:
+def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
     """Reads a request.
 
     Args:
         body: the request.
         defaults: for what it does not say.
-        salt: what it shares segments with.
-        report: whether the report of the cache is wanted in any case.
-        owner: the client, where its schemas are its own.
+        caller: who asks.
 
     Raises:
         ApiError: something in it cannot be honoured.
@@ -123,9 +103,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool
     refuse_what_is_not_built(body, REFUSED)
     require_stream(body)
     _refuse_parts_of_fields(body)
-    tools = body.tools if body.tool_choice != "none" else None
-    require_free_choice(body.tool_choice not in (None, "none", "auto"), False, "tool_choice")
-    require_free_choice(False, bool(tools) and body.parallel_tool_calls is False, "parallel_tool_calls")
+    tools = body.offered()
     conversation = Conversation(TURNS)
     if body.instructions:
         conversation.read("system", body.instructions, "instructions")
@@ -134,17 +112,16 @@ def asked_of(body: ResponsesBody, defaults: Defaults, *, salt: str, report: bool
     read_items(body.input if isinstance(body.input, list) else (), conversation)
     if not conversation.messages and body.prompt_cache is None:
         raise ApiError(INVALID, "There is no input.", "input")
-    options = body.prompt_cache_options
-    over = None if body.prompt_cache is None else body.prompt_cache.over(owner)
+    over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
         body.model,
         scoped(settings_of_body(body, ("max_output_tokens", body.max_output_tokens), defaults), over),
         tuple(conversation.messages),
-        tools=functions_of(tools or []),
-        marks=conversation.marks(options, body.prompt_cache_retention),
-        warm=bool(options and options.prewarm),
-        salt=salt,
-        report=includes_report(body.include) or report,
+        tools=functions_of(tools),
+        marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
+        warm=body.warms,
+        salt=caller.salt,
+        report=includes_report(body.include) or caller.report,
         over=over,
         field="input",
     )
@@ -186,9 +163,7 @@ def routes(service: Service) -> APIRouter:
     async def create_response(body: ResponsesBody, request: Request) -> Response:
         """Answers a conversation."""
         request_id = request.state.request_id
-        salt = service.salt(body.cache_salt, request.state.client)
-        owner = service.salt(None, request.state.client)
-        asked = asked_of(body, service.defaults, salt=salt, report=wants_report(request), owner=owner)
+        asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
         running = await service.begin(asked, request.state.noted, gone(request))
         draft = _Draft(_head(body, asked), f"msg_{secrets.token_hex(12)}", running)
         if body.stream:
