@@ -288,8 +288,9 @@ def test_the_first_screen_has_the_address_the_program_and_what_was_asked(
 
 
 def opened(watched: Watched) -> Locator:
-    """The rows of the page, which is what is loaded."""
+    """The rows of the page, which is what is loaded, once it has its styles."""
     page = watched.open("/#/serve")
+    page.wait_for_function("getComputedStyle(document.querySelector('.serve-requests')).display === 'grid'")
     return page.locator(".serve-requests tbody tr")
 
 
