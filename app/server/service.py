@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -87,6 +88,7 @@ class Service:
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
         self._looks = Lane(_LOOKERS, LOOKS_WAITING, "look")
         self._long = Lane(1, LOOKS_WAITING, "long")  # two would slow every answer by far more than one does
+        self._read_long = 0
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -240,11 +242,23 @@ class Service:
             CancelledError: nobody wants it any more, and it was not begun.
         """
         try:
-            return await (self._long if long else self._looks).run(do, client, gone)
+            lane, do = (self._long, partial(self._uncollected, do)) if long else (self._looks, do)
+            return await lane.run(do, client, gone)
         except ApiError as error:
             if error.kind is FULL:
                 self.figures.refused()
             raise
+
+    def _uncollected(self, do: Callable[[], Made]) -> Made:
+        """Reads long PML. The collector would look at it all again and again, and everybody wait."""
+        gc.disable()
+        try:
+            return do()
+        finally:
+            gc.enable()
+            self._read_long += 1
+            if self._read_long % _COLLECTED_EVERY == 0:
+                gc.collect()
 
     def _is_long(self, asked: Asked) -> bool:
         """Whether much PML is read for a request."""
@@ -277,7 +291,7 @@ class Service:
                 await asyncio.to_thread(self.forget_expired, engine)
             do = partial(submitted, engine, asked, self.schemas, self.limits.least)
             if self._is_long(asked):
-                taken = await self._long.run(do, noted.client, gone, first=True)
+                taken = await self._long.run(partial(self._uncollected, do), noted.client, gone, first=True)
             else:
                 taken = await asyncio.to_thread(do)
         except CancelledError:
@@ -360,6 +374,7 @@ class Service:
 
 
 _WORKERS = 2  # threads for what takes a while and is no answer
+_COLLECTED_EVERY = 8  # long documents
 _LOOKERS = 2  # for plans and looks at schemas
 _LAST_WORDS_SECONDS = 0.5
 """That what was ended has to say so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -92,6 +93,28 @@ def test_of_long_plans_one_is_made_at_a_time(server: Served, slow: Slow) -> None
         slow.may_end.set()
         assert {plan.result().status_code for plan in (*plans, short)} == {200}
     assert (slow.begun.count("l"), slow.most_at_once) == (4, 1)
+
+
+def test_the_collector_leaves_long_documents_alone_while_they_are_read(
+    server: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[tuple[str, bool]] = []
+
+    def noting(real: Callable[..., Any]) -> Callable[..., Any]:
+        def noted(*given: Any) -> Any:
+            found.append((given[1].messages[-1].blocks[0].text, gc.isenabled()))
+            return real(*given)
+
+        return noted
+
+    for name in ("prepared", "submitted"):
+        monkeypatch.setattr(services, name, noting(getattr(services, name)))
+    for path in (PLAN, "/v1/chat/completions"):
+        for text, schema in (("long", long_schema()), ("short", ""), ("faulty", f"<schema {' ' * LONG}")):
+            told = httpx.post(server.url + path, json=asked(server, text, schema), timeout=60)
+            assert told.status_code == (400 if text == "faulty" else 200)
+            assert gc.isenabled()
+    assert found == [("long", False), ("short", True), ("faulty", False)] * 2
 
 
 def test_who_finds_too_many_waiting_is_told_to_come_again(own: Served, slow: Slow) -> None:
