@@ -122,6 +122,7 @@ class BlockReader:
         said = []
         for number, part in enumerate(given):
             place = f"{at}.content.{number}"
+            self._note(_control(part, place), self._blocks + number, place)
             if part.get("type") == "tool_reference":
                 said.append(Block(self._definitions.text(part.get("tool_name"), f"{place}.tool_name")))
                 continue
@@ -151,13 +152,8 @@ class BlockReader:
             ApiError: a mark is none.
         """
         for number, tool in enumerate(tools):
-            if tool.get("cache_control") is not None:
-                try:
-                    control = CacheControl.model_validate(tool["cache_control"])
-                except ValueError:
-                    words = 'It must be {"type": "ephemeral"}, with a ttl of "5m" or "1h" if any.'
-                    raise ApiError(INVALID, words, f"tools.{number}.cache_control") from None
-                self._note(control, 0, f"tools.{number}")
+            place = f"tools.{number}"
+            self._note(_control(tool, place), 0, place)
 
     def mark_last(self, control: CacheControl) -> None:
         """Marks the last block, as a request does that is marked as a whole.
@@ -196,6 +192,21 @@ class BlockReader:
                     f"{after.param}.ttl",
                 )
         return tuple(found)
+
+
+def _control(given: Mapping[str, Any], where: str) -> CacheControl | None:
+    """The mark of something that was not read as a body's part before.
+
+    Raises:
+        ApiError: it is none.
+    """
+    if given.get("cache_control") is None:
+        return None
+    try:
+        return CacheControl.model_validate(given["cache_control"])
+    except ValueError:
+        words = 'It must be {"type": "ephemeral"}, with a ttl of "5m" or "1h" if any.'
+        raise ApiError(INVALID, words, f"{where}.cache_control") from None
 
 
 def _seconds(control: CacheControl) -> float:

@@ -263,6 +263,30 @@ def test_both_dialects_read_the_same_prompt(agent: Served) -> None:
     assert ours.usage.prompt_tokens == theirs.input_tokens
 
 
+def test_a_mark_within_a_result_keeps_what_stands_up_to_it(agent: Served) -> None:
+    use = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}}
+
+    def asked(control: Any) -> Any:
+        first = {"type": "text", "text": "Within: 24 degrees.", **control}
+        result = {"type": "tool_result", "tool_use_id": "toolu_1"}
+        turns: list[Any] = [
+            {"role": "user", "content": "Within: how is it in Rome?"},
+            {"role": "assistant", "content": [use]},
+            {
+                "role": "user",
+                "content": [{**result, "content": [first, {"type": "text", "text": "Dry. " * 40}]}],
+            },
+        ]
+        return agent.anthropic().messages.create(model="agent", messages=turns, tools=CLAUDES, max_tokens=1)
+
+    usage = asked({"cache_control": {"type": "ephemeral"}}).usage
+    assert usage.cache_creation_input_tokens > 64
+    assert usage.input_tokens > 100, "what stands behind it is not kept"
+    place = r"messages\.2\.content\.0\.content\.0\.cache_control"
+    with pytest.raises(anthropic.BadRequestError, match=place):
+        asked({"cache_control": {"type": "lasting"}})
+
+
 def test_marks_stand_behind_results_and_calls(agent: Served) -> None:
     control = {"cache_control": {"type": "ephemeral"}}
     use = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}}
