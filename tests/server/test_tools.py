@@ -267,22 +267,22 @@ def test_a_mark_within_a_result_keeps_what_stands_up_to_it(agent: Served) -> Non
     use = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}}
 
     def asked(control: Any) -> Any:
-        first = {"type": "text", "text": "Within: 24 degrees.", **control}
-        result = {"type": "tool_result", "tool_use_id": "toolu_1"}
+        texts = ["Within: sunny.", "24 degrees. " * 20, "Dry. " * 40]
+        parts: list[Any] = [{"type": "text", "text": text} for text in texts]
+        parts[1].update(control)
+        result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": parts}
         turns: list[Any] = [
             {"role": "user", "content": "Within: how is it in Rome?"},
             {"role": "assistant", "content": [use]},
-            {
-                "role": "user",
-                "content": [{**result, "content": [first, {"type": "text", "text": "Dry. " * 40}]}],
-            },
+            {"role": "user", "content": [result]},
         ]
         return agent.anthropic().messages.create(model="agent", messages=turns, tools=CLAUDES, max_tokens=1)
 
     usage = asked({"cache_control": {"type": "ephemeral"}}).usage
     assert usage.cache_creation_input_tokens > 64
-    assert usage.input_tokens > 100, "what stands behind it is not kept"
-    place = r"messages\.2\.content\.0\.content\.0\.cache_control"
+    assert usage.input_tokens >= len("Dry. " * 40) - 40, "what stands behind it is not kept"
+    assert usage.input_tokens < len("24 degrees. " * 20) + len("Dry. " * 40), "and what stands before it is"
+    place = r"messages\.2\.content\.0\.content\.1\.cache_control"
     with pytest.raises(anthropic.BadRequestError, match=place):
         asked({"cache_control": {"type": "lasting"}})
 
