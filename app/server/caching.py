@@ -45,20 +45,21 @@ class Kept:
     reason: str = ""
 
 
-def prepared(engine: Engine, asked: Asked, files: SchemaFiles) -> PreparedPrompt:
+def prepared(engine: Engine, asked: Asked, files: SchemaFiles, *, counted: bool = False) -> PreparedPrompt:
     """Plans a request. On a thread of its own: a long prompt takes a while to be tokenized.
 
     Args:
         engine: who answers.
         asked: the request.
         files: the schemas that clients have put.
+        counted: whether only its tokens are counted.
 
     Raises:
         ApiError: there is no such schema, or something of the request does not go with one.
         PromptCacheError: what is wrong with it.
     """
     with faults_of(asked):
-        require_room(engine, asked)
+        require_room(engine, asked, counted=counted)
         if asked.over is not None:
             return prepared_over(engine, files, asked)
         if asked.text is None:

@@ -10,6 +10,9 @@ from starlette.requests import Request
 from app.server.asked import Asked
 from app.server.errors import TOO_LONG, ApiError
 from engine import Engine
+from engine.inference.params import RunSettings
+from engine.prepared import PreparedPrompt
+from engine.prompt.window import TooLongError
 
 if TYPE_CHECKING:
     from app.server.service import Service
@@ -18,6 +21,8 @@ PIECE = 8192
 """Characters of a text that are tokenized at a time."""
 _GENEROUS = 16
 """So many characters for each token of the window are tokenized whole, which takes no time to speak of."""
+_COUNTED = 256
+"""So many are where somebody wants to know how many tokens they have: 2 MB for a window of 8,192."""
 _THOUGHT = "</think>"  # templates leave out what an earlier answer has before it
 
 
@@ -44,11 +49,16 @@ def few_messages(service: Service, field: str) -> Callable[[Request], Coroutine[
     return require
 
 
-def require_room(engine: Engine, asked: Asked) -> None:
+def require_room(engine: Engine, asked: Asked, *, counted: bool = False) -> None:
     """Refuses a prompt that is far too long after as much of it as shows that.
 
     A text that is cut has a few other tokens than it has whole, and templates leave a little out. So as much
     is tokenized, piece by piece, as fills the window twice over.
+
+    Args:
+        engine: who answers.
+        asked: the request.
+        counted: whether only the tokens of the prompt are wanted, of which there may be far more.
 
     Raises:
         ApiError: there are more texts than the model reads tokens, or they are far too long.
@@ -57,7 +67,7 @@ def require_room(engine: Engine, asked: Asked) -> None:
     texts = [text for text in _texts(asked) if text]
     if len(texts) > most:
         raise _too_long(len(texts), most, asked.field)
-    if sum(map(len, texts)) <= _GENEROUS * most:
+    if sum(map(len, texts)) <= (_COUNTED if counted else _GENEROUS) * most:
         return
     tokens = 0
     for text in texts:
@@ -65,6 +75,18 @@ def require_room(engine: Engine, asked: Asked) -> None:
             tokens += engine.count_tokens(text[start : start + PIECE])
             if tokens > 2 * most + 1:
                 raise _too_long(tokens // 2, most, asked.field)
+
+
+def tokens_of(prompt: PreparedPrompt, settings: RunSettings) -> int:
+    """Returns how many tokens a prompt has, also where the model does not read as many.
+
+    Raises:
+        PromptCacheError: what else is wrong with it.
+    """
+    try:
+        return prompt.plan(settings).total_tokens
+    except TooLongError as error:
+        return error.tokens
 
 
 def _texts(asked: Asked) -> Iterator[str]:

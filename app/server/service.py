@@ -18,6 +18,7 @@ from app.server.echoing import listed, shown
 from app.server.errors import DRAINING, FOREIGN, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
 from app.server.figures import GONE, Figures, Request
 from app.server.lanes import Gone, Lane
+from app.server.length import tokens_of
 from app.server.pml_requests import faults_of
 from app.server.schema_files import SchemaFiles
 from app.server.tool_use import Said
@@ -196,7 +197,13 @@ class Service:
     # Requests
 
     async def planned(
-        self, asked: Asked, look: Callable[[Engine, PreparedPrompt], Made], client: str, gone: Gone
+        self,
+        asked: Asked,
+        look: Callable[[Engine, PreparedPrompt], Made],
+        client: str,
+        gone: Gone,
+        *,
+        counted: bool = False,
     ) -> Made:
         """Plans a request, computing nothing, and looks at the plan; on a thread of its own.
 
@@ -205,6 +212,7 @@ class Service:
             look: what is wanted of it.
             client: who asks.
             gone: waits until nobody listens any more.
+            counted: whether that is only how many tokens it has.
 
         Raises:
             ApiError: the model is not served, or not there, something is wrong with the prompt, or too many
@@ -216,16 +224,16 @@ class Service:
 
         def plan() -> Made:
             self.forget_expired(engine)
-            prompt = prepared(engine, asked, files)
+            prompt = prepared(engine, asked, files, counted=counted)
             with faults_of(asked):
                 return look(engine, prompt)
 
         return await self.look(plan, client, gone, long=self._is_long(asked))
 
     async def counted(self, asked: Asked, client: str, gone: Gone) -> int:
-        """Counts the tokens of a request's prompt, as `planned` plans it."""
+        """Counts the tokens of a request's prompt, as `planned` plans it; of one that does not fit too."""
         return await self.planned(
-            asked, lambda _, prompt: prompt.plan(asked.settings).total_tokens, client, gone
+            asked, lambda _, prompt: tokens_of(prompt, asked.settings), client, gone, counted=True
         )
 
     async def look(self, do: Callable[[], Made], client: str, gone: Gone, *, long: bool = False) -> Made:

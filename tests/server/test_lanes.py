@@ -35,7 +35,7 @@ class Slow:
         self.at_once = self.most_at_once = 0  # of those over a schema
         self._real, self._lock = real, threading.Lock()
 
-    def __call__(self, engine: Any, asked: Any, files: Any) -> Any:
+    def __call__(self, engine: Any, asked: Any, files: Any, **how: Any) -> Any:
         with self._lock:
             self.begun.append(asked.messages[-1].blocks[0].text)
             self.at_once += asked.over is not None
@@ -43,7 +43,7 @@ class Slow:
         self.may_end.wait(20)
         with self._lock:
             self.at_once -= asked.over is not None
-        return self._real(engine, asked, files)
+        return self._real(engine, asked, files, **how)
 
 
 @pytest.fixture
@@ -101,9 +101,9 @@ def test_the_collector_leaves_long_documents_alone_while_they_are_read(
     found: list[tuple[str, bool]] = []
 
     def noting(real: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*given: Any) -> Any:
+        def noted(*given: Any, **how: Any) -> Any:
             found.append((given[1].messages[-1].blocks[0].text, gc.isenabled()))
-            return real(*given)
+            return real(*given, **how)
 
         return noted
 

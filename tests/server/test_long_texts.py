@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import anthropic
 import httpx
 import pytest
 
@@ -88,10 +89,8 @@ def test_what_templates_leave_out_counts_for_nothing(server: Served) -> None:
 def test_texts_of_the_window_are_left_to_the_plan(server: Served) -> None:
     """Which alone knows how many tokens a prompt has."""
     for tokens, status in ((2000, 200), (2100, 400), (4000, 400)):
-        told = server.http.post(
-            "/v1/messages/count_tokens",
-            json={"model": server.model, "messages": [{"role": "user", "content": "x" * tokens}]},
-        )
+        said = {"messages": [{"role": "user", "content": "x" * tokens}], "max_tokens": 1}
+        told = server.http.post("/v1/messages", json={"model": server.model, **said})
         assert told.status_code == status
         assert "or more" not in told.text
 
@@ -152,3 +151,24 @@ def test_a_flood_of_messages_keeps_nobody_waiting(server: Served, tmp_path: Path
     asked = {"model": server.model, "messages": [*empty * 1100, {"role": "user"}]}
     told = server.http.post("/v1/chat/completions", json=asked)
     assert "or more" not in told.text, "of messages without a text nothing is known before"
+
+
+@pytest.mark.parametrize("times", [3, 40])
+def test_what_does_not_fit_is_counted_all_the_same(server: Served, times: int) -> None:
+    most = server.engine.model.context_length
+    line = "A line of a long document. "
+    text = line * (times * most // server.engine.count_tokens(line))
+    messages: Any = [{"role": "user", "content": text}]
+    client = server.anthropic().messages
+    counted = client.count_tokens(model=server.model, messages=messages).input_tokens
+    assert abs(counted - server.engine.count_tokens(text)) < 64
+    with pytest.raises(anthropic.BadRequestError, match="prompt is too long"):
+        client.create(model=server.model, messages=messages, max_tokens=1)
+
+
+def test_what_is_beyond_all_measure_is_not_counted(server: Served) -> None:
+    text = "word " * (60 * server.engine.model.context_length)
+    with pytest.raises(anthropic.BadRequestError, match=r"tokens or more > \d+ maximum"):
+        server.anthropic().messages.count_tokens(
+            model=server.model, messages=[{"role": "user", "content": text}]
+        )
