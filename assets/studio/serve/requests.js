@@ -51,7 +51,7 @@ export class Requests {
     this.#server = server
     this.#table = this.#made()
     this.rate = h("section", { class: "card hits", "aria-label": "Read from the cache" },
-      h("header", { class: "serve-row" }, h("h3", {}, "Read from the cache"), this.#sums),
+      h("header", { class: "serve-row" }, h("h3", {}, "Read from the cache, request by request"), this.#sums),
       h("div", { class: "hits-place" }, this.#legend, this.#chart.node, this.#none))
     this.node = h("section", { class: "serve-requests", "aria-label": "Requests" },
       h("header", { class: "serve-row" }, h("h3", {}, "Requests"), this.#count, this.#hold, this.#csv), this.#table.node)
