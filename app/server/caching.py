@@ -162,6 +162,8 @@ def _kept(prompt: PreparedPrompt, asked: Asked, least: int) -> tuple[Kept, ...]:
     borders = prompt.borders(asked.settings)
     found = []
     for mark in asked.marks:
+        if not 0 <= mark.block < len(borders):
+            raise ApiError(INVALID, "There is no block that it could mark.", mark.param)
         tokens = borders[mark.block]
         reason = f"below_minimum: {tokens} tokens, and {least} are the least" if tokens < least else ""
         found.append(Kept(mark.param, tokens, mark.seconds, reason))

@@ -104,12 +104,13 @@ class DiskChunks:
         """Whether anything is to be written at all."""
         return self._cache.writable
 
-    def claim(self, chunks: Iterable[Chunk], known: Mapping[str, int]) -> Claim:
+    def claim(self, chunks: Iterable[Chunk], known: Mapping[str, int], beside: Iterable[str]) -> Claim:
         """Sets room aside for chunks that are to be written, and to stay: for what the store lacks of them.
 
         Args:
             chunks: the chunks.
             known: the position behind each of those that may be there, by name.
+            beside: names of segments that are there or are about to be, and do not go for them.
 
         Raises:
             StoreError: there is none, or nobody can know.
@@ -122,7 +123,7 @@ class DiskChunks:
             for one in chunks
             if one.end not in ends
         )
-        return self.store.room.claim(size, there)
+        return self.store.room.claim(size, {*there, *beside})
 
     def write(
         self,

@@ -189,12 +189,19 @@ class Run:
         if not why:
             assert self._lease is not None
             known, trail = self._lease.chunks(), self._trail(())
+            segments = [one for one in self.submission.planned.slices if one is not None and one.recipe.kept]
+            lost = self._cache.store.lacks(one.recipe.key for one in segments)
+            limit = min((one.start for one in segments if one.recipe.key in lost), default=trail.end)
+            beside = {one.recipe.key for one in segments} - lost
             for position in sorted({mark.position for mark in self.submission.marks}, reverse=True):
+                if position > limit:  # it would not be there, whole
+                    why = why or f"{NO_ROOM}: a segment before it is not on disk."
+                    continue
                 reach = _reach(trail, position)
                 chunks = [one for one in trail.up_to(reach).edges if isinstance(one, Chunk)]
                 ends = {name: end for name, end in known.items() if end <= reach}
                 try:
-                    self._claim = self._tree.disk.claim(chunks, ends)
+                    self._claim = self._tree.disk.claim(chunks, ends, beside)
                 except StoreError as error:
                     why = why or f"{NO_ROOM}: {error}."
                     continue

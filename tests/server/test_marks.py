@@ -306,3 +306,10 @@ def test_the_report_has_each_name_of_a_text(server: Served) -> None:
         told = [one for one in made.prompt_cache["modules"] if one["path"]]
         assert {one["path"] for one in told} == {"a", "z"}
         assert {one["outcome"] for one in told} == {outcome}
+
+
+@pytest.mark.parametrize("content", [[], [{"type": "tool_result", "tool_use_id": "a"}]])
+def test_a_mark_that_finds_no_block_is_refused(server: Served, content: Any) -> None:
+    body = {"model": server.model, "max_tokens": 1, "cache_control": {"type": "ephemeral"}}
+    told = server.http.post("/v1/messages", json={**body, "messages": [{"role": "user", "content": content}]})
+    assert told.status_code == 400, told.text

@@ -18,6 +18,7 @@ from engine.engine import Engine
 from engine.events import Answer, FirstToken
 from engine.inference.params import RunSettings
 from engine.prompt.conversation import Message
+from engine.prompt.named_blocks import Block, Named
 from tests.engine.batch.test_conversations import LONG, engine_in, said
 
 SETTINGS = RunSettings(max_new_tokens=4)
@@ -96,6 +97,32 @@ def test_what_fails_to_be_written_before_the_end_is_not_told_as_written(
         lengths = [row["tokens"] for row in engine.store.segments()]
         assert 0 < answer.tokens["written"] == answer.marked < sum(lengths)
         assert "could be written" in answer.unmarked
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.65, 0.8, 0.95, 1.2])
+@pytest.mark.parametrize("first", ["block", "text"])
+def test_beside_named_blocks_what_is_told_as_written_is_there_after_a_restart(
+    tmp_path: Path, share: float, first: str
+) -> None:
+    block, text = Block(f"A block. {LONG * 2}", Named("a")), Block(f"A text. {LONG * 2}")
+    turns = [Message("user", (block, text) if first == "block" else (text, block)), said("assistant", "Yes.")]
+    turns.append(said("user", "So?"))
+    with engine_in(tmp_path / "whole") as engine:
+        told(engine, turns)
+        engine.store.finish_writing()
+        whole = engine.store.stats().bytes
+    for _ in range(2):
+        with engine_in(tmp_path / "store") as engine:
+            engine.store.set_budget(int(whole * share))
+            kept = told(engine, turns)[1]
+            for _ in range(2):  # the second time the block is in memory
+                answer = told(engine, turns)[1]
+                assert answer.marked <= kept.marked or not kept.unmarked
+            written = kept.tokens["written"] + kept.tokens["read"]
+        with engine_in(tmp_path / "store") as engine:
+            found = engine.submit(engine.conversation(turns), SETTINGS).result().tokens["read"]
+            assert found >= max(written, kept.marked - 16), "but for the opening of a turn before a block"
+            assert bool(kept.unmarked) == (kept.marked < max(engine.conversation(turns).borders(SETTINGS)))
 
 
 def test_what_was_there_needs_no_room(tmp_path: Path) -> None:
