@@ -25,7 +25,6 @@ from benchmarks.serve import serving
 from benchmarks.turns import orders
 from engine import Engine
 from engine.cache.store import Store
-from engine.choices import Quantize, Weights
 from engine.errors import PromptCacheError
 from engine.model.loading import load
 from engine.model.model import Model
@@ -132,29 +131,23 @@ def _text(path: str, event: dict[str, Any]) -> str:
 def run(
     model: str,
     *,
-    device: str = "auto",
-    dtype: str = "auto",
-    weights: Weights = "auto",
-    quantize: Quantize = "none",
     blocks: int = 3,
     tokens: int = 1300,
     repeats: int = 7,
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
+    **loading: Any,
 ) -> dict[str, Any]:
     """Measures both orders in every way.
 
     Args:
         model: name of the model.
-        device: "auto", "cpu" or "cuda".
-        dtype: "auto", "fp32", "bf16" or "fp16".
-        weights: "auto", "packed" or "plain".
-        quantize: how they are rounded: "none", "int8" or "int4".
         blocks: how many there are.
         tokens: about how many each has.
         repeats: rounds, each with texts of its own.
         seed: the seed of the texts, and of the orders in which the ways take turns.
         progress: called with a line of text now and then.
+        loading: how the model is loaded, as of `engine.model.loading.load`.
 
     Returns:
         `results` (of each way name, params, prompt tokens; `first` and `moved`, the orders, each with
@@ -167,7 +160,7 @@ def run(
         raise PromptCacheError("--blocks must be at least 2, and --tokens and --repeats at least 1.")
     say = progress or (lambda _: None)
     say(f"loading {model}")
-    loaded = load(model, device=device, dtype=dtype, weights=weights, quantize=quantize)
+    loaded = load(model, **loading)
     if blocks * tokens + _ROLES > loaded.context_length:
         raise PromptCacheError(
             f"{blocks} blocks of {tokens} tokens do not fit the model's {loaded.context_length}; lower "

@@ -58,6 +58,11 @@ class ModelOptions:
         """The model's name, the bundled one by default."""
         return self.model or BUNDLED
 
+    @property
+    def loading(self) -> dict[str, Any]:
+        """How the model is loaded, by the names of `engine.model.loading.load`."""
+        return {name: getattr(self, name) for name in ("device", "dtype", "weights", "quantize")}
+
     def open(self, *, deterministic: bool = False, parallel: int | None = None) -> Engine:
         """Loads the model and opens the store.
 

@@ -33,10 +33,7 @@ def reorder(blocks: int, tokens: int, repeats: int, seed: int, as_json: bool, **
 
     report = measurement.run(
         options.name,
-        device=options.device,
-        dtype=options.dtype,
-        weights=options.weights,
-        quantize=options.quantize,
+        **options.loading,
         blocks=blocks,
         tokens=tokens,
         repeats=repeats,

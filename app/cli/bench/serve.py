@@ -39,10 +39,7 @@ def serve(
 
     report = measurement.run(
         options.name,
-        device=options.device,
-        dtype=options.dtype,
-        weights=options.weights,
-        quantize=options.quantize,
+        **options.loading,
         cached=cached,
         new=new,
         tokens=tokens,
