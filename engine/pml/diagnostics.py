@@ -79,10 +79,6 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
         "More tokens than the context window, in the prompt or in a module with what it is encoded after.",
     ),
     "E503": ("error", "The prompt has no tokens at all."),
-    "E504": (
-        "error",
-        "The chat template writes turns of the schema otherwise before those of the prompt.",
-    ),
     "E505": ("error", "The chat template refuses this sequence of roles."),
     "E506": ("error", "Schema placement keeps the schema's order, and the imports have another."),
     "E507": ("error", "Schema placement has less room between two modules than the text there needs."),
@@ -97,9 +93,9 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "W607": ("info", "The model has no token for unknown text, so another one fills a parameter's slot."),
     "W608": ("warning", "The chat template writes the date, so segments are computed again on another day."),
     "W609": ("info", "The chat template writes nothing that invites the assistant to answer."),
-    "W610": ("warning", "The chat template refuses system text (info), leaves it out or moves it."),
+    "W610": ("info", "The chat template refuses system text, so it begins the first user turn."),
     "W611": ("info", "Tokens at borders of modules are others than in the text as a whole."),
-    "W612": ("warning", "The chat template rewrites what the turns say, and the prompt does not."),
+    "W612": ("warning", "The chat template rewrites, moves or leaves out what turns say."),
     "W613": (
         "warning",
         "Words, or marks of Markdown, touch where modules, defaults, arguments, included or new text meet.",

@@ -7,98 +7,121 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.pml import Bound, Diagnostic, Prompt, Role, Schema, make
+from engine.pml import Bound, Diagnostic, Prompt, RoleOpen, Schema, make
 from engine.pml.conversation import conversation
 from engine.pml.diagnostics import Span, quote
 from engine.prompt.layout import SchemaLayout
 from engine.prompt.plan import PromptPlan
+from engine.prompt.rendering import Rendering
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenizer import Fragment
-from engine.prompt.tools import NO_TOOLS, Header, Tools
-from engine.prompt.trimming import headers_of
-from engine.prompt.turns import ChatError, System, aligned
+from engine.prompt.trimming import turn_texts
+from engine.prompt.turn_marks import fixed_turns, said_by
+from engine.prompt.turns import ChatError
 
 _SHOWN = 3  # differences that a message names
-_SYSTEM = {
-    "refused": "the model's chat template refuses system text",
-    "dropped": "the model's chat template leaves system text out",
-    "moved": "the model's chat template writes system text into a later turn",
-}
 
 
 def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
     """Advice on a schema that was laid out."""
     yield from _stand_ins(spec, layout.schema)
-    schema, roles, chat = layout.schema, layout.roles, spec.chat
-    if not roles or _system_alone(spec, layout) is None:
+    schema, chat = layout.schema, spec.chat
+    turns = fixed_turns(schema)
+    if not turns:
         return
-    first = next(child for child in schema.children if isinstance(child, Role))
-    yield from _system(spec, schema, first, roles, whole=False)
-    if chat.date is None and chat.writes_date(roles):
+    roles, contents = [turn.role for turn in turns], list(map(said_by, turns))
+    try:
+        opening = chat.opening(roles, contents, layout.day)
+        dated = chat.date is None and chat.writes_date(roles, contents)
+    except ChatError:  # they stand beside turns of modules
+        return
+    yield from _refused_system(opening, turns[0].span, schema)
+    if dated:
         message = (
             f"the model's chat template writes the date, today {layout.day:%Y-%m-%d}, so on another day "
             "every segment behind it is computed again"
         )
         hint = f"keep one date: --date {layout.day:%Y-%m-%d}, PML_DATE or Engine.open(date=…)"
-        yield make("W608", message, first.span, schema.lines, hint)
+        yield make("W608", message, turns[0].span, schema.lines, hint)
 
 
 def of_prompt(
-    spec: ModelSpec,
-    layout: SchemaLayout,
-    plan: PromptPlan,
-    bound: Bound,
-    prompt: Prompt,
-    tools: Tools = NO_TOOLS,
+    spec: ModelSpec, plan: PromptPlan, bound: Bound, prompt: Prompt, rendering: Rendering | None
 ) -> Iterator[Diagnostic]:
-    """Advice on a prompt that was planned: where its tokens are not the chat template's own."""
-    roles = headers_of(bound.parts)
-    chat, day = spec.chat, layout.day
-    messages = conversation(bound.parts)
-    contents = [message.text for message in messages]
-    if not roles:
-        texts = [Fragment(text) for text in contents]
+    """Advice on a prompt that was planned: what the chat template makes of it, and which tokens differ."""
+    chat = spec.chat
+    if rendering is None:
+        texts = [Fragment(message.text) for message in conversation(bound.parts)]
         begin = [chat.bos] if chat.bos is not None else []
         whole = [token for ids in chat.tokens.encode(texts, begins=True) for token in ids]
         yield from _tokens(spec, plan.token_ids, [*begin, *whole], prompt)
         return
-    if _system_alone(spec, layout) in ("kept", None):
-        yield from _system(spec, prompt, prompt, roles, whole=True, tools=tools)
-    turns = chat.turns(roles, day, tools)
-    if not turns.invites:
-        ends = f", right after {turns.closes[-1][-30:]!r}" if turns.closes[-1] else ""
+    if not any(
+        isinstance(part, RoleOpen) and part.role == "system" and not (part.new or part.module)
+        for part in bound.parts
+    ):
+        yield from _refused_system(rendering, prompt.span, prompt)
+    if not rendering.invites:
+        ends = f", right after {rendering.closes[-1][-30:]!r}" if rendering.closes[-1] else ""
         message = (
             f"the model's chat template writes nothing that invites the assistant; its answer begins{ends}"
         )
         yield make("W609", message, prompt.span, prompt.lines)
-    if len(messages) != len(roles):  # text between turns, of which no template knows
-        return
-    text = chat.spelled(roles, contents, day, tools)
-    strips = aligned(text, turns, contents)
-    if strips is None:
-        message = f"the model's chat template rewrites what the turns say: {_rewritten(spec, plan, text)}"
-        hint = "the prompt is read as it is written here"
-        yield make("W612", message, prompt.span, prompt.lines, hint)
-        return
-    fragments = [Fragment.rendered(turns.begin)]
-    for place, (left, right) in enumerate(strips):
-        content = contents[place]
-        fragments.append(Fragment.rendered(turns.opens[place]))
-        fragments.append(Fragment(turns.read(place, content[left : len(content) - right])))
-        fragments.append(Fragment.rendered(turns.closes[place]))
-    fragments.append(Fragment.rendered(turns.generation))
-    whole = [token for ids in chat.tokens.encode(fragments, begins=True) for token in ids]
-    yield from _tokens(spec, plan.token_ids, whole, prompt)
+    contents = turn_texts(bound.parts)
+    yield from _rewritten(
+        rendering, [part.role for part in bound.parts if isinstance(part, RoleOpen)], contents, plan, prompt
+    )
+    if len(conversation(bound.parts)) == len(contents):  # no text between turns, of which no template knows
+        whole = [
+            token for ids in chat.tokens.encode(list(_fragments(rendering)), begins=True) for token in ids
+        ]
+        yield from _tokens(spec, plan.token_ids, whole, prompt)
 
 
-def _system_alone(spec: ModelSpec, layout: SchemaLayout) -> System | None:
-    """What becomes of system text in the schema's own turns; None where they are no conversation alone."""
-    if not layout.roles:
-        return None
-    try:
-        return spec.chat.opening(layout.roles, layout.day).system
-    except ChatError:  # they stand beside turns of modules
-        return None
+def _fragments(rendering: Rendering) -> Iterator[Fragment]:
+    """The texts of a rendering, each by one author."""
+    yield Fragment.rendered(rendering.begin)
+    for opened, content, closed in zip(rendering.opens, rendering.contents, rendering.closes, strict=True):
+        yield Fragment.rendered(opened)
+        for one in content:
+            yield Fragment.rendered(one) if isinstance(one, str) else Fragment(one.text)
+        yield Fragment.rendered(closed)
+    yield Fragment.rendered(rendering.generation)
+
+
+def _refused_system(rendering: Rendering, span: Span, document: Schema | Prompt) -> Iterator[Diagnostic]:
+    if rendering.system == "refused":
+        message = (
+            "the model's chat template refuses system text; here it is the first paragraph of the first "
+            "user turn"
+        )
+        yield make("W610", message, span, document.lines)
+
+
+def _rewritten(
+    rendering: Rendering, roles: Sequence[str], contents: Sequence[str], plan: PromptPlan, prompt: Prompt
+) -> Iterator[Diagnostic]:
+    """Says which turns the template writes otherwise than they are, but for white space and thoughts."""
+    turns = []
+    for number, (role, content, said) in enumerate(zip(roles, contents, rendering.contents, strict=True), 1):
+        read = "".join(one if isinstance(one, str) else one.text for one in said)
+        if role != "tool" and (read not in content or bool(read) != bool(content.strip())):
+            turns.append(f"{number} ({role})")
+    if not turns:
+        return
+    message = (
+        f"the model's chat template rewrites, moves or leaves out text of turn {_listed(turns)}; the model "
+        "reads what the template writes"
+    )
+    computed = sum(piece.tokens for piece in plan.pieces if piece.why)
+    if computed:
+        message += f", and every request computes {computed} tokens of the schema"
+    yield make("W612", message, prompt.span, prompt.lines)
+
+
+def _listed(faults: Sequence[str]) -> str:
+    shown = ", ".join(faults[:_SHOWN])
+    return shown if len(faults) <= _SHOWN else f"{shown} and {len(faults) - _SHOWN} more"
 
 
 def _stand_ins(spec: ModelSpec, schema: Schema) -> Iterator[Diagnostic]:
@@ -109,28 +132,6 @@ def _stand_ins(spec: ModelSpec, schema: Schema) -> Iterator[Diagnostic]:
         message = f"{spec.name!r} has no <unk>; {token!r} stands in for parameter {first.name!r}"
         hint = 'write scaffold="…", a text of the usual kind, to choose what stands there'
         yield make("W607", message, first.span, schema.lines, hint)
-
-
-def _system(
-    spec: ModelSpec,
-    document: Schema | Prompt,
-    place: Role | Prompt,
-    roles: Sequence[str | Header],
-    *,
-    whole: bool,
-    tools: Tools = NO_TOOLS,
-) -> Iterator[Diagnostic]:
-    turns = spec.chat.turns(roles, None, tools) if whole else spec.chat.opening(roles)
-    if turns.system == "kept":
-        return
-    message = f"{_SYSTEM[turns.system]}; here it is the first paragraph of the first user turn"
-    yield make(
-        "W610",
-        message,
-        place.span,
-        document.lines,
-        severity="info" if turns.system == "refused" else "warning",
-    )
 
 
 def _tokens(
@@ -179,9 +180,3 @@ def _again(ours: Sequence[int], theirs: Sequence[int]) -> tuple[int, int]:
             if a <= len(ours) and b <= len(theirs) and ours[a : a + 3] == theirs[b : b + 3]:
                 return a, b
     return len(ours), len(theirs)
-
-
-def _rewritten(spec: ModelSpec, plan: PromptPlan, theirs: str) -> str:
-    ours = spec.tokenizer.decode(plan.token_ids)
-    place = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
-    return f"it has {theirs[place : place + 40]!r} where the prompt has {ours[place : place + 40]!r}"

@@ -1,8 +1,9 @@
-"""Role tags → the text that the tokenizer's own chat template puts around each turn.
+"""A conversation → the text that the tokenizer's own chat template writes for it, cut by who wrote it.
 
-The template is rendered once per sequence of roles, with a marker in place of each turn's content, and
-cut at the markers. A tokenizer without a template gets plain headings. Where a template has no system turn,
-the system text becomes the first paragraph of the user turn that follows it.
+The template is rendered over the true contents, so it decides what it decides from them. What it writes round
+turns of such roles whatever they say is known from a rendering with markers, which is made once. A tokenizer
+without a template gets plain headings. Where a template refuses a system turn, the system text becomes the
+first paragraph of the user turn that follows it.
 """
 
 from __future__ import annotations
@@ -10,25 +11,28 @@ from __future__ import annotations
 import contextlib
 import datetime
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal
+from typing import Any, Final, TypeVar
 
 from engine.prompt.cutting import Cutter
 from engine.prompt.recent import Recent
+from engine.prompt.rendering import MOST_MASKED, Masks, Rendering, between, traced
 from engine.prompt.template import ChatTemplate, TemplateError, TemplateLimitError, TemplateTimeError
 from engine.prompt.tokenizer import Tokenizer
 from engine.prompt.tool_calls import AnswerReader, ParsedAnswer
 from engine.prompt.tools import FORMS, NO_TOOLS, Header, Tools, ToolsError
-from engine.prompt.turns import ChatError, System, Told, Turns, aligned, likely
+from engine.prompt.turns import ChatError, ChatLimitError, Told, Turns
 
 _NO_PLACE = "The model's chat template has no place for tools: "
 _OTHER = ". Leave the tools out, or use a model that was made for them."
 _HEADINGS = {"system": "System: ", "user": "User: ", "assistant": "Assistant:"}
+_QUESTION = "What do you say?"  # stands where a user may ask anything
 _DAYS = (datetime.date(2001, 2, 3), datetime.date(2019, 11, 28))  # no part of them alike
 _MOST_KEPT: Final = 32_000_000  # characters of what was found of conversations
 Roles = Sequence[str | Header]
-"""Turns by their roles, or with what else the template is told of them."""
+"""Turns by their roles, or with what else the template reads of them."""
+_Cut = TypeVar("_Cut", Turns, Rendering)
 
 
 class ChatFormat:
@@ -75,84 +79,91 @@ class ChatFormat:
         return self.date or datetime.date.today()
 
     def turns(self, roles: Roles, today: datetime.date | None = None, tools: Tools = NO_TOOLS) -> Turns:
-        """Returns the text around the turns of a whole conversation.
+        """Returns what stands around turns whatever they say.
 
         Args:
             roles: the roles of its turns.
             today: the date in force, where it was asked before.
-            tools: what the assistant may call.
+            tools: what the template reads besides the turns.
 
         Raises:
             ChatError: the template refuses the sequence, rewrites contents so that it cannot be cut, or goes
                 beyond a bound of time or size.
             ToolsError: it has no place for these tools, or for calls.
         """
-        return self._kept("whole", roles, today or self.today(), tools)
+        headers, told = self._guarded(roles, today or self.today(), tools)
+        return self._known_turns(headers, told)
 
-    def opening(self, roles: Roles, today: datetime.date | None = None, tools: Tools = NO_TOOLS) -> Turns:
-        """Returns the text around turns that others may follow; how the last one ends is not known yet.
-
-        Args:
-            roles: the roles of the turns.
-            today: the date in force, where it was asked before.
-            tools: what the assistant may call.
-
-        Raises:
-            ChatError: as for `turns`.
-            ToolsError: as for `turns`.
-        """
-        return self._kept("opening", roles, today or self.today(), tools)
-
-    def writes_date(self, roles: Sequence[str]) -> bool:
-        """Whether the text around these turns is another one on another day.
-
-        Raises:
-            ChatError: as for `turns`.
-        """
-        one, other = (self.opening(roles, day) for day in _DAYS)
-        return one != other
-
-    def spelled(
-        self, roles: Roles, contents: Sequence[str], day: datetime.date, tools: Tools = NO_TOOLS
-    ) -> str:
-        """Returns what the template makes of a conversation.
+    def render(
+        self,
+        roles: Roles,
+        contents: Sequence[str],
+        today: datetime.date | None = None,
+        tools: Tools = NO_TOOLS,
+    ) -> Rendering:
+        """Returns what the template writes for a conversation, and invites the assistant to go on.
 
         Args:
             roles: the roles of its turns.
             contents: the text of each turn.
-            day: the date that it may write.
-            tools: what the assistant may call.
+            today: the date that it may write; None for the one in force.
+            tools: what the template reads besides the turns.
 
         Raises:
-            ChatError: as for `turns`.
-            ToolsError: as for `turns`.
+            ChatError: the template refuses the conversation, or goes beyond a bound of time or size.
+            ToolsError: it has no place for these tools, or for calls.
         """
-        turns = self.turns(roles, day, tools)
-        headers, told = self._guarded(roles, day, tools)
-        given = list(zip(headers, contents, strict=True))
-        if turns.system != "kept":
-            (_, system), (header, text), *rest = given
-            given = [(header, system + turns.closes[0] + turns.opens[1] + text), *rest]
+        headers, told = self._guarded(roles, today or self.today(), tools)
         if not self.has_template:
-            inner = zip(turns.opens, contents, turns.closes, strict=True)
-            return "".join(a + b + c for a, b, c in inner) + turns.generation
-        return self._spell(given, replace(told, form=turns.form), invite=True)
+            turns = _plain(headers, tools, self.bos_text if self.bos is not None else "")
+            whole = "".join(map("".join, zip(turns.opens, contents, turns.closes, strict=True)))
+            found = between(turns.begin + whole + turns.generation, turns, contents)
+            assert found is not None
+            return found
+        try:
+            return self._rendered(headers, contents, told)
+        except ChatLimitError:
+            raise
+        except ChatError as refusal:
+            if [one.role for one in headers[:2]] != ["system", "user"]:
+                raise
+            system, user, *rest = contents
+            border = "\n\n" if system.strip() else ""
+            try:
+                folded = self.render(roles[1:], [system + border + user, *rest], told.day, tools)
+            except ChatError:
+                raise refusal from None
+            return folded.folded(len(system), border)
 
-    def strips(
-        self, roles: Roles, contents: Sequence[str], day: datetime.date, tools: Tools = NO_TOOLS
-    ) -> tuple[tuple[int, int], ...]:
-        """Returns how many characters the template strips off each content, at its start and at its end.
+    def opening(
+        self,
+        roles: Roles,
+        contents: Sequence[str],
+        today: datetime.date | None = None,
+        tools: Tools = NO_TOOLS,
+    ) -> Rendering:
+        """Returns the same of turns that others may follow; how the last one ends is not known yet.
 
-        That is white space, what the assistant thought in earlier turns, and what it said beside calls of
-        tools where the template leaves that out. The conversation is given as to `spelled`.
+        Some templates want a user turn, or write the last one otherwise, so a user turn follows where it can.
+        """
+        last = roles[-1]
+        if (last.role if isinstance(last, Header) else last) != "user":
+            try:
+                return self.render([*roles, "user"], [*contents, _QUESTION], today, tools).first(len(roles))
+            except ChatLimitError:
+                raise
+            except ChatError:  # it takes no user turn there
+                pass
+        return self.render(roles, contents, today, tools)
+
+    def writes_date(self, roles: Roles, contents: Sequence[str]) -> bool:
+        """Whether the text around these turns is another one on another day.
 
         Raises:
-            ChatError: as for `turns`.
-            ToolsError: as for `turns`.
+            ChatError: as for `render`.
         """
-        turns = self.turns(roles, day, tools)
-        found = aligned(self.spelled(roles, contents, day, tools), turns, contents)
-        return found or tuple(next(likely(turns, i, text)) for i, text in enumerate(contents))
+        one, other = (self.opening(roles, contents, day) for day in _DAYS)
+        return one != other
 
     @property
     def parses_calls(self) -> bool:
@@ -188,7 +199,7 @@ class ChatFormat:
 
     def _template_begins(self) -> bool:
         try:
-            return bool(self._template and self.turns(("user",)).begin)
+            return bool(self._template and self.render(("user",), (_QUESTION,)).begin)
         except ChatError:
             return False
 
@@ -201,37 +212,75 @@ class ChatFormat:
         given = tuple(one if isinstance(one, Header) else Header(one) for one in roles)
         guard = self.tokens.guarded
         headers = tuple(replace(one, fields=guard(one.fields)) if one.fields else one for one in given)
-        told = Told(day, replace(tools, json=guard(tools.json)) if tools else tools)
-        words = "\n".join((told.tools.json, *(one.fields for one in headers)))
+        if tools.json or tools.variables_json:
+            tools = replace(tools, json=guard(tools.json), variables_json=guard(tools.variables_json))
+        told = Told(day, tools)
+        words = "\n".join((tools.json, tools.variables_json, *(one.fields for one in headers)))
         if told.word in words:
             told = replace(told, word=told.word + hashlib.sha256(words.encode()).hexdigest()[:16])
         return headers, told
 
-    def _kept(
-        self, what: Literal["whole", "opening"], roles: Roles, day: datetime.date, tools: Tools
-    ) -> Turns:
-        headers, told = self._guarded(roles, day, tools)
-        if not self.has_template:
-            return _plain(headers, tools)
-        key = (what, headers, told)
+    def _known_turns(self, headers: tuple[Header, ...], told: Told) -> Turns:
+        key = (headers, told)
         found = self._known.get(key)
         if found is None:
             try:
                 template = self._for(told.tools)
                 with template.together() if template is not None else contextlib.nullcontext():
-                    found = self._formed(what, headers, told)
+                    found = self._formed(headers, told, self._cutter.cut)
             except TemplateTimeError as error:
                 found = _unusable(error)
             texts = (found,) if isinstance(found, str) else (*found.opens, *found.closes)
             told_of = (told.tools.json, *(one.fields for one in headers))
             self._known.keep(key, found, 1000 + sum(map(len, (*texts, *told_of))))
         if isinstance(found, str):
-            raise ChatError(found)
+            raise ChatLimitError(found)
         return found
 
-    def _formed(self, what: Literal["whole", "opening"], headers: tuple[Header, ...], told: Told) -> Turns:
+    def _rendered(self, headers: tuple[Header, ...], contents: Sequence[str], told: Told) -> Rendering:
+        try:
+            known: Turns | None = self._known_turns(headers, told)
+        except ChatLimitError:
+            raise
+        except ChatError:
+            known = None
+        template = self._for(told.tools)
+        try:
+            with template.together() if template is not None else contextlib.nullcontext():
+                if known is not None:
+                    return self._cut(headers, contents, replace(told, form=known.form), known)
+                return self._formed(headers, told, lambda one, formed: self._cut(one, contents, formed, None))
+        except TemplateTimeError as error:
+            raise ChatLimitError(_unusable(error)) from error
+
+    def _cut(
+        self, headers: tuple[Header, ...], contents: Sequence[str], told: Told, known: Turns | None
+    ) -> Rendering:
+        """Renders a conversation and cuts it by who wrote it."""
+        text = self._spell(headers, contents, told)
+        found = between(text, known, contents) if known is not None else None
+        if found is not None:
+            return found
+        template, said = self._for(told.tools), None
+        if template is not None and sum(map(len, contents)) <= MOST_MASKED:
+            masks = Masks(contents, template.words)
+            with contextlib.suppress(ChatError):
+                masked = self._spell(headers, masks.contents, told)
+                said = masks.find(text, masked, self.tokens.specials(text))
+        if (
+            said is None
+        ):  # nobody knows who wrote what, but spellings of special tokens are the template's own
+            contents = [self.tokens.guarded(one) for one in contents]
+            text = self._spell(headers, contents, told)
+        uninvited = text
+        with contextlib.suppress(ChatError):
+            uninvited = self._spell(headers, contents, told, invite=False)
+        return replace(traced(text, uninvited, said or (), contents, known, self.bos_text), form=told.form)
+
+    def _formed(
+        self, headers: tuple[Header, ...], told: Told, cut: Callable[[tuple[Header, ...], Told], _Cut]
+    ) -> _Cut:
         """Cuts a rendering in the first form of calls that the template takes."""
-        cut = self._whole if what == "whole" else self._opening
         refusal: ChatError | None = None
         silent, second = False, None
         for form in FORMS if any(one.fields for one in headers) else FORMS[:1]:
@@ -241,12 +290,12 @@ class ChatFormat:
                 continue
             try:
                 turns = replace(cut(headers, formed), form=form)
+            except ChatLimitError:
+                raise
             except ChatError as error:
-                if isinstance(error.__cause__, TemplateLimitError):
-                    raise
                 refusal = refusal or error
                 continue
-            if what == "whole" and told.tools and self._alike(headers, formed, headers, NO_TOOLS):
+            if told.tools and self._alike(headers, formed):
                 raise ToolsError(_NO_PLACE + "it writes the same text with and without them" + _OTHER)
             if self._writes_python(headers, formed):
                 second = second or turns
@@ -261,7 +310,7 @@ class ChatFormat:
             )
         if told.tools:
             with contextlib.suppress(ChatError):
-                self._formed(what, headers, replace(told, tools=NO_TOOLS))
+                self._formed(headers, replace(told, tools=told.tools.without()), cut)
                 raise ToolsError(_NO_PLACE + _said(refusal) + _OTHER) from refusal
         raise refusal
 
@@ -280,10 +329,10 @@ class ChatFormat:
         calls = (call["function"]["arguments"] for one in messages for call in one["tool_calls"])
         return any(repr(arguments) in text for arguments in calls if arguments)
 
-    def _alike(
-        self, headers: tuple[Header, ...], told: Told, others: tuple[Header, ...], tools: Tools
-    ) -> bool:
-        return self._rendering(headers, told) == self._rendering(others, replace(told, tools=tools))
+    def _alike(self, headers: tuple[Header, ...], told: Told) -> bool:
+        """Whether the template writes the same text without the tools."""
+        without = replace(told, tools=told.tools.without())
+        return self._rendering(headers, told) == self._rendering(headers, without)
 
     def _rendering(self, headers: tuple[Header, ...], told: Told) -> str | None:
         """A conversation, or what follows its system text; None where the template takes neither."""
@@ -292,73 +341,36 @@ class ChatFormat:
                 return self._apply(part, told)
         return None
 
-    def _spell(self, turns: Sequence[tuple[Header, str]], told: Told, *, invite: bool) -> str:
+    def _spell(
+        self, headers: Sequence[Header], contents: Sequence[str], told: Told, *, invite: bool = True
+    ) -> str:
         template = self._for(told.tools)
         if template is None:
             raise ChatError(self._fault)
         try:
-            messages = [header.message(text, told.form) for header, text in turns]
-            tools = told.tools.definitions()
-            return template.render(messages, invite=invite, today=told.day, tools=tools)
+            pairs = zip(headers, contents, strict=True)
+            messages = [header.message(text, told.form) for header, text in pairs]
+            tools, variables = told.tools.definitions(), told.tools.variables()
+            return template.render(messages, invite=invite, today=told.day, tools=tools, variables=variables)
         except TemplateLimitError as error:
-            raise ChatError(_unusable(error)) from error
+            raise ChatLimitError(_unusable(error)) from error
         except TemplateError as error:
-            named = " → ".join(header.role for header, _ in turns)
+            named = " → ".join(header.role for header in headers)
             raise ChatError(
                 f"the model's chat template refuses the turns {named}: {str(error).rstrip('.')}. "
                 "Use roles that it knows, in an order that it takes."
             ) from error
 
     def _apply(self, headers: tuple[Header, ...], told: Told, *, invite: bool = True, pad: str = "") -> str:
-        turns = [(one, "" if one.blank else f"{pad}{told.marker(i)}{pad}") for i, one in enumerate(headers)]
+        contents = ["" if one.blank else f"{pad}{told.marker(i)}{pad}" for i, one in enumerate(headers)]
         try:
-            return self._spell(turns, told, invite=invite)
-        except ChatError as error:
-            limit = error.__cause__
+            return self._spell(headers, contents, told, invite=invite)
+        except ChatLimitError as error:
             ours = not told.tools and not any(one.fields for one in headers)
             # So short a text: no other one will do. Fewer turns may.
-            if ours and isinstance(limit, TemplateLimitError) and not isinstance(limit, TemplateTimeError):
+            if ours and not isinstance(error.__cause__, TemplateTimeError):
                 self._template, self._fault = None, str(error)
             raise
-
-    def _opening(self, headers: tuple[Header, ...], told: Told) -> Turns:
-        """Some templates want a user turn, or write the last one otherwise; a user turn mostly follows."""
-        if headers[-1].role != "user":
-            with contextlib.suppress(ChatError):
-                return self._whole((*headers, Header("user")), told).first(len(headers))
-        return self._whole(headers, told)
-
-    def _whole(self, headers: tuple[Header, ...], told: Told) -> Turns:
-        """Cuts a rendering of these turns, or of them with the system turn folded, as it must be."""
-        try:
-            return self._cutter.cut(headers, told)
-        except ChatError as error:
-            if [one.role for one in headers[:2]] != ["system", "user"]:
-                raise
-            return self._folded(headers, told, error)
-
-    def _folded(self, headers: tuple[Header, ...], told: Told, refusal: ChatError) -> Turns:
-        """The system turn as first paragraph of the user turn, for templates without system turns."""
-        try:
-            rest = self._cutter.cut(headers[1:], told)
-        except ChatError:
-            raise refusal from None
-        system: System = "refused"
-        border = ("\n\n", "")
-        with contextlib.suppress(ChatError):
-            system = "moved" if told.marker(0) in self._apply(headers, told) else "dropped"
-            alone = self._cutter.cut(headers[:2], told)
-            if alone.opens[0] == rest.opens[0]:
-                border = (alone.closes[0], alone.opens[1])
-        (start, end), *trims = rest.trims
-        return replace(
-            rest,
-            opens=(rest.opens[0], border[1], *rest.opens[1:]),
-            closes=(border[0], *rest.closes),
-            trims=((start, False), (False, end), *trims),
-            system=system,
-            contents=("kept", *rest.contents),
-        )
 
 
 def _default(source: str | dict[str, str]) -> str:
@@ -387,9 +399,9 @@ def _said(refusal: ChatError) -> str:
     return f"it says {str(refusal.__cause__ or refusal).rstrip('.')!r}"
 
 
-def _plain(headers: Sequence[Header], tools: Tools) -> Turns:
+def _plain(headers: Sequence[Header], tools: Tools, begin: str) -> Turns:
     if tools or any(one.fields or one.role not in _HEADINGS for one in headers):
         raise ToolsError("The model has no chat template, and so no place for tools" + _OTHER)
     opens = tuple(_HEADINGS[one.role] for one in headers)
     kept = ((False, False),) * len(headers)
-    return Turns("", opens, ("\n\n",) * len(headers), _HEADINGS["assistant"], kept)
+    return Turns(begin, opens, ("\n\n",) * len(headers), _HEADINGS["assistant"], kept)

@@ -7,8 +7,7 @@ text has no tokens.
 A message of the assistant may end with calls of tools, and the role "tool" gives their results; how either is
 written is the chat template's.
 
-A block is tokenized by itself where another one follows it in its message, and so is all that the assistant
-says. So conversations that begin with the same blocks begin with the same tokens, wherever they part.
+A block is tokenized by itself where another one follows it in its message; all else is tokenized as one text.
 
 A block with a name is a module of a schema that is made for the conversation: all of them side by side, with
 no text outside, so that its segment has the same name in any order and in any conversation.
@@ -132,8 +131,7 @@ class _Speller:
         said = tuple(Text(block.text, NOWHERE) for block in message.blocks if block.text)
         turn = Role(message.role, said, NOWHERE, message.fields)
         self.turns.append(turn)
-        assistant = message.role == "assistant"
-        self._put(RoleOpen(turn.role, turn, new=True), settled=assistant)
+        self._put(RoleOpen(turn.role, turn, new=True))
         before = ""
         rest = len(said)
         for block in message.blocks:
@@ -144,11 +142,11 @@ class _Speller:
                 self._put(NewText(_BLANK_LINE, NOWHERE, seam=True))
             rest -= 1
             self.ends.append(len(self.parts))
-            self._put(self._part(block), settled=assistant or rest > 0)
+            self._put(self._part(block), settled=rest > 0)
             before = block.text
         if message.calls:
             self.ends.append(len(self.parts))
-        self._put(RoleClose(turn.role, turn, new=True), settled=True)
+        self._put(RoleClose(turn.role, turn, new=True))
 
     def _part(self, block: Block) -> Part:
         if block.module is not None and block.module.name in self.modules.places:

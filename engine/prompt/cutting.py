@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from engine.prompt.recent import Recent
-from engine.prompt.template import TemplateLimitError
 from engine.prompt.tokenizer import Tokenizer
 from engine.prompt.tools import Header
-from engine.prompt.turns import ChatError, Content, Told, Turns
+from engine.prompt.turns import ChatError, ChatLimitError, Content, Told, Turns
 
 _PAD = " \n\t\n "
 _QUOTED_PAD = json.dumps(_PAD)[1:-1]
@@ -118,9 +117,9 @@ class Cutter:
         if known is None:
             try:
                 text = self._render(headers, told, invite=False)
-            except ChatError as error:
-                if isinstance(error.__cause__, TemplateLimitError):
-                    return ""
+            except ChatLimitError:
+                return ""
+            except ChatError:
                 text = ""
             known = text.rpartition(told.marker(first))[2] if first >= 0 else text.removeprefix(begin)
             self._ends.keep(key, known, 1000 + len(known) + 100 * len(headers))

@@ -8,7 +8,7 @@ same tokens at the same positions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -32,10 +32,9 @@ from engine.pml.parts import part_text
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.conversation import Blocks
 from engine.prompt.layout import Extent, Mark, SchemaLayout, TextRun
+from engine.prompt.rendering import Rendering
 from engine.prompt.tokenizer import Fragment, Together
-from engine.prompt.tools import NO_TOOLS, Tools
-from engine.prompt.trimming import Cut, cuts_of, headers_of, remnant, turn_texts
-from engine.prompt.turns import Turns
+from engine.prompt.trimming import Cut, remnant, shares
 
 Kind = Literal["anonymous", "module", "argument", "text"]
 
@@ -52,6 +51,7 @@ class Piece:
         run: the schema's run that they belong to, where they may be read from its segment.
         lo: their place in that run.
         turn: an earlier turn of the conversation, whose segment is kept as well.
+        why: for text of the schema that is computed, why it cannot be read from a segment; "" else.
     """
 
     kind: Kind
@@ -61,6 +61,7 @@ class Piece:
     run: TextRun | None = None
     lo: int = 0
     turn: bool = False
+    why: str = ""
 
     @property
     def tokens(self) -> int:
@@ -89,6 +90,26 @@ class Stretch:
     together: Together | None
     place: int
     tokens: int
+
+
+REWRITTEN = "the chat template rewrites text of the schema here or before, so no segment fits"
+
+
+@dataclass(frozen=True)
+class _Unsettled:
+    """New text that is not tokenized yet.
+
+    Attributes:
+        piece: without its tokens and its place.
+        begins: whether it begins a turn that the prompt adds.
+        stretch: the number of its stretch.
+        fragment: the text.
+    """
+
+    piece: Piece
+    begins: bool
+    stretch: int
+    fragment: Fragment
 
 
 @dataclass(frozen=True)
@@ -154,9 +175,9 @@ def make_plan(
     prompt: Prompt,
     placement: PlacementPolicy = "compact",
     *,
+    rendering: Rendering | None = None,
     turns_held: bool = True,
     blocks: Blocks | None = None,
-    tools: Tools = NO_TOOLS,
 ) -> PromptPlan:
     """Lays a bound prompt out along the positions.
 
@@ -166,18 +187,15 @@ def make_plan(
         chat: what stands around turns, and the tokenizer.
         prompt: what was bound, for the places of diagnostics.
         placement: the placement of the pieces.
+        rendering: what the chat template writes for the turns of the prompt; None where it has none.
         turns_held: earlier turns of the conversation become segments; else they are new text like any other.
         blocks: of a conversation, where its blocks stand among the parts.
-        tools: what the assistant may call.
 
     Raises:
-        PromptError: an argument is longer than its parameter, the chat template treats the schema's turns
-            otherwise once the prompt's follow, the prompt has no tokens, or schema placement has no room for
-            the order of its imports or for its text.
-        ChatError: the chat template refuses the sequence of roles.
-        ToolsError: it has no place for tools.
+        PromptError: an argument is longer than its parameter, the prompt has no tokens, or schema placement
+            has no room for the order of its imports or for its text.
     """
-    return _Planner(layout, chat, prompt, placement, turns_held, blocks, tools).plan(bound)
+    return _Planner(layout, chat, prompt, placement, rendering, turns_held, blocks).plan(bound)
 
 
 class _Planner:
@@ -187,53 +205,52 @@ class _Planner:
         chat: ChatFormat,
         prompt: Prompt,
         placement: PlacementPolicy,
+        rendering: Rendering | None,
         turns_held: bool,
         blocks: Blocks | None,
-        tools: Tools,
     ) -> None:
         self.layout, self.chat, self.turns_held = layout, chat, turns_held
         self.prompt, self.placement = prompt, placement
-        self.blocks, self.tools = blocks, tools
+        self.rendering, self.blocks = rendering, blocks
         self.ends: dict[int | None, int] = {}  # the position behind each part's last token
         self.pieces: list[Piece] = []
         self.stretches: list[Stretch] = []
         self.part: int | None = None  # the place of the part that is laid out
-        self.texts: list[tuple[Kind, bool, int, Fragment]] = []  # side by side, not yet tokenized
+        self.texts: list[_Unsettled] = []  # side by side, not yet tokenized
         self.faults: list[Diagnostic] = []
         self.too_long: set[tuple[str, str]] = set()  # modules with parameters whose arguments do not fit
         self.position = 0
         self.reached = 0  # behind the last text of the schema
         self.crowded = False
-        self.cuts: dict[int, Cut] = {}
-        self.schema_roles: list[str] = []  # of the turns that the schema brings
+        self.why = ""  # why text of the schema is computed from here on
+        self.schema_turns = 0  # turns that the schema brings
         self.numbers = {id(turn): place for place, (turn, _) in enumerate(layout.schema.index.turns)}
         self.opened = -1  # the turn that was opened last
         self.new_turn = False  # whether what comes next begins one
         self.turn = False  # whether new text belongs to an earlier turn of the conversation
 
     def plan(self, bound: Bound) -> PromptPlan:
-        turns = self._turns(bound.parts)
+        parts = bound.parts
+        self.schema_turns = sum(isinstance(part, RoleOpen) and not part.new for part in parts)
         self._lead_in()
-        earlier = _earlier_turns(bound.parts) if self.turns_held else range(0)
-        for place, part in enumerate(bound.parts):
+        earlier = _earlier_turns(parts) if self.turns_held else range(0)
+        opened: int | None = None
+        for place, part in enumerate(parts):
             self.turn, self.part = place in earlier, place
-            if place in self.cuts:
-                self._trimmed(part, self.cuts[place])
-            elif isinstance(part, RoleOpen | RoleClose):
-                assert turns is not None
-                self._border(part, turns)
-            elif isinstance(part, SchemaText):
-                self._schema_text(part)
-            elif isinstance(part, ArgumentText):
-                self._argument(part)
-            else:
-                text = turns.read(self.opened, part.text) if turns is not None else part.text
-                self._write("text", Fragment(text))
-            if self.blocks is not None and place in self.blocks.settled:
-                self._settle()
+            if isinstance(part, RoleOpen):
+                self._open(part)
+                opened = place
+            elif isinstance(part, RoleClose):
+                assert opened is not None
+                self.part = opened
+                self._content(parts, range(opened + 1, place), opened, earlier)
+                self.turn, self.part, opened = place in earlier, place, None
+                self._close(part)
+            elif opened is None:
+                self._whole(part)
         self.turn, self.part = False, None
-        if turns is not None:
-            self._write("text", Fragment.rendered(turns.generation))
+        if self.rendering is not None:
+            self._write("text", Fragment.rendered(self.rendering.generation))
         self._settle()
         self._recompute_last()
         if self.faults:
@@ -243,6 +260,41 @@ class _Planner:
             tuple(self.pieces), imports, self.placement, tuple(self.stretches), tuple(self._borders())
         )
 
+    def _content(self, parts: Sequence[Part], places: Sequence[int], opened: int, earlier: range) -> None:
+        """The content of a turn as the chat template writes it, in the parts that it is made of."""
+        assert self.rendering is not None
+        settled = self.blocks.settled if self.blocks is not None else frozenset()
+        said = self.rendering.contents[self.opened]
+        for entry in shares([part_text(parts[place]) for place in places], said):
+            place = opened if isinstance(entry, str) else places[entry.part]
+            if self.part != place and self.part in settled:
+                self._settle()
+            self.turn, self.part = place in earlier, place
+            if isinstance(entry, str):
+                self._write("text", Fragment.rendered(entry))
+            elif entry.whole:
+                self._whole(parts[place])
+            elif entry.cut is not None:
+                self._trimmed(parts[place], entry.cut)
+            else:
+                self._rewritten(parts[place], entry.text)
+
+    def _whole(self, part: Part) -> None:
+        """Text of which the chat template leaves every character."""
+        if isinstance(part, ArgumentText):
+            self._argument(part)
+        elif isinstance(part, SchemaText) and not self.why:
+            self._schema_text(part)
+        else:
+            self._rewritten(part, part_text(part))
+
+    def _rewritten(self, part: Part, text: str) -> None:
+        """Text that is computed, as the chat template writes it otherwise or has done so before."""
+        if isinstance(part, SchemaText) and part_text(part).strip():
+            self.why = REWRITTEN
+        kind, path = _origin(part)
+        self._write(kind, Fragment(text), path)
+
     def _borders(self) -> Iterator[int]:
         """Yields the position behind each block of a conversation."""
         reached = 0
@@ -251,47 +303,18 @@ class _Planner:
                 reached = self.ends.get(part, reached)
             yield reached
 
-    def _turns(self, parts: tuple[Part, ...]) -> Turns | None:
-        """What stands around the turns, and what the chat template strips off their texts."""
-        opened = [part for part in parts if isinstance(part, RoleOpen)]
-        self.schema_roles = [part.role for part in opened if not part.new]
-        if not opened:
-            return None
-        headers, texts, day = headers_of(parts), turn_texts(parts), self.layout.day
-        turns = self.chat.turns(headers, day, self.tools)
-        self._agree(turns)
-        self.cuts = cuts_of(parts, self.chat.strips(headers, texts, day, self.tools))
-        return turns
-
-    def _border(self, part: RoleOpen | RoleClose, turns: Turns) -> None:
-        """The text before or after a turn."""
-        if isinstance(part, RoleClose):
-            last = self.opened == len(self.schema_roles) - 1
-            self._mark(part, "close", turns.closes[self.opened], last=last)
-            return
+    def _open(self, part: RoleOpen) -> None:
+        """The text before a turn."""
+        assert self.rendering is not None
         self.opened += 1
-        if part.new:  # later prompts find each turn tokenized by itself
-            self._settle()
-            self.new_turn = True
-        self._mark(part, "open", turns.opens[self.opened])
+        self.new_turn = part.new  # later prompts find each turn that they add
+        self._mark(part, "open", self.rendering.opens[self.opened])
 
-    def _agree(self, turns: Turns) -> None:
-        """The schema's turns must be the ones that were laid out, whatever follows them."""
-        roles = self.schema_roles
-        if not roles:
-            return
-        alone, kept = self.chat.opening(roles, self.layout.day, self.tools), len(roles)
-        if (alone.begin, alone.opens, alone.closes[:-1]) != (
-            turns.begin,
-            turns.opens[:kept],
-            turns.closes[: kept - 1],
-        ):
-            self._fault(
-                "E504",
-                "the model's chat template writes the schema's turns differently before the prompt's",
-                None,
-                "write the question as text inside the schema's last turn, or use another model",
-            )
+    def _close(self, part: RoleClose) -> None:
+        """The text after a turn."""
+        assert self.rendering is not None
+        last = self.opened == self.schema_turns - 1
+        self._mark(part, "close", self.rendering.closes[self.opened], last=last)
 
     def _lead_in(self) -> None:
         """Emits what begins a text, which belongs to the schema's first run but to no node of its text."""
@@ -302,6 +325,9 @@ class _Planner:
         if self.blocks is None:
             self._laid_out(schema, "open", extent)
             return
+        if self.rendering is not None:
+            self._write("text", Fragment.rendered(self.rendering.begin))
+            return
         ids = self.layout.runs[extent.run].token_ids[extent.lo : extent.hi]
         self.stretches.append(Stretch(None, None, 0, len(ids)))
         self._new("text", "", list(ids))
@@ -311,7 +337,11 @@ class _Planner:
     ) -> None:
         """The text before or after a turn; how the schema's last turn ends is not its own."""
         extent = None if part.new else self.layout.extent(part.node, mark)
-        if extent is not None and (not last or self._ends_as_laid_out(part.node, extent, text)):
+        if (
+            extent is not None
+            and not self.why
+            and (not last or self._ends_as_laid_out(part.node, extent, text))
+        ):
             self._laid_out(part.node, mark, extent)
             return
         if extent is not None and extent.hi > extent.lo and self.placement == "schema":
@@ -325,10 +355,14 @@ class _Planner:
         kept = self.layout.runs[extent.run].cacheable if extent.hi > extent.lo else True
         return kept and not self.texts and laid_out is not None and laid_out.close == text
 
-    def _write(self, kind: Kind, fragment: Fragment) -> None:
+    def _write(self, kind: Kind, fragment: Fragment, path: str = "") -> None:
         """New text, tokenized with the new text beside it."""
         if fragment.text:
-            self.texts.append((kind, self.turn and kind == "text", len(self.stretches), fragment))
+            turn = self.turn and kind == "text"
+            why = self.why if kind in ("module", "anonymous") else ""
+            made = Piece(kind, path, 0, (), turn=turn, why=why)
+            self.texts.append(_Unsettled(made, self.new_turn, len(self.stretches), fragment))
+            self.new_turn = False
             self.stretches.append(Stretch(self.part, None, 0, 0))
 
     def _settle(self) -> None:
@@ -337,12 +371,12 @@ class _Planner:
         if not texts:
             return
         behind = self.pieces[-1].token_ids[-1] if self.pieces else None
-        together = Together(tuple(fragment for *_, fragment in texts), not self.pieces, behind)
+        together = Together(tuple(one.fragment for one in texts), not self.pieces, behind)
         found = self.chat.tokens.encode(together.fragments, begins=together.begins, behind=behind)
-        for place, ((kind, turn, at, _), ids) in enumerate(zip(texts, found, strict=True)):
-            part = self.stretches[at].part
-            self.stretches[at] = Stretch(part, together, place, len(ids))
-            self._new(kind, "", ids, turn=turn)
+        for place, (one, ids) in enumerate(zip(texts, found, strict=True)):
+            part = self.stretches[one.stretch].part
+            self.stretches[one.stretch] = Stretch(part, together, place, len(ids))
+            self._add(replace(one.piece, token_ids=tuple(ids)), begins=one.begins)
             self.ends[part] = self.position
 
     def _schema_text(self, part: SchemaText) -> None:
@@ -384,14 +418,14 @@ class _Planner:
 
     def _trimmed(self, part: Part, cut: Cut) -> None:
         """A text that loses characters: what it shares with the whole text is still read from the segment."""
-        self._settle()
         text = part_text(part)
         kept = text[cut[0] : len(text) - cut[1]]
         if isinstance(part, ArgumentText):
             self._argument(replace(part, text=kept))
-        elif isinstance(part, NewText):
-            self._write("text", Fragment(kept))
-        elif isinstance(part, SchemaText) and (extent := self.layout.extent(part.node)) is not None:
+        elif not isinstance(part, SchemaText) or self.why:
+            self._rewritten(part, kept)
+        elif (extent := self.layout.extent(part.node)) is not None:
+            self._settle()
             run = self.layout.runs[extent.run]
             self._reach(run.start + extent.lo)
             tokenize = self.chat.tokens.plain
@@ -445,23 +479,21 @@ class _Planner:
         self.position += len(ids)
         self.reached = self.ends[self.part] = self.position
 
-    def _new(self, kind: Kind, path: str, ids: list[int], *, turn: bool = False) -> None:
-        if not ids:
+    def _new(self, kind: Kind, path: str, ids: list[int]) -> None:
+        self._add(Piece(kind, path, 0, tuple(ids)))
+
+    def _add(self, made: Piece, *, begins: bool = False) -> None:
+        """Puts tokens that are computed behind all others; with those before, if they are of one origin."""
+        if not made.tokens:
             return
+        made = replace(made, start=self.position)
+        self.position += made.tokens
         last = self.pieces[-1] if self.pieces else None
-        same = last is not None and last.run is None and (last.kind, last.path) == (kind, path)
-        if (
-            last is not None
-            and same
-            and last.turn == turn
-            and not self.new_turn
-            and last.start + last.tokens == self.position
-        ):
-            self.pieces[-1] = Piece(kind, path, last.start, (*last.token_ids, *ids), turn=turn)
+        touch = last is not None and not begins and last.start + last.tokens == made.start
+        if last is not None and touch and replace(made, start=last.start, token_ids=last.token_ids) == last:
+            self.pieces[-1] = replace(last, token_ids=last.token_ids + made.token_ids)
         else:
-            self.pieces.append(Piece(kind, path, self.position, tuple(ids), turn=turn))
-        self.new_turn = False
-        self.position += len(ids)
+            self.pieces.append(made)
 
     def _recompute_last(self) -> None:
         """The first token of the answer follows from the prompt's last, so that one is always computed."""
@@ -480,6 +512,14 @@ class _Planner:
 
     def _fault(self, code: str, message: str, span: Span | None, hint: str) -> None:
         self.faults.append(make(code, message, span or self.prompt.span, self.prompt.lines, hint))
+
+
+def _origin(part: Part) -> tuple[Kind, str]:
+    if isinstance(part, SchemaText):
+        return ("module" if part.module else "anonymous"), part.module
+    return (
+        ("argument", f"{part.module}:{part.param.name}") if isinstance(part, ArgumentText) else ("text", "")
+    )
 
 
 def _earlier_turns(parts: tuple[Part, ...]) -> range:

@@ -11,7 +11,7 @@ from engine.pml import Bound, Diagnostic, Import, Prompt, RoleOpen, Schema, Span
 from engine.pml.diagnostics import NOWHERE
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.tools import NO_TOOLS, Header, Tools, ToolsError
-from engine.prompt.trimming import headers_of
+from engine.prompt.trimming import headers_of, turn_texts
 from engine.prompt.turns import ChatError
 
 
@@ -31,7 +31,7 @@ def refusal(
         E508 where two turns can be named, else E505 for the whole prompt.
     """
     turns = [part for part in bound.parts if isinstance(part, RoleOpen)]
-    place = _first_refused(headers_of(bound.parts), chat, tools)
+    place = _first_refused(headers_of(bound.parts), turn_texts(bound.parts), chat, tools)
     if place is None:
         return make("E505", str(error), prompt.span, prompt.lines)
     before, behind = turns[place - 1], turns[place]
@@ -44,27 +44,29 @@ def refusal(
     return make("E508", message, span, prompt.lines, hint)
 
 
-def _first_refused(roles: Sequence[Header], chat: ChatFormat, tools: Tools) -> int | None:
+def _first_refused(
+    headers: Sequence[Header], contents: Sequence[str], chat: ChatFormat, tools: Tools
+) -> int | None:
     """The number of the first turn with which the template refuses the conversation, if it is not the first.
 
     Looks for it by halves: what a template refuses, it mostly refuses whatever follows.
     """
-    taken, refused = 0, len(roles)
+
+    def takes(count: int) -> bool:
+        try:
+            chat.opening(headers[:count], contents[:count], None, tools)
+        except (ChatError, ToolsError):
+            return False
+        return True
+
+    taken, refused = 0, len(headers)
     while refused - taken > 1:
         middle = (taken + refused) // 2
-        if _takes(roles[:middle], chat, tools):
+        if takes(middle):
             taken = middle
         else:
             refused = middle
-    return refused - 1 if taken and not _takes(roles[:refused], chat, tools) else None
-
-
-def _takes(roles: Sequence[Header], chat: ChatFormat, tools: Tools) -> bool:
-    try:
-        chat.opening(roles, None, tools)
-    except (ChatError, ToolsError):
-        return False
-    return True
+    return refused - 1 if taken and not takes(refused) else None
 
 
 def _named(part: RoleOpen, schema: Schema, prompt: Prompt) -> str:

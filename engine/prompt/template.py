@@ -14,6 +14,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import jinja2
@@ -90,6 +91,7 @@ class ChatTemplate:
             )
         self._variables = dict(variables)
         self._environment = _Environment()
+        self._source = source
         with self._environment.bounded(0):
             try:
                 self._template = self._environment.from_string(source)
@@ -97,6 +99,12 @@ class ChatTemplate:
                 raise
             except Exception as error:  # jinja2 and Python's compiler each have their own
                 raise TemplateError(f"it cannot be read: {_words(error)}") from error
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """The texts that it may compare contents with."""
+        consts = self._environment.parse(self._source).find_all(nodes.Const)
+        return frozenset(one.value for one in consts if isinstance(one.value, str))
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
@@ -116,7 +124,13 @@ class ChatTemplate:
             raise shared.error()
 
     def render(
-        self, messages: Sequence[Any], *, invite: bool, today: datetime.date, tools: Sequence[Any] = ()
+        self,
+        messages: Sequence[Any],
+        *,
+        invite: bool,
+        today: datetime.date,
+        tools: Sequence[Any] = (),
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """Returns the text of a conversation.
 
@@ -125,22 +139,25 @@ class ChatTemplate:
             invite: ends with what invites the assistant to speak.
             today: the date that the template may write.
             tools: definitions of what the assistant may call.
+            variables: what else the template may read, such as `enable_thinking`, by name.
 
         Raises:
             TemplateError: the template refuses the messages, or goes beyond a bound.
         """
         size = characters((messages, tools))
+        given = {
+            **self._variables,
+            "documents": None,
+            "strftime_now": datetime.datetime.combine(today, datetime.time()).strftime,
+            **(variables or {}),
+            "messages": [dict(one) for one in messages],
+            "tools": [*tools] or None,
+            "add_generation_prompt": invite,
+        }
         pieces: list[str] = []
         with self._environment.bounded(size) as budget:
             try:
-                for piece in self._template.generate(
-                    **self._variables,
-                    messages=[dict(one) for one in messages],
-                    tools=[*tools] or None,
-                    documents=None,
-                    add_generation_prompt=invite,
-                    strftime_now=datetime.datetime.combine(today, datetime.time()).strftime,
-                ):
+                for piece in self._template.generate(**given):
                     budget.text(piece)
                     pieces.append(piece)
             except TemplateError:

@@ -23,13 +23,15 @@ from engine.prompt.layout import Encoded, SchemaLayout, lay_out
 from engine.prompt.plan import PromptPlan, make_plan
 from engine.prompt.recipe import Recipe, RecipeBook, RecipeSlice
 from engine.prompt.refusals import refusal
+from engine.prompt.rendering import Rendering
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tools import NO_TOOLS, Tools, ToolsError
+from engine.prompt.trimming import headers_of, turn_texts
 from engine.prompt.turn_marks import (
     TurnMarks,
     fixed_turns,
+    marks_of_prompt,
     most_turns,
-    optional_turns,
     turn_marks,
     turns_with,
 )
@@ -58,7 +60,7 @@ class TokenizedSchema:
         self.tree, self.spec, self._apart = tree, spec, apart
         self._lock = threading.RLock()
         self._day = spec.chat.today()
-        self._encoded: Encoded | None = {} if optional_turns(tree) else None
+        self._encoded: Encoded = {}
         self._variants: OrderedDict[TurnMarks, _Variant] = OrderedDict()
         self._marks: OrderedDict[tuple[tuple[int, ...], Tools], TurnMarks] = OrderedDict()
         self._layout = self._laid_out()
@@ -94,7 +96,23 @@ class TokenizedSchema:
                 self._marks[order] = turn_marks(self.tree, self.spec.chat, self._day, turns, tools)
             if len(self._marks) > _MOST_ORDERS:
                 self._marks.popitem(last=False)
-            return self._variant(self._marks[order]).layout
+            return self._variant(self._marks[order], self._day).layout
+
+    def layout_as_written(
+        self, layout: SchemaLayout, turns: Sequence[Role | None], rendering: Rendering
+    ) -> SchemaLayout:
+        """The tokens and positions of a prompt for which the chat template writes other marks, if it does.
+
+        Args:
+            layout: of the prompt's turns, as the template mostly writes them.
+            turns: the turns of the prompt in order, None for those that it adds itself.
+            rendering: what the template writes for the prompt.
+        """
+        number = {id(turn): place for place, (turn, _) in enumerate(self.tree.index.turns)}
+        order = [-1 if turn is None else number[id(turn)] for turn in turns]
+        marks = marks_of_prompt(layout.marks, order, rendering)
+        with self._lock:
+            return layout if marks == layout.marks else self._variant(marks, layout.day).layout
 
     def _follow_the_day(self) -> None:
         if self._day != self.spec.chat.today():
@@ -103,14 +121,14 @@ class TokenizedSchema:
             self._marks.clear()
             self._layout = self._laid_out()
 
-    def _variant(self, marks: TurnMarks) -> _Variant:
+    def _variant(self, marks: TurnMarks, day: datetime.date) -> _Variant:
         if marks not in self._variants:
             made = lay_out(
                 self.tree,
                 self.spec.chat,
                 self.spec.stand_in,
                 marks,
-                day=self._day,
+                day=day,
                 encoded=self._encoded,
                 apart=self._apart,
             )
@@ -232,8 +250,9 @@ class TokenizedPrompt:
         self.bind_ms = (time.perf_counter() - started) * 1000
         if not self.bound.ok:
             raise PromptError(self.bound.diagnostics)
-        opened = (part for part in self.bound.parts if isinstance(part, RoleOpen))
-        self._turns = tuple(part.node for part in opened if not part.new)
+        opened = [part for part in self.bound.parts if isinstance(part, RoleOpen)]
+        self._turns = tuple(None if part.new else part.node for part in opened)
+        self._renderings: dict[datetime.date, Rendering] = {}
         self._planned: dict[tuple[datetime.date, PlacementPolicy, bool, Scope | None], Planned] = {}
 
     def planned(
@@ -258,10 +277,21 @@ class TokenizedPrompt:
         """
         where = self.schema.spec.placement(placement)
         try:
-            layout = self.schema.layout_of(self._turns, self.tools)
+            layout = self.schema.layout_of([turn for turn in self._turns if turn is not None], self.tools)
+            if self._turns:
+                rendering = self._rendering(layout.day)
+                layout = self.schema.layout_as_written(layout, self._turns, rendering)
         except ChatError as error:
             raise self._refused(error) from error
         return self._planned_on(layout, scope, where, turns_held and self._blocks is None)
+
+    def _rendering(self, day: datetime.date) -> Rendering:
+        """What the chat template writes for the prompt's turns."""
+        if day not in self._renderings:
+            parts = self.bound.parts
+            chat = self.schema.spec.chat
+            self._renderings[day] = chat.render(headers_of(parts), turn_texts(parts), day, self.tools)
+        return self._renderings[day]
 
     def _planned_on(
         self, layout: SchemaLayout, scope: Scope | None, placement: PlacementPolicy, turns_held: bool
@@ -290,24 +320,22 @@ class TokenizedPrompt:
         except ToolsError as error:
             return (*self.bound.diagnostics, make("E505", str(error), self.tree.span, self.tree.lines))
         spec, layout = self.schema.spec, planned.layout
-        of_model = advice.of_prompt(spec, layout, planned.plan, self.bound, self.tree, self.tools)
+        rendering = self._rendering(layout.day) if self._turns else None
+        of_model = advice.of_prompt(spec, planned.plan, self.bound, self.tree, rendering)
         return (*self.bound.diagnostics, *of_model)
 
     def _plan(self, layout: SchemaLayout, placement: PlacementPolicy, turns_held: bool) -> Planned:
-        chat, started = self.schema.spec.chat, time.perf_counter()
-        try:
-            plan = make_plan(
-                layout,
-                self.bound,
-                chat,
-                self.tree,
-                placement,
-                turns_held=turns_held,
-                blocks=self._blocks,
-                tools=self.tools,
-            )
-        except ChatError as error:
-            raise self._refused(error) from error
+        started = time.perf_counter()
+        plan = make_plan(
+            layout,
+            self.bound,
+            self.schema.spec.chat,
+            self.tree,
+            placement,
+            rendering=self._rendering(layout.day) if self._turns else None,
+            turns_held=turns_held,
+            blocks=self._blocks,
+        )
         self._require_room(plan, ())
         return Planned(layout, plan, plan_ms=self.bind_ms + (time.perf_counter() - started) * 1000)
 

@@ -16,6 +16,7 @@ from engine.errors import PromptCacheError
 
 _DEEPEST: Final = 32
 """How deep a definition or arguments may nest; chat templates are rendered within such bounds."""
+_RESERVED: Final = frozenset(("messages", "tools", "add_generation_prompt"))
 _SHORT_ID: Final = re.compile(r"[A-Za-z0-9]{9}")
 
 
@@ -25,29 +26,36 @@ class ToolsError(PromptCacheError):
 
 @dataclass(frozen=True)
 class Tools:
-    """The tools of a conversation; none if it is made without anything. Made by `Tools.of`.
+    """What a chat template reads besides the turns: tools, and variables of its own. Made by `Tools.of`.
+
+    It is true if there are tools.
 
     Attributes:
         json: the definitions as one list, in their own order.
         names: the names of the functions.
+        variables_json: the variables by name, as JSON; "" for none.
     """
 
     json: str = ""
     names: tuple[str, ...] = field(default=(), compare=False)
+    variables_json: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.names)
 
     @classmethod
-    def of(cls, definitions: Sequence[Mapping[str, Any]]) -> Tools:
+    def of(
+        cls, definitions: Sequence[Mapping[str, Any]], variables: Mapping[str, Any] | None = None
+    ) -> Tools:
         """Takes definitions in OpenAI's form: `{"type": "function", "function": {"name": …}}`.
 
         Args:
             definitions: each with a name of its own, and mostly a description and parameters, which are a
                 JSON Schema of an object.
+            variables: what else the chat template reads, by name, such as `enable_thinking`.
 
         Raises:
-            ToolsError: something in them is no such definition.
+            ToolsError: something in them is no such definition, or a variable is not for the caller to set.
         """
         _require_list(definitions)
         names: list[str] = []
@@ -58,11 +66,21 @@ class Tools:
                     f"Tool {number} is called {names[-1]!r}, as an earlier one is. Give each its own name."
                 )
             _require_shallow(one, f"Tool {number}")
-        return cls(_json(list(definitions), "The tools"), tuple(names)) if names else cls()
+        written = _json(list(definitions), "The tools") if names else ""
+        return cls(written, tuple(names), _variables(variables or {}))
+
+    def without(self) -> Tools:
+        """Returns the variables alone."""
+        return Tools(variables_json=self.variables_json)
 
     def definitions(self) -> list[dict[str, Any]]:
         """Returns the definitions, as a new value."""
         found: list[dict[str, Any]] = json.loads(self.json or "[]")
+        return found
+
+    def variables(self) -> dict[str, Any]:
+        """Returns the variables by name, as a new value."""
+        found: dict[str, Any] = json.loads(self.variables_json or "{}")
         return found
 
 
@@ -211,6 +229,19 @@ def _name_of(definition: object, what: str) -> str:
     if not isinstance(function.get("parameters", {}), Mapping | None):
         raise ToolsError(f"The parameters of tool {name!r} must be a JSON Schema, which is an object.")
     return name
+
+
+def _variables(variables: Mapping[str, Any]) -> str:
+    given: object = variables
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise ToolsError("The variables of the chat template must be an object with names.")
+    reserved = sorted(_RESERVED.intersection(variables))
+    if reserved:
+        raise ToolsError(
+            f"The chat template's variable {reserved[0]!r} is set by the conversation itself. Leave it out."
+        )
+    _require_shallow(variables, "The variables of the chat template")
+    return _json(dict(variables), "The variables of the chat template") if variables else ""
 
 
 def _require_shallow(value: object, what: str) -> None:

@@ -5,11 +5,15 @@ Integers and characters only; knows nothing of positions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from engine.pml import Part, RoleClose, RoleOpen
 from engine.pml.parts import part_text
+from engine.prompt.rendering import Said
 from engine.prompt.tools import Header
 
 Cut = tuple[int, int]
@@ -38,26 +42,70 @@ def headers_of(parts: Sequence[Part]) -> list[Header]:
     ]
 
 
-def cuts_of(parts: Sequence[Part], strips: Sequence[Cut]) -> dict[int, Cut]:
-    """Returns which parts lose characters, by their place.
+@dataclass(frozen=True)
+class Share:
+    """What a chat template writes of one part of a turn, or a stretch of it.
+
+    Attributes:
+        part: its number among the parts.
+        text: as the template writes it.
+        cut: what the part loses if all else of it stands there as it is; None where the template rewrites it.
+    """
+
+    part: int
+    text: str
+    cut: Cut | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether the part stands there as it is."""
+        return self.cut == (0, 0)
+
+
+def shares(texts: Sequence[str], said: Sequence[Said | str]) -> Iterator[Share | str]:
+    """Cuts the content of a turn, as a template writes it, into its parts.
 
     Args:
-        parts: the parts of a bound prompt, in order.
-        strips: what each turn loses.
+        texts: of the parts of the turn.
+        said: the content, with the template's own words in it.
+
+    Yields:
+        In order the words of the template, and of each part at least one share, unless the template leaves it
+        out beside text that it writes.
     """
-    cuts: dict[int, Cut] = {}
-    turn, inside = -1, False
-    texts: list[int] = []
-    for place, part in enumerate(parts):
-        if isinstance(part, RoleOpen):
-            turn, inside, texts = turn + 1, True, []
-        elif isinstance(part, RoleClose):
-            inside = False
-            for side, count in enumerate(strips[turn]):
-                _strip(parts, texts[::-1] if side else texts, side, count, cuts)
-        elif inside:
-            texts.append(place)
-    return cuts
+    ends = list(accumulate(map(len, texts)))
+    found: list[tuple[int, int, int, str] | str] = []
+    for one in said:
+        if isinstance(one, str):
+            found.append(one)
+            continue
+        part = bisect_right(ends, one.lo)
+        while part < len(texts) and ends[part] - len(texts[part]) < one.hi:
+            start = ends[part] - len(texts[part])
+            lo, hi = max(one.lo, start), min(one.hi, ends[part])
+            text = one.text[lo - one.lo : hi - one.lo] if len(one.text) == one.hi - one.lo else one.text
+            if lo < hi:
+                found.append((part, lo - start, hi - start, text))
+            part += 1
+    times = Counter(entry[0] for entry in found if not isinstance(entry, str))
+    missing = [part for part in range(len(texts)) if part not in times]
+    for entry in found:
+        if isinstance(entry, str):
+            yield entry
+            continue
+        part, lo, hi, text = entry
+        while missing and missing[0] < part:
+            yield _absent(missing.pop(0), texts)
+        same = times[part] == 1 and text == texts[part][lo:hi]
+        yield Share(part, text, (lo, len(texts[part]) - hi) if same else None)
+    for part in missing:
+        yield _absent(part, texts)
+
+
+def _absent(part: int, texts: Sequence[str]) -> Share:
+    """White space, or nothing, can be cut off whole; other text that is left out has been rewritten."""
+    text = texts[part]
+    return Share(part, "", None if text.strip() else (len(text), 0))
 
 
 @dataclass(frozen=True)
@@ -101,18 +149,6 @@ def remnant(text: str, cut: Cut, whole: Sequence[int], tokenize: Callable[[str],
     if stop <= start:
         return Remnant(wanted, 0, 0, [])
     return Remnant(wanted[:start], len(whole) - tail, stop - start, wanted[stop:])
-
-
-def _strip(parts: Sequence[Part], places: list[int], side: int, count: int, cuts: dict[int, Cut]) -> None:
-    """Strips characters off one side of a turn: whole parts, and the part in which the count ends."""
-    for place in places:
-        if not count:
-            return
-        left, right = cuts.get(place, (0, 0))
-        gone = min(count, len(part_text(parts[place])) - left - right)
-        if gone:
-            cuts[place] = (left, right + gone) if side else (left + gone, right)
-        count -= gone
 
 
 def _common(first: Sequence[int], second: Sequence[int]) -> int:

@@ -12,10 +12,11 @@ import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from engine.pml import Role, Schema
+from engine.pml import Param, Role, Schema, Text, Union
 from engine.prompt.chat_template import ChatFormat
+from engine.prompt.rendering import Rendering
 from engine.prompt.tools import NO_TOOLS, Tools
-from engine.prompt.turns import ChatError, Turns
+from engine.prompt.turns import ChatError
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,7 @@ class TurnMarks:
     """What stands round the turns of a schema.
 
     Attributes:
-        begin: the spelling of the token that begins the text; None where there is no turn.
+        begin: the spelling of the token that begins the text, "" for none; None where the prompt has no turn.
         marks: for each turn, in document order; None for one outside modules that does not exist.
         unfinished: the number of the turn whose end is left to the prompt; None where each has its own end.
     """
@@ -102,7 +103,7 @@ def turn_marks(
     number = {id(turn): place for place, (turn, _) in enumerate(schema.index.turns)}
     order = [number[id(turn)] for turn in (fixed_turns(schema) if present is None else present)]
     marks: list[Mark | None] = [None] * len(number)
-    turns = chat.opening(_roles(schema, order), day, tools) if order else None
+    turns = _opening(schema, chat, day, order, tools) if order else None
     for place, one in enumerate(order):
         assert turns is not None
         marks[one] = _mark(turns, place)
@@ -113,11 +114,43 @@ def turn_marks(
     return TurnMarks(turns.begin if turns is not None else None, tuple(marks), unfinished)
 
 
-def _roles(schema: Schema, order: Sequence[int]) -> tuple[str, ...]:
-    return tuple(schema.index.turns[one][0].role for one in order)
+def marks_of_prompt(laid_out: TurnMarks, order: Sequence[int], rendering: Rendering) -> TurnMarks:
+    """Returns the marks of one prompt, where the chat template writes others than those of the layout.
+
+    Args:
+        laid_out: the marks of the schema's turns as they are mostly written.
+        order: the numbers of the prompt's turns, -1 of turns that it adds itself.
+        rendering: what the template writes for the prompt.
+    """
+    marks = list(laid_out.marks)
+    last = max((place for place, one in enumerate(order) if one >= 0), default=-1)
+    for place, one in enumerate(order):
+        before = marks[one] if one >= 0 else None
+        if before is not None:  # how the schema's last turn ends depends on what the prompt adds
+            close = before.close if place == last else rendering.closes[place]
+            marks[one] = Mark(rendering.opens[place], close, before.trims)
+    return TurnMarks(rendering.begin, tuple(marks), laid_out.unfinished)
 
 
-def _mark(turns: Turns, place: int) -> Mark:
+def _opening(
+    schema: Schema, chat: ChatFormat, day: datetime.date, order: Sequence[int], tools: Tools
+) -> Rendering:
+    turns = [schema.index.turns[one][0] for one in order]
+    return chat.opening([one.role for one in turns], [said_by(one) for one in turns], day, tools)
+
+
+def said_by(node: object) -> str:
+    """What a turn says if all its modules are imported, of a union the first, with their defaults."""
+    if isinstance(node, Text):
+        return node.text
+    if isinstance(node, Param):
+        return node.default or ""
+    if isinstance(node, Union):
+        return said_by(node.members[0]) if node.members else ""
+    return "".join(map(said_by, getattr(node, "children", ())))
+
+
+def _mark(turns: Rendering, place: int) -> Mark:
     return Mark(turns.opens[place], turns.closes[place], turns.trims[place])
 
 
@@ -145,7 +178,7 @@ def _imagined(
     others = [one for one in order if turns[one][1] not in rivals]
     at = next((place for place, one in enumerate(others) if one > absent[0]), len(others))
     try:
-        found = chat.opening(_roles(schema, [*others[:at], *absent, *others[at:]]), day, tools)
+        found = _opening(schema, chat, day, [*others[:at], *absent, *others[at:]], tools)
     except ChatError:  # no prompt can have them beside these
         yield from ((one, Mark("", "", (False, False))) for one in absent)
         return

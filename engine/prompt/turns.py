@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from engine.errors import PromptCacheError
 from engine.prompt.tools import FORMS, Form, Tools
 
 _THOUGHT = "</think>"
-System = Literal["kept", "refused", "dropped", "moved"]
+System = Literal["kept", "refused"]
 Content = Literal["kept", "quoted", "dropped"]
 
 
 class ChatError(PromptCacheError):
-    """The model's chat template refuses a sequence of roles."""
+    """The model's chat template refuses a conversation."""
+
+
+class ChatLimitError(ChatError):
+    """The model's chat template takes too long or writes too much."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,6 @@ class Turns:
         closes: the text after each turn's content.
         generation: the text after the last close, inviting the assistant to speak.
         trims: for each turn, whether the template strips white space at its start, and at its end.
-        system: what the template does with system text. Where it does not keep it in its place, it is the
-            first paragraph of the user turn that follows.
         invites: whether the template writes otherwise when it is asked to invite the assistant.
         contents: what becomes of each turn's text: it is read as it is, as in a text of JSON, or not at all.
         form: how calls of tools are written.
@@ -66,7 +68,6 @@ class Turns:
     closes: tuple[str, ...]
     generation: str
     trims: tuple[tuple[bool, bool], ...]
-    system: System = "kept"
     invites: bool = True
     contents: tuple[Content, ...] = ()
     form: Form = FORMS[0]
@@ -78,40 +79,6 @@ class Turns:
     def read(self, turn: int, text: str) -> str:
         """Text of a turn, or a part of it, as it is read."""
         return json.dumps(text, ensure_ascii=False)[1:-1] if self.content(turn) == "quoted" else text
-
-    def first(self, count: int) -> Turns:
-        """Returns the first turns alone; what invites the assistant is left to who comes after."""
-        return replace(
-            self,
-            opens=self.opens[:count],
-            closes=self.closes[:count],
-            generation="",
-            trims=self.trims[:count],
-            contents=self.contents[:count],
-        )
-
-
-def aligned(text: str, turns: Turns, contents: Sequence[str]) -> tuple[tuple[int, int], ...] | None:
-    """Finds each content in a rendering: how many characters of it are missing at its start and at its end.
-
-    Returns:
-        None where the rendering holds other words than the contents and the text around the turns.
-    """
-    place = len(turns.begin + turns.opens[0])
-    if not text.startswith(turns.begin + turns.opens[0]):
-        return None
-    found = []
-    for i, content in enumerate(contents):
-        behind = turns.closes[i] + (turns.opens[i + 1] if i + 1 < len(contents) else turns.generation)
-        for left, right in likely(turns, i, content):
-            kept = turns.read(i, content[left : len(content) - right])
-            if text.startswith(kept + behind, place):
-                found.append((left, right))
-                place += len(kept + behind)
-                break
-        else:
-            return None
-    return tuple(found) if place == len(text) else None
 
 
 def likely(turns: Turns, turn: int, content: str) -> Iterator[tuple[int, int]]:

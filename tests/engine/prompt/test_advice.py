@@ -99,16 +99,26 @@ def test_a_template_that_invites_nobody_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "severity", "words"),
+    ("system", "told", "reads"),
     [
-        ("{{ raise_exception('no system') }}", "info", "refuses"),
-        ("", "warning", "leaves system text out"),
-        ("{% set ns.system = m.content %}", "warning", "into a later turn"),
+        (
+            "{{ raise_exception('no system') }}",
+            ("W610", "info", "refuses"),
+            "<|user|>Be very brief.\n\nLook.</s>",
+        ),
+        ("", ("W612", "warning", "leaves out text of turn 1 (system)"), "<s><|user|>Look.</s>"),
+        (
+            "{% set ns.system = m.content %}",
+            ("W612", "warning", "moves or leaves out text of turn 1 (system)"),
+            "<|user|>Be very brief.\n\nAnd?</s>",
+        ),
     ],
 )
-def test_what_becomes_of_system_text_is_told(tmp_path: Path, system: str, severity: str, words: str) -> None:
+def test_what_becomes_of_system_text_is_told(
+    tmp_path: Path, system: str, told: tuple[str, str, str], reads: str
+) -> None:
     engine = opened(
-        "{% set ns = namespace(system='') %}{% for m in messages %}"
+        "{{ bos_token }}{% set ns = namespace(system='') %}{% for m in messages %}"
         "{% if m.role == 'system' %}" + system + "{% else %}<|{{ m.role }}|>"
         "{% if loop.last and ns.system %}{{ ns.system }}\n\n{% endif %}"
         "{{ m.content }}</s>{% endif %}{% endfor %}"
@@ -116,20 +126,18 @@ def test_what_becomes_of_system_text_is_told(tmp_path: Path, system: str, severi
         tmp_path,
     )
     further = "<prompt><a/><assistant>Yes.</assistant><user>And?</user></prompt>"
-    codes = [
-        (d.code, d.severity, words in d.message) for d in (*of_schema(engine), *of_prompt(engine, further))
-    ]
-    assert codes == [("W610", severity, True)]
-    schema = parse_schema(SCHEMA).tree
-    assert "<|user|>Be very brief.\n\nLook.</s>" in text(engine, schema, further)
+    (found,) = (*of_schema(engine), *of_prompt(engine, further))
+    assert (found.code, found.severity) == told[:2]
+    assert told[2] in found.message
+    assert reads in text(engine, parse_schema(SCHEMA).tree, further)
 
 
 def test_words_of_the_template_between_those_of_the_prompt_are_told(tmp_path: Path) -> None:
     engine = opened(CHATML.replace("{{ m.content }}", "{{ m.content|replace('Look', 'Gaze') }}"), tmp_path)
     (found,) = of_prompt(engine, "<prompt><a/></prompt>")
     assert (found.code, found.severity) == ("W612", "warning")
-    assert "'Gaze.</s>" in found.message
-    assert "'Look.</s>" in found.message
+    assert "rewrites, moves or leaves out text of turn 2 (user)" in found.message
+    assert "<|user|>\nGaze.</s>" in text(engine, parse_schema(SCHEMA).tree)
 
 
 def test_a_turn_that_needs_a_user_is_refused_in_a_prompt_and_not_in_a_schema(tmp_path: Path) -> None:

@@ -85,9 +85,10 @@ def tokenizer(template: str | None):
 
 
 def assembled(chat: ChatFormat, made, roles, contents) -> str:
-    turns = chat.turns(roles)
-    middle = "".join(a + c + b for a, c, b in zip(turns.opens, contents, turns.closes, strict=True))
-    return turns.begin + middle + turns.generation
+    found = chat.render(roles, contents)
+    texts = ["".join(one if isinstance(one, str) else one.text for one in said) for said in found.contents]
+    middle = "".join(a + c + b for a, c, b in zip(found.opens, texts, found.closes, strict=True))
+    return found.begin + middle + found.generation
 
 
 def rendered(made, roles, contents, folded: bool) -> str:
@@ -239,7 +240,7 @@ def test_bare_text_after_the_imports_joins_the_last_user_turn(tmp_path: Path) ->
 
 
 def test_without_a_template_turns_get_plain_headings() -> None:
-    turns = ChatFormat(tokenizer(None)).turns(["system", "user"])
+    turns = ChatFormat(tokenizer(None)).render(["system", "user"], ["Be brief.", "Hi"])
     assert turns.opens == ("System: ", "User: ")
     assert turns.generation == "Assistant:"
 

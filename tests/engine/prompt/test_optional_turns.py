@@ -52,7 +52,8 @@ def test_the_tokens_are_those_of_the_template_for_the_turns_that_are_imported(na
     messages = [{"role": one.role, "content": one.text} for one in conversation(prompt.bound.parts)]
     assert all(one["content"] for one in messages)
     codes = {one.code for one in prompt.check()}
-    if schema.spec.chat.turns([one["role"] for one in messages]).system != "kept":
+    roles, contents = ([one[key] for one in messages] for key in ("role", "content"))
+    if schema.spec.chat.render(roles, contents).system != "kept":
         first, second, *rest = messages
         messages = [{"role": "user", "content": f"{first['content']}\n\n{second['content']}"}, *rest]
         assert "W610" in codes
@@ -104,7 +105,7 @@ def test_members_of_a_union_start_at_one_place_with_what_stands_round_their_turn
     brief, kind, first, *_ = schema.layout.modules
     assert (brief.path, brief.start) == ("brief", kind.start)
     assert first.start == brief.start + max(brief.total_tokens, kind.total_tokens)
-    marks = schema.spec.chat.opening(("system", "user"))
+    marks = schema.spec.chat.opening(("system", "user"), ("a", "b"))
     count = schema.spec.chat.token_ids
     assert brief.tokens == len(count(marks.opens[0])) + len(count("Be brief.")) + len(count(marks.closes[0]))
 

@@ -19,6 +19,7 @@ from engine.prompt.chat_template import ChatFormat
 from engine.prompt.layout import lay_out
 from engine.prompt.plan import make_plan
 from engine.prompt.tokenizer import Fragment, Tokenizer
+from engine.prompt.trimming import turn_texts
 from sample_schemas import Sample, samples
 from tests.engine.cases import plan_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
@@ -148,7 +149,8 @@ def test_the_samples_have_the_tokens_of_each_text_by_itself(sample: Sample, path
     assert schema is not None
     assert prompt is not None
     bound = bind(schema, prompt)
-    turns = chat.turns([part.role for part in bound.parts if isinstance(part, RoleOpen)])
+    roles = [part.role for part in bound.parts if isinstance(part, RoleOpen)]
+    turns = chat.render(roles, turn_texts(bound.parts))
     texts, place = [turns.begin], -1
     for part in bound.parts:
         if isinstance(part, RoleOpen):
@@ -157,4 +159,4 @@ def test_the_samples_have_the_tokens_of_each_text_by_itself(sample: Sample, path
         texts.append(turns.closes[place] if isinstance(part, RoleClose) else part_text(part))
     alone = [token for text in [*texts, turns.generation] for token in raw.encode(text).ids]
     layout = lay_out(schema, chat, made.unk_token_id)
-    assert make_plan(layout, bound, chat, prompt).token_ids == alone
+    assert make_plan(layout, bound, chat, prompt, rendering=turns).token_ids == alone

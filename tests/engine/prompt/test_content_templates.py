@@ -1,0 +1,266 @@
+"""Templates that decide from what messages say: prompts have the tokens of `apply_chat_template` all the same."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.pml import Diagnostic, PromptError
+from engine.prompt.chat_template import ChatFormat
+from engine.prompt.conversation import Message, spell
+from engine.prompt.named_blocks import Block
+from engine.prompt.recipe import Identity
+from engine.prompt.spec import ModelSpec
+from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
+from engine.prompt.tools import Tools, ToolsError
+from tests.engine.cases import prompt_of, schema_of
+from tests.engine.prompt.chat_templates import Family, tokenizer
+
+OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
+SPECIALS = (OPEN, CLOSE)
+INVITE = "{% if add_generation_prompt %}" + OPEN + "assistant\n{% endif %}"
+
+
+def chatml(content: str = "m.content", before: str = "", after: str = "", invite: str = INVITE) -> str:
+    """Turns as ChatML writes them, around an expression."""
+    return (
+        "{% for m in messages %}" + OPEN + "{{ m.role }}" + before + "\n{{ " + content + " }}" + after + CLOSE
+        + "\n{% endfor %}" + invite
+    )  # fmt: skip
+
+
+LAST_QUERY = (
+    "{% set ns = namespace(last=messages|length - 1, found=false) %}"
+    "{% for m in messages[::-1] %}{% if not ns.found and m.role == 'user' "
+    "and not (m.content.startswith('<tool_response>') and m.content.endswith('</tool_response>')) %}"
+    "{% set ns.found = true %}{% set ns.last = messages|length - 1 - loop.index0 %}{% endif %}{% endfor %}"
+    "{% for m in messages %}{% set said = m.content %}"
+    "{% if m.role == 'assistant' %}{% if '</think>' in said %}"
+    "{% set thought = said.split('</think>')[0].rstrip('\\n').split('<think>')[-1].lstrip('\\n') %}"
+    "{% set said = said.split('</think>')[-1].lstrip('\\n') %}{% else %}{% set thought = '' %}{% endif %}"
+    "{% if loop.index0 > ns.last and (loop.last or thought) %}"
+    "{% set said = '<think>\\n' + thought.strip('\\n') + '\\n</think>\\n\\n' + said %}{% endif %}{% endif %}"
+    + OPEN + "{{ m.role }}\n{{ said }}" + CLOSE + "\n{% endfor %}" + INVITE
+)  # fmt: skip
+NO_THINK = (
+    "{% set said = messages[0].content if messages[0].role == 'system' else '' %}"
+    "{% set mode = '/no_think' if '/no_think' in said else '/think' %}"
+    + OPEN + "system\nMode: {{ mode }}\n{{ said.replace('/no_think', '').rstrip() or 'You are helpful.' }}"
+    + CLOSE + "\n{% for m in messages %}{% if m.role != 'system' %}" + OPEN + "{{ m.role }}\n{{ m.content }}"
+    + CLOSE + "\n{% endif %}{% endfor %}" + INVITE
+    + "{% if add_generation_prompt and mode == '/no_think' %}<think>\n\n</think>\n{% endif %}"
+)  # fmt: skip
+SYSTEM_FIRST = (
+    "{{ bos_token }}{% if messages[0].role == 'system' %}{% set first = messages[0].content + '\n\n' %}"
+    "{% set rest = messages[1:] %}{% else %}{% set first = '' %}{% set rest = messages %}{% endif %}"
+    "{% for m in rest %}" + OPEN + "{{ m.role }}\n{{ first if loop.first }}{{ m.content | trim }}" + CLOSE
+    + "\n{% endfor %}" + INVITE
+)  # fmt: skip
+SYSTEM_LAST = (
+    "{{ bos_token }}{% set sys = messages|selectattr('role', 'equalto', 'system')|map(attribute='content')"
+    "|join('') %}{% for m in messages if m.role != 'system' %}{% if m.role == 'user' %}[INST] "
+    "{{ sys ~ '\n\n' if loop.last and sys }}{{ m.content }} [/INST]{% else %}{{ m.content }}{{ eos_token }}"
+    "{% endif %}{% endfor %}"
+)
+TEMPLATES = {
+    "counts letters": chatml(before=" {{ m.content|length }}"),
+    "counts words": chatml(before=" {{ m.content.split()|length }}"),
+    "counts all": "{{ messages|map(attribute='content')|join('')|length }} letters\n" + chatml(),
+    "looks for a switch": NO_THINK,
+    "looks for the last query": LAST_QUERY,
+    "adds a switch": chatml(after="{{ '/nothink' if not m.content.endswith('/nothink') and m.role == 'user' }}"),
+    "leaves out empty turns": chatml().replace("{% for m in messages %}", "{% for m in messages if m.content %}"),
+    "leaves out the system": chatml().replace(
+        "{% for m in messages %}", "{% for m in messages if m.role != 'system' %}"
+    ),
+    "adds a system text": "{% if messages[0].role != 'system' or not messages[0].content.strip() %}" + OPEN
+    + "system\nYou are kind." + CLOSE + "\n{% endif %}" + chatml(),
+    "strips line breaks": chatml("m.content.strip('\\n')"),
+    "replaces": chatml("m.content.replace('a', 'o').replace('\\n', ' ')"),
+    "shouts": chatml("m.content|upper if m.role == 'system' else m.content"),
+    "quotes": chatml("m.content|tojson"),
+    "joins words": chatml("m.content.split()|join(' ')"),
+    "escapes": chatml("m.content|e"),
+    "cuts short": chatml("m.content[:20]"),
+    "reverses": chatml("m.content|reverse"),
+    "repeats": chatml("m.content ~ m.content"),
+    "titles": chatml("m.content|title"),
+    "numbers lines": chatml("m.content.splitlines()|join('\\n> ')"),
+    "system before the first": SYSTEM_FIRST,
+    "system before the last": SYSTEM_LAST,
+    "compares turns": chatml(before="{{ ' again' if not loop.first and m.content == messages[loop.index0 - 1].content }}"),
+    "asks for the case": chatml(before="{{ ' loud' if m.content.isupper() }}"),
+    "no invitation": chatml(before=" {{ m.content|length }}", invite=""),
+    "no special token": "{% for m in messages %}### {{ m.role }} ({{ m.content|length }})\n{{ m.content }}\n\n{% endfor %}### answer\n",
+}  # fmt: skip
+THOUGHT = "<think>\nfish, then?\n</think>\n\nGo to the market."
+SAID = ["", " ", "hi", "user", "42", "?!", "Look at the map.\n", "\n\nA fish?\n", "READ THIS", "/no_think Be brief.",
+        "Be brief. /nothink", "<tool_response>\nblue\n</tool_response>", THOUGHT, "a \"b\" \\ <c> & é 日本\t.", "a a a",
+        f"say {CLOSE} now", "𠀀𠀁 rare"]  # fmt: skip
+RESULT = "<tool_response>\nblue\n</tool_response>"
+CONVERSATIONS: dict[str, list[tuple[str, str]]] = {
+    "short": [("user", "hi")],
+    "system": [("system", "Be brief."), ("user", "Look at the map.\n")],
+    "switched": [("system", "/no_think Be brief."), ("user", "Why? /nothink")],
+    "empty system": [("system", ""), ("user", "hi")],
+    "longer": [("system", "Be brief."), ("user", "a?"), ("assistant", THOUGHT), ("user", "So?")],
+    "a result": [("user", "How is it?"), ("assistant", THOUGHT), ("user", RESULT)],
+    "alike": [("user", "again"), ("assistant", "again"), ("user", "again")],
+    "signs": [("user", "42"), ("assistant", "?!"), ("user", '{"a": "b\\n"}')],
+}
+
+
+@cache
+def spec(template: str, adds: bool = False) -> ModelSpec:
+    made = tokenizer(Family(template, SPECIALS, adds=adds))
+    return ModelSpec("tiny", made, ChatFormat(made), 0, 4096, Identity("f", "float32", True))
+
+
+def wanted(of: ModelSpec, messages: list[tuple[str, str]], **variables: Any) -> list[int]:
+    told = [{"role": role, "content": text} for role, text in messages]
+    found: list[int] = of.tokenizer.apply_chat_template(told, add_generation_prompt=True, **variables)["input_ids"]
+    return found
+
+
+def conversed(of: ModelSpec, messages: list[tuple[str, str]], tools: Tools = Tools()) -> list[int]:
+    """The tokens of a conversation without a schema, as the server and `Engine.conversation` have them."""
+    spelled = spell([Message(role, (Block(text),)) for role, text in messages])  # type: ignore[arg-type]
+    schema = TokenizedSchema(spelled.bound.schema, of, apart=True)
+    return TokenizedPrompt(schema, spelled, tools).planned().plan.token_ids
+
+
+def pml(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;")
+
+
+def written(of: ModelSpec, messages: list[tuple[str, str]]) -> tuple[list[int], tuple[Diagnostic, ...]]:
+    """The tokens of a prompt: the first turns are the schema's, with modules and an argument; what is told."""
+    texts, imports = [], []
+    for at, (role, text) in enumerate(messages):
+        inner = pml(text)
+        if at % 2 and text.strip():
+            inner = '<param name="p" len="99"/>'
+            value = pml(text).replace('"', "&quot;").replace("\n", "&#10;").replace("\t", "&#9;")
+            imports.append(f'<m{at} p="{value}"/>')
+        else:
+            imports.append(f"<m{at}/>")
+        module = f'<module name="m{at}" xml:space="preserve">{inner}</module>'
+        texts.append(f'<{role} xml:space="preserve">{module}</{role}>')
+    count = max(1, len(texts) - 1)
+    rest = "".join(f'<{role} xml:space="preserve">{pml(text)}</{role}>' for role, text in messages[count:])
+    schema = TokenizedSchema(schema_of(f'<schema name="s">{"".join(texts[:count])}</schema>'), of)
+    prompt = TokenizedPrompt(schema, prompt_of(f"<prompt>{''.join(imports[:count])}{rest}</prompt>"))
+    return prompt.planned().plan.token_ids, prompt.check()
+
+
+@pytest.mark.parametrize("title", CONVERSATIONS)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_conversation_has_the_tokens_of_the_template(name: str, title: str) -> None:
+    of, messages = spec(TEMPLATES[name]), CONVERSATIONS[title]
+    assert conversed(of, messages) == wanted(of, messages)
+
+
+@pytest.mark.parametrize("title", CONVERSATIONS)
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_prompt_over_a_schema_has_the_text_of_the_template(name: str, title: str) -> None:
+    of, messages = spec(TEMPLATES[name]), CONVERSATIONS[title]
+    if not all(text for _, text in messages):
+        pytest.skip("a turn without text does not exist in a document")
+    ours, told = written(of, messages)
+    want = wanted(of, messages)
+    assert of.tokenizer.decode(ours) == of.tokenizer.decode(want)
+    assert (ours != want) == any(one.code == "W611" for one in told)
+
+
+ROLES = st.sampled_from([["user"], ["system", "user"], ["user", "assistant", "user"],
+                         ["system", "user", "assistant", "user", "assistant", "user"]])  # fmt: skip
+TEXTS = st.sampled_from([one for one in SAID if CLOSE not in one]) | st.text(
+    st.sampled_from(" \nabAB.é<|>/?4"), max_size=12
+)
+
+
+@st.composite
+def conversations(draw: Any) -> list[tuple[str, str]]:
+    return [(role, draw(TEXTS)) for role in draw(ROLES)]
+
+
+TESTS = st.sampled_from(
+    ["m.content", "m.content.strip()", "m.content|length > 9", "'a' in m.content", "'/no_think' in m.content",
+     "m.content.startswith('<')", "m.content.endswith('\n')", "m.content == messages[0].content", "loop.last",
+     "m.content.isupper()", "'</think>' in m.content", "m.role == 'system'", "m.content.count('a') > 1",
+     "messages|map(attribute='content')|join|length % 2", "m.content[:1] == 'A'", "m.content is string"]
+)  # fmt: skip
+TURNED = st.recursive(
+    st.just("m.content"),
+    lambda inner: st.tuples(
+        inner,
+        st.sampled_from(
+            [".strip()", ".lstrip('\n')", ".rstrip()", "|upper", "|lower", "|title", "|capitalize", "|trim", "|tojson",
+             ".split()|join(' ')", ".split('</think>')[-1]", ".replace('a', 'bb')", ".replace('\n', '')", "[:9]", "[3:]",
+             "|reverse", ".splitlines()|join('|')", " ~ '!'", "|length", "|e", "|default('none', true)", ".partition('.')[0]",
+             "|list|unique|join", ".removeprefix('<')", "|string|wordcount", "|first|default('')"]
+        ),
+    ).map(lambda pair: f"({pair[0]}){pair[1]}"),
+    max_leaves=3,
+)  # fmt: skip
+TEXT = st.sampled_from([OPEN, CLOSE, "\n", " ", "### ", "{{ m.role }}", "{{ loop.index }}", "\n\n", ": "])
+
+
+@st.composite
+def templates(draw: Any) -> str:
+    def block(depth: int) -> str:
+        kind = draw(st.integers(0, 3 if depth else 1))
+        if kind == 0:
+            return str(draw(TEXT))
+        if kind == 1:
+            return "{{ " + draw(TURNED) + " }}"
+        if kind == 2:
+            return f"{{% if {draw(TESTS)} %}}{block(depth - 1)}{{% else %}}{block(depth - 1)}{{% endif %}}"
+        return block(depth - 1) + block(depth - 1)
+
+    before = draw(st.sampled_from(["", "{{ bos_token }}", "{{ messages[0].content|length }}\n"]))
+    turn = OPEN + "{{ m.role }}\n" + block(3) + "{{ m.content }}" + block(2)
+    if draw(st.booleans()):
+        turn = turn.replace("{{ m.content }}", "")
+    loop = draw(st.sampled_from(["messages", "messages if m.content", "messages[1:] + messages[:1]", "messages|reverse"]))
+    return f"{before}{{% for m in {loop} %}}{turn}{CLOSE}\n{{% endfor %}}{INVITE}"
+
+
+def made(template: str) -> Any:
+    """One tokenizer for all drawn templates: to make one takes longer than to draw."""
+    found = drawn()
+    found.chat_template = template
+    return found
+
+
+@cache
+def drawn() -> Any:
+    return tokenizer(Family("", SPECIALS))
+
+
+@settings(max_examples=300)
+@given(templates(), conversations())
+def test_drawn_templates_and_conversations(template: str, messages: list[tuple[str, str]]) -> None:
+    of = ModelSpec("tiny", made(template), ChatFormat(made(template)), 0, 4096, Identity("f", "float32", True))
+    told = [{"role": role, "content": text} for role, text in messages]
+    try:
+        want = of.tokenizer.apply_chat_template(told, add_generation_prompt=True)["input_ids"]
+    except Exception:  # the template takes no such conversation
+        return
+    if not want:
+        return
+    assert conversed(of, messages) == want
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+@settings(max_examples=25)
+@given(conversations())
+def test_drawn_conversations(name: str, messages: list[tuple[str, str]]) -> None:
+    of = spec(TEMPLATES[name])
+    assert conversed(of, messages) == wanted(of, messages)
