@@ -275,7 +275,9 @@ class ChatFormat:
         uninvited = text
         with contextlib.suppress(ChatError):
             uninvited = self._spell(headers, contents, told, invite=False)
-        return replace(traced(text, uninvited, said or (), contents, known, self.bos_text), form=told.form)
+        specials = self.tokens.specials(text)
+        made = traced(text, uninvited, said or (), contents, known, self.bos_text, specials)
+        return replace(made, form=told.form)
 
     def _formed(
         self, headers: tuple[Header, ...], told: Told, cut: Callable[[tuple[Header, ...], Told], _Cut]

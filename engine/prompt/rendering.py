@@ -13,6 +13,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
 from engine.prompt.tools import FORMS, Form
@@ -246,7 +247,7 @@ class Masks:
 
 def _clear_of(found: Found, specials: Sequence[tuple[int, int]]) -> Found:
     """Leaves a special token to the template where only a part of its spelling was taken for a content's."""
-    (lo, hi, text), start = found.said, found.at
+    text, start = found.said.text, found.at
     end = start + len(text)
     for first, behind in specials:
         if first < start < behind < end:
@@ -254,7 +255,8 @@ def _clear_of(found: Found, specials: Sequence[tuple[int, int]]) -> Found:
         elif start < first < end < behind:
             end = first
     text = text[start - found.at : end - found.at]
-    return Found(start, found.turn, Said(lo + start - found.at, lo + start - found.at + len(text), text))
+    lo = found.said.lo + start - found.at
+    return Found(start, found.turn, Said(lo, lo + len(text), text))
 
 
 def _agree(text: str, masked: str, found: Sequence[Found]) -> bool:
@@ -289,6 +291,7 @@ def traced(
     contents: Sequence[str],
     known: Turns | None,
     begin: str,
+    specials: Sequence[tuple[int, int]],
 ) -> Rendering:
     """Cuts a rendering at the places where contents were found.
 
@@ -299,12 +302,15 @@ def traced(
         contents: of the turns.
         known: what stands round turns of such roles where the template does not look at contents.
         begin: the spelling of the token that may begin a text.
+        specials: the places of special tokens in the rendering.
     """
     count = len(contents)
     begin = begin if text.startswith(begin) else ""
-    places = [one._replace(at=one.at - len(begin)) for one in found]
+    ends = pairwise((0, *chain.from_iterable(specials), len(text)))
+    blank = "".join("\0" * (b - a) if place % 2 else text[a:b] for place, (a, b) in enumerate(ends))
+    found = sorted([*found, *_without_letters(text, blank, found, contents, known)])
     text = text.removeprefix(begin)
-    said, gaps = _gaps(text, sorted([*places, *_without_letters(text, places, contents, known)]))
+    said, gaps = _gaps(text, [one._replace(at=one.at - len(begin)) for one in found])
     opens, closes = [""] * count, [""] * count
     made: list[list[Said | str]] = [[] for _ in contents]
     last = -1
@@ -334,9 +340,9 @@ def traced(
 
 
 def _without_letters(
-    text: str, found: Sequence[Found], contents: Sequence[str], known: Turns | None
+    text: str, blank: str, found: Sequence[Found], contents: Sequence[str], known: Turns | None
 ) -> Iterator[Found]:
-    """Contents that no letter tells, where they stand once between those of their neighbours."""
+    """Contents without letters, where they stand once between others; `blank` has no special tokens."""
     done = 0
     for turn, content in enumerate(contents):
         own = [one for one in found if one.turn == turn]
@@ -347,8 +353,8 @@ def _without_letters(
         behind = min((one.at for one in found if one.turn > turn), default=len(text))
         for mark in (known.closes[turn - 1] if turn else "", known.opens[turn]) if known is not None else ():
             done += len(mark) if text.startswith(mark, done) else 0
-        if text.count(words, done, behind) == 1:
-            at, lo = text.index(words, done), content.index(words)
+        if blank.count(words, done, behind) == 1:
+            at, lo = blank.index(words, done), content.index(words)
             yield Found(at, turn, Said(lo, lo + len(words), words))
             done = at + len(words)
 

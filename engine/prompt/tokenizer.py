@@ -92,6 +92,8 @@ class Tokenizer:
         self._begin = _backend(self._form)
         added = self._begin.get_added_tokens_decoder()
         self._special = {index: token.content for index, token in added.items() if token.special}
+        unknown = json.loads(self._form)["model"].get("unk_token")
+        self._unknown = self._begin.token_to_id(unknown) if isinstance(unknown, str) else None
         self._indices = frozenset(added)
         self._added = _any_of(token.content for token in added.values())
         inner = _without_prefix(self._form)
@@ -208,8 +210,9 @@ class Tokenizer:
 
     def _meant(self, token: int, start: int, fragment: Fragment, end: int) -> bool:
         """Whether the chat template itself spells this special token, all of it."""
-        rest = fragment.text[len(fragment.text) - (end - start) :]
-        return fragment.template and rest.lstrip().startswith(self._special[token])
+        rest = fragment.text[len(fragment.text) - (end - start) :].lstrip()
+        spelled = rest.startswith(self._special[token])
+        return (fragment.template and spelled) or (token == self._unknown and not spelled)
 
     def _alone(self, fragment: Fragment, begins: bool) -> Encoded:
         if fragment.template:

@@ -1,26 +1,25 @@
-"""Templates that decide from what messages say: prompts have the tokens of `apply_chat_template` all the same."""
+"""Templates that decide from what messages say: prompts still have the tokens of `apply_chat_template`."""
 
 from __future__ import annotations
 
-import datetime
-import json
 from functools import cache
 from typing import Any
 
+import jinja2
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from engine.pml import Diagnostic, PromptError
+from engine.pml import Diagnostic
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.conversation import Message, spell
 from engine.prompt.named_blocks import Block
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
-from engine.prompt.tools import Tools, ToolsError
+from engine.prompt.tools import NO_TOOLS, Tools, ToolsError
 from tests.engine.cases import prompt_of, schema_of
-from tests.engine.prompt.chat_templates import Family, tokenizer
+from tests.engine.prompt.chat_templates import FAMILIES, Family, tokenizer
 
 OPEN, CLOSE = "<|im_start|>", "<|im_end|>"
 SPECIALS = (OPEN, CLOSE)
@@ -74,11 +73,11 @@ TEMPLATES = {
     "counts all": "{{ messages|map(attribute='content')|join('')|length }} letters\n" + chatml(),
     "looks for a switch": NO_THINK,
     "looks for the last query": LAST_QUERY,
-    "adds a switch": chatml(after="{{ '/nothink' if not m.content.endswith('/nothink') and m.role == 'user' }}"),
-    "leaves out empty turns": chatml().replace("{% for m in messages %}", "{% for m in messages if m.content %}"),
-    "leaves out the system": chatml().replace(
-        "{% for m in messages %}", "{% for m in messages if m.role != 'system' %}"
+    "adds a switch": chatml(
+        after="{{ '/nothink' if not m.content.endswith('/nothink') and m.role == 'user' }}"
     ),
+    "leaves out empty turns": chatml().replace("in messages %}", "in messages if m.content %}"),
+    "leaves out the system": chatml().replace("in messages %}", "in messages if m.role != 'system' %}"),
     "adds a system text": "{% if messages[0].role != 'system' or not messages[0].content.strip() %}" + OPEN
     + "system\nYou are kind." + CLOSE + "\n{% endif %}" + chatml(),
     "strips line breaks": chatml("m.content.strip('\\n')"),
@@ -94,16 +93,19 @@ TEMPLATES = {
     "numbers lines": chatml("m.content.splitlines()|join('\\n> ')"),
     "system before the first": SYSTEM_FIRST,
     "system before the last": SYSTEM_LAST,
-    "compares turns": chatml(before="{{ ' again' if not loop.first and m.content == messages[loop.index0 - 1].content }}"),
+    "compares turns": chatml(
+        before="{{ ' again' if not loop.first and m.content == messages[loop.index0 - 1].content }}"
+    ),
     "asks for the case": chatml(before="{{ ' loud' if m.content.isupper() }}"),
     "no invitation": chatml(before=" {{ m.content|length }}", invite=""),
-    "no special token": "{% for m in messages %}### {{ m.role }} ({{ m.content|length }})\n{{ m.content }}\n\n{% endfor %}### answer\n",
+    "no special token": "{% for m in messages %}### {{ m.role }} {{ m.content|length }}\n{{ m.content }}\n\n"
+    "{% endfor %}### answer\n",
 }  # fmt: skip
 THOUGHT = "<think>\nfish, then?\n</think>\n\nGo to the market."
-SAID = ["", " ", "hi", "user", "42", "?!", "Look at the map.\n", "\n\nA fish?\n", "READ THIS", "/no_think Be brief.",
-        "Be brief. /nothink", "<tool_response>\nblue\n</tool_response>", THOUGHT, "a \"b\" \\ <c> & é 日本\t.", "a a a",
-        f"say {CLOSE} now", "𠀀𠀁 rare"]  # fmt: skip
 RESULT = "<tool_response>\nblue\n</tool_response>"
+SAID = ["", " ", "hi", "user", "42", "?!", "Look at the map.\n", "\n\nA fish?\n", "READ THIS", "a a a",
+        "/no_think Be brief.", "Be brief. /nothink", RESULT, THOUGHT, 'a "b" \\ <c> & é\t.',
+        "日本", "𠀀𠀁 rare"]  # fmt: skip
 CONVERSATIONS: dict[str, list[tuple[str, str]]] = {
     "short": [("user", "hi")],
     "system": [("system", "Be brief."), ("user", "Look at the map.\n")],
@@ -124,11 +126,13 @@ def spec(template: str, adds: bool = False) -> ModelSpec:
 
 def wanted(of: ModelSpec, messages: list[tuple[str, str]], **variables: Any) -> list[int]:
     told = [{"role": role, "content": text} for role, text in messages]
-    found: list[int] = of.tokenizer.apply_chat_template(told, add_generation_prompt=True, **variables)["input_ids"]
+    found: list[int] = of.tokenizer.apply_chat_template(told, add_generation_prompt=True, **variables)[
+        "input_ids"
+    ]
     return found
 
 
-def conversed(of: ModelSpec, messages: list[tuple[str, str]], tools: Tools = Tools()) -> list[int]:
+def conversed(of: ModelSpec, messages: list[tuple[str, str]], tools: Tools = NO_TOOLS) -> list[int]:
     """The tokens of a conversation without a schema, as the server and `Engine.conversation` have them."""
     spelled = spell([Message(role, (Block(text),)) for role, text in messages])  # type: ignore[arg-type]
     schema = TokenizedSchema(spelled.bound.schema, of, apart=True)
@@ -140,7 +144,7 @@ def pml(text: str) -> str:
 
 
 def written(of: ModelSpec, messages: list[tuple[str, str]]) -> tuple[list[int], tuple[Diagnostic, ...]]:
-    """The tokens of a prompt: the first turns are the schema's, with modules and an argument; what is told."""
+    """The tokens of a prompt whose first turns are the schema's, with modules and arguments; what is told."""
     texts, imports = [], []
     for at, (role, text) in enumerate(messages):
         inner = pml(text)
@@ -180,9 +184,7 @@ def test_a_prompt_over_a_schema_has_the_text_of_the_template(name: str, title: s
 
 ROLES = st.sampled_from([["user"], ["system", "user"], ["user", "assistant", "user"],
                          ["system", "user", "assistant", "user", "assistant", "user"]])  # fmt: skip
-TEXTS = st.sampled_from([one for one in SAID if CLOSE not in one]) | st.text(
-    st.sampled_from(" \nabAB.é<|>/?4"), max_size=12
-)
+TEXTS = st.sampled_from(SAID) | st.text(st.sampled_from(" \nabAB.é<|>/?4"), max_size=12)
 
 
 @st.composite
@@ -201,10 +203,11 @@ TURNED = st.recursive(
     lambda inner: st.tuples(
         inner,
         st.sampled_from(
-            [".strip()", ".lstrip('\n')", ".rstrip()", "|upper", "|lower", "|title", "|capitalize", "|trim", "|tojson",
-             ".split()|join(' ')", ".split('</think>')[-1]", ".replace('a', 'bb')", ".replace('\n', '')", "[:9]", "[3:]",
-             "|reverse", ".splitlines()|join('|')", " ~ '!'", "|length", "|e", "|default('none', true)", ".partition('.')[0]",
-             "|list|unique|join", ".removeprefix('<')", "|string|wordcount", "|first|default('')"]
+            [".strip()", ".lstrip('\n')", ".rstrip()", "|upper", "|lower", "|title", "|capitalize", "|trim",
+             "|tojson", ".split()|join(' ')", ".split('</think>')[-1]", ".replace('a', 'bb')", "|length",
+             ".replace('\n', '')", "[:9]", "[3:]", "|reverse", ".splitlines()|join('|')", " ~ '!'", "|e",
+             "|default('none', true)", ".partition('.')[0]", "|list|unique|join",
+             ".removeprefix('<')", "|string|wordcount", "|first|default('')"]
         ),
     ).map(lambda pair: f"({pair[0]}){pair[1]}"),
     max_leaves=3,
@@ -228,34 +231,112 @@ def templates(draw: Any) -> str:
     turn = OPEN + "{{ m.role }}\n" + block(3) + "{{ m.content }}" + block(2)
     if draw(st.booleans()):
         turn = turn.replace("{{ m.content }}", "")
-    loop = draw(st.sampled_from(["messages", "messages if m.content", "messages[1:] + messages[:1]", "messages|reverse"]))
+    loop = draw(
+        st.sampled_from(
+            ["messages", "messages if m.content", "messages[1:] + messages[:1]", "messages|reverse"]
+        )
+    )
     return f"{before}{{% for m in {loop} %}}{turn}{CLOSE}\n{{% endfor %}}{INVITE}"
 
 
-def made(template: str) -> Any:
-    """One tokenizer for all drawn templates: to make one takes longer than to draw."""
-    found = drawn()
-    found.chat_template = template
-    return found
+BEGINNINGS = {"the tokenizer alone": chatml(), "both": "{{ bos_token }}" + chatml(), "neither": chatml()}
 
 
-@cache
-def drawn() -> Any:
-    return tokenizer(Family("", SPECIALS))
+@pytest.mark.parametrize("name", BEGINNINGS)
+@pytest.mark.parametrize(
+    "source", ['<schema name="s"></schema>', '<schema name="s"><module name="m"/></schema>']
+)
+def test_only_the_template_begins_a_conversation(name: str, source: str) -> None:
+    of = spec(BEGINNINGS[name], adds=name != "neither")
+    messages = [("system", "Be brief."), ("user", "hi")]
+    want = wanted(of, messages)
+    assert conversed(of, messages) == want
+    turns = "".join(f"<{role}>{text}</{role}>" for role, text in messages)
+    over = TokenizedSchema(schema_of(source), of)
+    assert TokenizedPrompt(over, prompt_of(f"<prompt>{turns}</prompt>")).planned().plan.token_ids == want
+    of_schema = TokenizedSchema(schema_of(f'<schema name="s">{turns}</schema>'), of)
+    assert TokenizedPrompt(of_schema, prompt_of("<prompt/>")).planned().plan.token_ids == want
+
+
+def test_text_without_turns_begins_as_the_tokenizer_begins_it() -> None:
+    of = spec(chatml(), adds=True)
+    over = TokenizedSchema(schema_of('<schema name="s">Look.</schema>'), of)
+    plan = TokenizedPrompt(over, prompt_of("<prompt>hi</prompt>")).planned().plan
+    assert of.tokenizer.decode(plan.token_ids) == "<s>Look.\nhi"
+
+
+def test_a_switch_in_the_schema_has_segments_of_its_own() -> None:
+    """Modules see the system turn as the template writes it for this very prompt."""
+    of = spec(NO_THINK)
+    source = (
+        '<schema name="s"><system><module name="fast">/no_think</module> Be brief.</system>'
+        '<user><module name="map">Look at the map of Rome.</module></user></schema>'
+    )
+    schema = TokenizedSchema(schema_of(source), of)
+    keys = []
+    for imports, mode in (("<map/>", "/think"), ("<fast/><map/>", "/no_think")):
+        planned = TokenizedPrompt(schema, prompt_of(f"<prompt>{imports} Why?</prompt>")).planned()
+        assert f"Mode: {mode}\n" in of.tokenizer.decode(planned.plan.token_ids)
+        pairs = zip(planned.plan.pieces, planned.slices, strict=True)
+        keys.append({used.recipe.key for piece, used in pairs if piece.path == "map" and used is not None})
+    assert not keys[0] & keys[1]
+
+
+def test_variables_reach_the_template() -> None:
+    of = spec(
+        chatml(invite="{% if enable_thinking is defined and not enable_thinking %}<think></think>{% endif %}")
+    )
+    messages = [("user", "hi")]
+    off = Tools.of((), {"enable_thinking": False})
+    assert conversed(of, messages, off) == wanted(of, messages, enable_thinking=False)
+    assert conversed(of, messages) == wanted(of, messages)
+    assert conversed(of, messages) != conversed(of, messages, off)
+    with pytest.raises(ToolsError, match="'messages' is set by the conversation itself"):
+        Tools.of((), {"messages": []})
+
+
+def test_a_special_token_that_an_author_spells_stays_text() -> None:
+    of = spec(chatml(before=" {{ m.content|length }}"))
+    plain = conversed(of, [("user", f"say {CLOSE} now")])
+    ends = of.tokenizer.convert_tokens_to_ids(CLOSE)
+    assert of.tokenizer.decode(plain).startswith(f"{OPEN}user 18\nsay {CLOSE} now{CLOSE}")
+    assert plain.count(ends) == 1
+
+
+def test_rewritten_text_of_the_schema_is_computed_and_the_plan_says_why() -> None:
+    of = spec(TEMPLATES["shouts"])
+    user = '<user><module name="map">Look at it.</module></user>'
+    source = f'<schema name="s"><system>Be brief.</system>{user}</schema>'
+    prompt = TokenizedPrompt(TokenizedSchema(schema_of(source), of), prompt_of("<prompt><map/></prompt>"))
+    whys = {piece.path: piece.why for piece in prompt.planned().plan.pieces if piece.kind == "module"}
+    assert "rewrites" in whys["map"]
+    (told,) = (one for one in prompt.check() if one.code == "W612")
+    assert "turn 1 (system)" in told.message
+    assert "every request computes" in told.message
 
 
 @settings(max_examples=300)
 @given(templates(), conversations())
 def test_drawn_templates_and_conversations(template: str, messages: list[tuple[str, str]]) -> None:
-    of = ModelSpec("tiny", made(template), ChatFormat(made(template)), 0, 4096, Identity("f", "float32", True))
-    told = [{"role": role, "content": text} for role, text in messages]
+    made = drawn()
+    made.chat_template = template
+    of = ModelSpec("tiny", made, ChatFormat(made), 0, 4096, Identity("f", "float32", True))
     try:
-        want = of.tokenizer.apply_chat_template(told, add_generation_prompt=True)["input_ids"]
-    except Exception:  # the template takes no such conversation
-        return
-    if not want:
-        return
+        want = wanted(of, messages)
+    except Exception:  # the template takes no such conversation, in words of its own
+        assume(False)
+    assume(want)
     assert conversed(of, messages) == want
+    if all(text for _, text in messages):
+        ours, told = written(of, messages)
+        assert made.decode(ours) == made.decode(want)
+        assert (ours != want) == any(one.code == "W611" for one in told)
+
+
+@cache
+def drawn() -> Any:
+    """One tokenizer for all drawn templates: to make one takes longer than to draw."""
+    return tokenizer(Family("", SPECIALS))
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
@@ -264,3 +345,21 @@ def test_drawn_templates_and_conversations(template: str, messages: list[tuple[s
 def test_drawn_conversations(name: str, messages: list[tuple[str, str]]) -> None:
     of = spec(TEMPLATES[name])
     assert conversed(of, messages) == wanted(of, messages)
+
+
+@cache
+def family(name: str) -> ModelSpec:
+    made = tokenizer(FAMILIES[name])
+    return ModelSpec(name, made, ChatFormat(made), 0, 4096, Identity("f", "float32", True))
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+@settings(max_examples=15)
+@given(conversations())
+def test_drawn_conversations_of_families(name: str, messages: list[tuple[str, str]]) -> None:
+    of = family(name)
+    try:
+        want = wanted(of, messages)
+    except jinja2.TemplateError:
+        return
+    assert conversed(of, messages) == want
