@@ -32,7 +32,7 @@ from app.server.openai_wire import (
 )
 from app.server.service import Running, Service
 from app.server.streams import DONE, EventStream, event, gone
-from app.server.tool_use import Said, call_of, identified, tools_of
+from app.server.tool_use import Said, call_of, identified, tools_of, with_variables
 from app.server.usage import Usage, report_of
 from engine.events import Answer, Delta, Finished, FirstToken
 from engine.pml.tree import TurnName
@@ -96,7 +96,7 @@ def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
         body.model,
         scoped(settings_of_body(body, (longest, getattr(body, longest)), defaults), over),
         tuple(conversation.messages),
-        tools=tools_of(tools),
+        tools=with_variables(tools_of(tools), body.chat_template_kwargs),
         marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
         warm=body.warms,
         salt=caller.salt,

@@ -32,6 +32,11 @@ from engine.events import Delta, Finished
 _LONGEST = 16
 """Tokens of an answer where a request does not say it, as OpenAI has it here."""
 
+_REFUSED = {
+    "logprobs": ((0,), "probabilities are not told."),
+    "chat_template_kwargs": (({},), "a text has no chat template."),
+}
+
 
 class CompletionBody(GeneratingBody):
     """A request for the continuation of a text."""
@@ -48,7 +53,7 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/completions")
     async def create_completion(body: CompletionBody, request: Request) -> Response:
         """Continues a text."""
-        refuse_what_is_not_built(body, {"logprobs": ((0,), "probabilities are not told.")})
+        refuse_what_is_not_built(body, _REFUSED)
         require_stream(body)
         texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
         if len(texts) != 1:

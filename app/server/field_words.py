@@ -38,6 +38,7 @@ WORDS: Mapping[str, str] = {
     "tools": "Functions that the model may call; written by its own chat template.",
     "tool_choice": "`auto`, or `none` to leave the tools out. A choice that forces a call is refused.",
     "parallel_tool_calls": "`false` is refused beside tools: the model may call several at once.",
+    "chat_template_kwargs": "Variables of the model's chat template, such as `enable_thinking`.",
     "include": "`prompt_cache` adds the report of the cache to the answer; OpenAI's own values are let pass.",
     "cache_salt": "Requests share what is computed with those that say the same salt, and with no others.",
     "cache_control": "Has the prefix up to here kept on disk; on a request, up to its last block.",

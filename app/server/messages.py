@@ -26,7 +26,7 @@ from app.server.openai_wire import Wire, refuse_what_is_not_built, require_no_mo
 from app.server.pml_requests import PromptCache
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
-from app.server.tool_use import Said, identified, require_free_choice
+from app.server.tool_use import Said, identified, require_free_choice, with_variables
 from app.server.usage import Usage
 from engine.events import Answer, Delta, Finished, FirstToken
 
@@ -60,6 +60,7 @@ class CountBody(Wire):
     system: str | Many[ContentBlock] | None = None
     cache_control: CacheControl | None = None
     tools: Many[dict[str, Any]] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
     tool_choice: dict[str, Any] | None = None
     thinking: dict[str, Any] | None = None
     prompt_cache: PromptCache | None = None
@@ -141,7 +142,7 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
         body.model,
         scoped(settings_from(sampling, defaults, "anthropic"), over),
         tuple(reader.messages),
-        tools=definitions.first,
+        tools=with_variables(definitions.first, body.chat_template_kwargs),
         deferred=definitions.deferred,
         marks=reader.marks(),
         warm=isinstance(body, MessagesBody) and body.max_tokens == 0,

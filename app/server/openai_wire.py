@@ -106,7 +106,6 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
         ("ignore_eos", "use_beam_search", "continue_final_message"), ((False,), "it is not built.")
     ),
     **dict.fromkeys(("chat_template", "prompt_logprobs"), ((), "it is not built.")),
-    "chat_template_kwargs": (({},), "the template is given the conversation alone."),
 }
 
 

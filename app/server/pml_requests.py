@@ -122,7 +122,7 @@ def prepared_over(engine: Engine, files: SchemaFiles, asked: Asked) -> PreparedP
     if pinned and of_all and schema.tokenized.label not in engine.store.settings.pins():
         pin(engine, schema, rest)
     with pml_faults("prompt_cache.prompt"):
-        return schema.prompt(_extended(_prompt(over, schema), asked))
+        return schema.prompt(_extended(_prompt(over, schema), asked), asked.tools)
 
 
 def pin(engine: Engine, schema: PreparedSchema, seconds: float | None) -> None:

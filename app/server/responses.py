@@ -41,7 +41,7 @@ from app.server.response_items import (
 )
 from app.server.service import Running, Service
 from app.server.streams import EventStream, event, gone
-from app.server.tool_use import Said
+from app.server.tool_use import Said, with_variables
 from app.server.usage import Usage
 from engine.events import Answer, Delta, Finished, FirstToken
 
@@ -117,7 +117,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
         body.model,
         scoped(settings_of_body(body, ("max_output_tokens", body.max_output_tokens), defaults), over),
         tuple(conversation.messages),
-        tools=functions_of(tools),
+        tools=with_variables(functions_of(tools), body.chat_template_kwargs),
         marks=conversation.marks(body.prompt_cache_options, body.prompt_cache_retention),
         warm=body.warms,
         salt=caller.salt,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from app.server.errors import INVALID, ApiError, unsupported
@@ -37,6 +37,18 @@ def tools_of(definitions: Sequence[Mapping[str, Any]], where: str = "tools") -> 
         return Tools.of(definitions) if definitions else NO_TOOLS
     except ToolsError as error:
         raise ApiError(INVALID, str(error), where) from None
+
+
+def with_variables(tools: Tools, variables: Mapping[str, Any] | None) -> Tools:
+    """Adds the variables of a chat template that a request sets.
+
+    Raises:
+        ApiError: one of them is not for a request to set.
+    """
+    try:
+        return replace(tools, variables_json=Tools.of((), variables).variables_json)
+    except ToolsError as error:
+        raise ApiError(INVALID, str(error), "chat_template_kwargs") from None
 
 
 def call_of(name: object, arguments: object, identity: object, where: str) -> ToolCall:
