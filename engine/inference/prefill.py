@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.inference.params import Repair
 from engine.inference.repair import choosing, chosen, rows, with_hidden
 from engine.model.model import Model
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import RecipeSlice
 from engine.segment import Placement
 

@@ -26,7 +26,7 @@ from engine.segment import Placement
 
 if TYPE_CHECKING:
     from engine.model.model import Model
-    from engine.prompt.plan import PromptPlan
+    from engine.prompt.pieces import PromptPlan
     from engine.prompt.recipe import RecipeSlice
 
 CHECK_LAYER = 1  # the first one whose keys depend on what a token saw

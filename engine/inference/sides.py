@@ -14,7 +14,7 @@ from engine.inference.reading import Reading, read
 from engine.inference.sequence import Sequence as Answering
 from engine.model.model import Model
 from engine.model.rope import move_keys
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import RecipeSlice
 from engine.segment import Placement, Segment
 

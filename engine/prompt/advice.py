@@ -11,7 +11,7 @@ from engine.pml import Bound, Diagnostic, Prompt, RoleOpen, Schema, make
 from engine.pml.conversation import conversation
 from engine.pml.diagnostics import Span, quote
 from engine.prompt.layout import SchemaLayout
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.rendering import Rendering
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenizer import Fragment

@@ -18,7 +18,8 @@ from typing import Any, Final, TypeVar
 from engine.prompt.cutting import Cutter
 from engine.prompt.recent import Recent
 from engine.prompt.rendering import MOST_MASKED, Masks, Rendering, between, traced
-from engine.prompt.template import ChatTemplate, TemplateError, TemplateLimitError, TemplateTimeError
+from engine.prompt.template import ChatTemplate
+from engine.prompt.template_budget import TemplateError, TemplateLimitError, TemplateTimeError
 from engine.prompt.tokenizer import Tokenizer
 from engine.prompt.tool_calls import AnswerReader, ParsedAnswer
 from engine.prompt.tools import FORMS, NO_TOOLS, Header, Tools, ToolsError

@@ -14,7 +14,7 @@ from engine.pml import ArgumentText, Bound, NewText, Part, RoleClose, RoleOpen, 
 from engine.pml.meetings import meetings
 from engine.pml.parts import is_seam
 from engine.prompt.chat_template import ChatFormat
-from engine.prompt.plan import Piece, PromptPlan, Stretch
+from engine.prompt.pieces import Piece, PromptPlan, Stretch
 from engine.prompt.recipe import RecipeSlice
 from engine.prompt.tokenizer import Together
 from engine.tiers import Tier

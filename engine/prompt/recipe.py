@@ -28,7 +28,7 @@ from typing import Literal
 
 from engine.choices import Scope
 from engine.prompt.layout import SchemaLayout, TextRun, ancestors
-from engine.prompt.plan import Piece, PromptPlan
+from engine.prompt.pieces import Piece, PromptPlan
 
 KEY_VERSION = 2  # of what the names of segments are digests of
 TURN = "earlier turn"  # in place of a module's path, of a segment of a conversation; no module is called so

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from engine.prompt.layout import SchemaLayout, TextRun
-from engine.prompt.plan import Piece, PromptPlan
+from engine.prompt.pieces import Piece, PromptPlan
 from engine.tiers import TIERS, Tier
 
 

@@ -1,8 +1,8 @@
 """Renders a model's chat template within bounds of time and size.
 
 A template is a program that came with a model, so it is not trusted: jinja2's sandbox keeps it from files and
-from Python, and this module bounds what it takes. Each step of a loop, each text and each list that it makes
-is counted. Knows nothing of tokenizers or schemas.
+from Python, and `engine.prompt.template_budget` bounds what it takes. Each step of a loop, each text and each
+list that it makes is counted. Knows nothing of tokenizers or schemas.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import datetime
 import json
 import re
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -26,21 +25,19 @@ from jinja2.utils import Namespace
 from jinja2.visitor import NodeTransformer
 
 from engine.errors import PromptCacheError
+from engine.prompt import template_budget as budgets
+from engine.prompt.template_budget import (
+    Budget,
+    SharedTime,
+    TemplateError,
+    TemplateLimitError,
+)
 from engine.prompt.tools import characters
 
 MAX_SOURCE = 100_000
 """Characters of a template."""
-MAX_VALUE = 2_000_000
-"""Characters of one text, or of all texts in one list, beyond what the messages hold."""
-MAX_WORK = 20_000_000
-"""Characters written and steps taken in one rendering, beyond what the messages call for."""
-MAX_SECONDS = 5.0
-"""Time of the processor for one rendering, and for all that cut one conversation."""
 _MAX_NUMBER = 100_000
-_MAX_BITS = 20_000
-_MAX_DEPTH = 50
 _STEP = 10  # one pass of a loop counts as so many characters
-
 _TEXT_METHODS = frozenset(
     re.findall(
         r"\w+",
@@ -59,18 +56,6 @@ _UNBOUNDED_FILTERS = (
     "wordwrap",
     "xmlattr",
 )
-
-
-class TemplateError(PromptCacheError):
-    """A chat template cannot be read, refuses its messages, or goes beyond a bound."""
-
-
-class TemplateLimitError(TemplateError):
-    """A chat template goes beyond a bound of time or size."""
-
-
-class TemplateTimeError(TemplateLimitError):
-    """Several renderings took too long together, though none did alone."""
 
 
 class ChatTemplate:
@@ -169,85 +154,6 @@ class ChatTemplate:
         return "".join(pieces)
 
 
-class _Shared:
-    """The time that several renderings of one thread have together."""
-
-    def __init__(self) -> None:
-        self.deadline = time.thread_time() + MAX_SECONDS
-        self.renderings = 0
-
-    @property
-    def over(self) -> bool:
-        return time.thread_time() > self.deadline
-
-    def error(self) -> TemplateLimitError:
-        if self.renderings < 2:
-            return TemplateLimitError(f"it takes longer than {MAX_SECONDS:g} seconds")
-        return TemplateTimeError(
-            f"to find where the turns of this conversation begin and end takes longer than {MAX_SECONDS:g} "
-            "seconds"
-        )
-
-
-class Budget:
-    """What one rendering may still take."""
-
-    def __init__(self, size: int, shared: _Shared | None = None) -> None:
-        self._shared = shared
-        self.largest = MAX_VALUE + 8 * size
-        self._left = MAX_WORK + 100 * size
-        self._deadline = shared.deadline if shared else time.thread_time() + MAX_SECONDS
-        self.looks = 0
-
-    def spend(self, cost: int) -> None:
-        """Counts steps or characters, and looks at the clock now and then."""
-        self._left -= cost + 1
-        if self._left < 0:
-            raise TemplateLimitError(f"it takes more than {MAX_WORK:,} steps and characters for its messages")
-        self.looks += 1
-        if self.looks % 32 == 0 and time.thread_time() > self._deadline:
-            raise (self._shared or _Shared()).error()
-
-    def fits(self, size: int) -> None:
-        """Checks the size of a text or list before it is made."""
-        if size > self.largest:
-            raise TemplateLimitError(f"it makes a value of {size:,} characters; {self.largest:,} are allowed")
-
-    def text(self, text: str) -> str:
-        """Counts a text that was made."""
-        self.fits(len(text))
-        self.spend(len(text))
-        return text
-
-    def weigh(self, value: Any) -> Any:
-        """Counts a new value; lists count with all that they hold, however often it is the same."""
-        if isinstance(value, str):
-            return self.text(value)
-        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
-            raise TemplateLimitError("it makes a number of thousands of digits")
-        if isinstance(value, (list, tuple, dict, set, frozenset)):
-            self.spend(len(value))
-            self.weight(value)
-        return value
-
-    def weight(self, value: Any) -> int:
-        """Characters and elements of a value, with all that it holds."""
-        total, pending = 0, [(value, 0)]
-        while pending:
-            one, depth = pending.pop()
-            total += len(one) if isinstance(one, str) else 1
-            if depth > _MAX_DEPTH:
-                raise TemplateLimitError(f"it nests lists more than {_MAX_DEPTH} deep")
-            if isinstance(one, Namespace) and depth:
-                raise TemplateLimitError("it puts a namespace into a list")
-            if isinstance(one, dict):
-                pending.extend((part, depth + 1) for pair in one.items() for part in pair)
-            elif isinstance(one, (list, tuple, set, frozenset)):
-                pending.extend((part, depth + 1) for part in one)
-            self.fits(total + len(pending))
-        return total
-
-
 class _Environment(ImmutableSandboxedEnvironment):
     """The environment in which transformers renders templates, with a budget."""
 
@@ -272,7 +178,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         Raises:
             TemplateTimeError: the time that it shares with other renderings is over.
         """
-        shared: _Shared | None = getattr(self._thread, "shared", None)
+        shared: SharedTime | None = getattr(self._thread, "shared", None)
         if shared is not None:
             shared.renderings += 1
             if shared.over:
@@ -280,9 +186,9 @@ class _Environment(ImmutableSandboxedEnvironment):
         return _Bounded(self._thread, Budget(size, shared))
 
     @contextlib.contextmanager
-    def sharing(self) -> Iterator[_Shared]:
+    def sharing(self) -> Iterator[SharedTime]:
         """Time that all renderings of this thread share meanwhile."""
-        self._thread.shared = _Shared()
+        self._thread.shared = SharedTime()
         try:
             yield self._thread.shared
         finally:
@@ -333,7 +239,7 @@ class _Environment(ImmutableSandboxedEnvironment):
                 if isinstance(one, (str, list, tuple)) and isinstance(times, int):
                     budget.fits(max(len(one), 1) * times)
         elif operator == "**" and isinstance(left, int) and isinstance(right, int):
-            if left.bit_length() * right > _MAX_BITS:
+            if left.bit_length() * right > budgets.MAX_BITS:
                 raise TemplateLimitError("it makes a number of thousands of digits")
         elif operator == "+" and isinstance(left, str) and isinstance(right, str):
             budget.fits(len(left) + len(right))
@@ -457,7 +363,7 @@ def _check_filter(budget: Budget, name: str, args: tuple[Any, ...], kwargs: dict
     if name == "tojson" and rest:
         longest = max((len(str(one)) for one in rest if not isinstance(one, int)), default=0)
         widest = max((one for one in rest if isinstance(one, int)), default=0)
-        budget.fits(budget.weight(value) * (1 + longest + _MAX_DEPTH * widest // 8))
+        budget.fits(budget.weight(value) * (1 + longest + budgets.MAX_DEPTH * widest // 8))
 
 
 def _check_method(

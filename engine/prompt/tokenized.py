@@ -20,7 +20,8 @@ from engine.pml.diagnostics import swap
 from engine.prompt import advice
 from engine.prompt.conversation import Blocks, Spelled
 from engine.prompt.layout import Encoded, SchemaLayout, lay_out
-from engine.prompt.plan import PromptPlan, make_plan
+from engine.prompt.pieces import PromptPlan
+from engine.prompt.plan import make_plan
 from engine.prompt.recipe import Recipe, RecipeBook, RecipeSlice
 from engine.prompt.refusals import refusal
 from engine.prompt.rendering import Rendering

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Identity, RecipeSlice, segment_key
 
 CHUNK = 64  # tokens

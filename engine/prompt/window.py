@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from engine.pml import Diagnostic, Import, Param, Prompt, PromptError, Schema, Span, make
 from engine.prompt.layout import SchemaLayout
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import RecipeBook, RecipeSlice
 
 _HINT = "import fewer modules, shorten the text, or use a model with a larger context window"

@@ -17,7 +17,7 @@ from engine.inference.repair import chosen, rows, with_hidden
 from engine.model.model import Model
 from engine.model.packed_kv_cache import PackedText, empty_segment
 from engine.pml import parse_prompt, parse_schema
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.segment import Placement, Segment
 from engine.stopwatch import Stopwatch
 from tests.engine.tiny import tiny_model

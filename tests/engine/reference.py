@@ -16,7 +16,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from engine.prompt.layout import SchemaLayout
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Recipe, RecipeSlice
 
 FORBIDDEN = -1e30

@@ -15,7 +15,7 @@ from engine.pml import PromptError
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.conversation import Message, spell
 from engine.prompt.named_blocks import Block
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema

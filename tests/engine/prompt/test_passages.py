@@ -11,7 +11,7 @@ from engine.pml import Bound, parse_prompt, parse_schema
 from engine.pml.conversation import conversation
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.passages import Passage, Reader
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema

@@ -15,12 +15,13 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 from engine.pml import Prompt, PromptError, Role, Schema, Text
 from engine.pml.diagnostics import NOWHERE
-from engine.prompt import template
+from engine.prompt import template_budget
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.conversation import Message, spell
 from engine.prompt.named_blocks import Block
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
+from engine.prompt.template import ChatTemplate
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
 from engine.prompt.tools import NO_TOOLS, Header, ToolCall, Tools, ToolsError, call_fields, result_fields
 from tests.engine.cases import prompt_of, schema_of
@@ -122,8 +123,6 @@ CONVERSATIONS = {
 @pytest.mark.parametrize("tools", [TOOLS, NO_TOOLS], ids=["tools", "none"])
 def test_the_tokens_are_those_of_the_template(family: str, name: str, tools: Tools) -> None:
     made, messages = made_of(family), CONVERSATIONS[name]
-    if messages[0].role == "system" and family == "mistral":
-        pytest.skip("it writes system text into the last turn, of which W610 tells")
     ours = asked(messages, spec(family), tools).planned(None).plan.token_ids
     theirs = as_transformers(messages, spelled=family == "deepseek", none=family == "deepseek")
     want = rendered(family, theirs, tools)
@@ -358,13 +357,13 @@ def test_long_conversations_are_cut_by_few_renderings(family: str, monkeypatch: 
         headers += [Header("assistant", call_fields((call,)), blank=True), result]
         headers += [Header("assistant"), Header("user")] if number % 3 == 0 else []
     asked_for: list[bool] = []
-    plain = template.ChatTemplate.render
+    plain = ChatTemplate.render
 
     def render(*args: Any, **kwargs: Any) -> str:
         asked_for.append(True)
         return plain(*args, **kwargs)
 
-    monkeypatch.setattr(template.ChatTemplate, "render", render)
+    monkeypatch.setattr(ChatTemplate, "render", render)
     few = ChatFormat(made_of(family)).turns(headers, DAY, TOOLS)
     count = len(asked_for)
     monkeypatch.setattr("engine.prompt.cutting._RENDERED", 1000)
@@ -387,7 +386,7 @@ def test_tools_beyond_a_bound_leave_others_their_template(monkeypatch: pytest.Mo
     made = tokenizer(IGNORES)
     made.chat_template = "{% for t in tools or [] %}{{ 'x' * 10 ** 9 }}{% endfor %}" + IGNORES.template
     chat = ChatFormat(made)
-    assert template.MAX_VALUE < 10**9
+    assert template_budget.MAX_VALUE < 10**9
     with pytest.raises(PromptError, match="goes beyond what a template may take"):
         asked(CONVERSATIONS["a question"], spec_of(made), TOOLS).planned(None)
     assert chat.turns(["user"], DAY).opens
