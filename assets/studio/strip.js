@@ -170,11 +170,11 @@ export class Strip extends Emitter {
 
   /** @param {DrawnPiece} piece */
   #describe(piece) {
-    const { kind, label, path, start, tokens, cached, bytes: size } = piece
+    const { kind, label, path, start, tokens, cached, bytes: size, why } = piece
     const what = label || path || KINDS[kind], tier = this.tiers.find(({ name }) => name === cached)
     const at = tokens > 1 ? `positions ${count(start)}–${count(start + tokens - 1)}` : `position ${count(start)}`
-    const reused = kind !== "text" && kind !== "argument" && size > 0 || cached !== "none"
-    const held = reused ? [size ? bytes(size) : "", tier?.label ?? cached, this.#savings.words(tokens)] : [kind in KINDS ? "computed each time" : ""]
+    const reused = !why && kind !== "text" && kind !== "argument" && size > 0 || cached !== "none"
+    const held = reused ? [size ? bytes(size) : "", tier?.label ?? cached, this.#savings.words(tokens)] : ["computed each time", why]
     const owed = this.#owing.holds ? this.#owedTo(piece) : undefined
     if (owed) held.push(`the answer owes it ${nats(Math.max(0, owed.dependence))} nats a token`)
     return [h("strong", {}, what), ["", plural(tokens, "token"), at, ...held].filter((one, place) => place === 0 || one).join(" · ")]

@@ -10,6 +10,7 @@ from engine.batch.submission import Submission
 from engine.batch.tree import PrefixTree
 from engine.cache.fetched import Request
 from engine.cache.segment_cache import SegmentCache, wanted
+from engine.prompt.pieces import Piece
 from engine.prompt.recipe import Identity
 from engine.prompt.trail import Chunk, Edge, Placed, Trail, names
 from engine.tiers import Outcome, Tier
@@ -87,7 +88,7 @@ def outlook(cache: SegmentCache, tree: PrefixTree | None, submission: Submission
     for piece, used in zip(planned.plan.pieces, planned.slices, strict=True):
         if used is None:
             bounds = ((Tier.MEMORY, in_memory), (Tier.DISK, on_disk), (Tier.NONE, planned.plan.end))
-            parts.extend(_cut(piece.kind, piece.path, piece.start, piece.tokens, bounds))
+            parts.extend(_cut(piece, bounds))
             continue
         tier = tier_of(used.recipe)
         there = tier != Tier.NONE
@@ -97,14 +98,14 @@ def outlook(cache: SegmentCache, tree: PrefixTree | None, submission: Submission
     return Outlook(tuple(parts))
 
 
-def _cut(kind: str, path: str, start: int, tokens: int, bounds: Sequence[tuple[Tier, int]]) -> Iterator[Part]:
+def _cut(piece: Piece, bounds: Sequence[tuple[Tier, int]]) -> Iterator[Part]:
     """Text that is computed, cut where what is known of it ends."""
-    end = start + tokens
+    kind, path, start, end = piece.kind, piece.path, piece.start, piece.start + piece.tokens
     for tier, bound in bounds:
         upto = min(max(bound, start), end)
         if upto > start:
             if tier == Tier.NONE:
-                yield Part(kind, path, start, upto - start, tier, Outcome.MISS, PLAIN)
+                yield Part(kind, path, start, upto - start, tier, Outcome.MISS, piece.why or PLAIN)
             else:
                 yield Part(kind, path, start, upto - start, tier, Outcome.HIT)
         start = upto

@@ -69,7 +69,7 @@ class PlanSummary:
         return self.total_tokens - self.cached_tokens
 
     def strip(self) -> list[dict[str, Any]]:
-        """Returns the parts in position order: kind, path, start, tokens, cached, bytes, label."""
+        """Returns the parts in position order: kind, path, start, tokens, cached, bytes, label, why."""
         return [dict(part) for part in self.parts]
 
 
@@ -108,6 +108,7 @@ def summarize_plan(plan: PromptPlan, tiers: Sequence[Tier], bytes_per_token: int
                 "cached": tier,
                 "bytes": piece.tokens * bytes_per_token if piece.cached else 0,
                 "label": piece.path or _label(piece),
+                "why": piece.why,
             }
         )
     return PlanSummary(tuple(parts), plan.total_tokens, plan.cached_tokens)

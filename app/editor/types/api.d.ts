@@ -1045,6 +1045,7 @@ declare namespace Api {
     cached: "none" | "disk" | "memory"
     bytes: number
     label: string
+    why: string
     document: "schema" | "prompt" | ""
     at: number
   }

@@ -114,7 +114,10 @@ class ModuleSize(TypedDict):
 
 
 class Piece(TypedDict):
-    """A part of the prompt along its positions; `document` and `at` are where the first of it is written."""
+    """A part of the prompt along its positions; `document` and `at` are where the first of it is written.
+
+    `why` says why text of the schema is computed; it is empty elsewhere.
+    """
 
     kind: Literal["anonymous", "module", "argument", "text"]
     path: str
@@ -123,6 +126,7 @@ class Piece(TypedDict):
     cached: Tier
     bytes: int
     label: str
+    why: str
     document: Document
     at: int
 
