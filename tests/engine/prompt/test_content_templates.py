@@ -97,6 +97,22 @@ TEMPLATES = {
         before="{{ ' again' if not loop.first and m.content == messages[loop.index0 - 1].content }}"
     ),
     "asks for the case": chatml(before="{{ ' loud' if m.content.isupper() }}"),
+    "takes a switch off": chatml(
+        "m.content[9:].lstrip() if m.content.startswith('/no_think') else m.content"
+    ),
+    "leaves thoughts to the last": chatml(
+        "m.content if loop.last or '</think>' not in m.content "
+        "else m.content.partition('</think>')[2].strip()"
+    ),
+    "joins parts": chatml("(m.content if m.content is string else m.content|map('string')|join)|trim"),
+    "refuses its own marks": "{% for m in messages if '<|channel|>' in m.content %}"
+    "{{ raise_exception('no channels') }}{% endfor %}" + chatml(),
+    "tells who asked first": chatml()
+    + "{% set first = messages|selectattr('role', 'equalto', 'user')|map(attribute='content')|first %}"
+    "{{ 'Q: ' ~ (first|truncate(12)) ~ '\n' if first|length > 8 }}",
+    "merges turns": "{% for m in messages %}{% if loop.first or m.role != messages[loop.index0 - 1].role %}"
+    + OPEN + "{{ m.role }}{% endif %}\n{{ m.content }}{{ '" + CLOSE + "\n' if loop.last or "
+    "m.role != messages[loop.index0 + 1].role }}{% endfor %}" + INVITE,
     "no invitation": chatml(before=" {{ m.content|length }}", invite=""),
     "no special token": "{% for m in messages %}### {{ m.role }} {{ m.content|length }}\n{{ m.content }}\n\n"
     "{% endfor %}### answer\n",
