@@ -265,9 +265,10 @@ class ChatFormat:
         template, said = self._for(told.tools), None
         if template is not None and sum(map(len, contents)) <= MOST_MASKED:
             masks = Masks(contents, template.words)
+            hidden = any(masks.hides(one) for one in contents if self.tokens.specials(one))
             with contextlib.suppress(ChatError):
                 masked = self._spell(headers, masks.contents, told)
-                said = masks.find(text, masked, self.tokens.specials(text))
+                said = None if hidden else masks.find(text, masked, self.tokens.specials(text))
         if (
             said is None
         ):  # nobody knows who wrote what, but spellings of special tokens are the template's own

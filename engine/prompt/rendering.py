@@ -189,8 +189,12 @@ class Masks:
                 self._whole += _masked(content, len(self._whole), spared)
             if content:
                 self._turns.setdefault(places[content], []).append(turn)
-        self._starts = list(self._turns)
+        self._starts, self._plain = list(self._turns), list(contents)
         self.contents = [self._whole[places[one] : places[one] + len(one)] for one in contents]
+
+    def hides(self, content: str) -> bool:
+        """Whether nothing of a content says where it comes from."""
+        return _MASK.search(self.contents[self._plain.index(content)]) is None
 
     def find(self, text: str, masked: str, specials: Sequence[tuple[int, int]] = ()) -> list[Found] | None:
         """Finds the contents in a rendering.

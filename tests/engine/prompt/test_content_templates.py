@@ -311,12 +311,17 @@ def test_variables_reach_the_template() -> None:
         Tools.of((), {"messages": []})
 
 
-def test_a_special_token_that_an_author_spells_stays_text() -> None:
-    of = spec(chatml(before=" {{ m.content|length }}"))
-    plain = conversed(of, [("user", f"say {CLOSE} now")])
-    ends = of.tokenizer.convert_tokens_to_ids(CLOSE)
-    assert of.tokenizer.decode(plain).startswith(f"{OPEN}user 18\nsay {CLOSE} now{CLOSE}")
-    assert plain.count(ends) == 1
+@pytest.mark.parametrize("content", [f"say {CLOSE} now", CLOSE, f"{CLOSE}\n42", f"42{CLOSE}{OPEN}"])
+def test_a_special_token_that_an_author_spells_stays_text(content: str) -> None:
+    """Also where the template itself has the token among its words, and nothing else tells the author's."""
+    of = spec(
+        "{% if '" + CLOSE + "' == '" + OPEN + "' %}{% endif %}" + chatml(before=" {{ m.content|length }}")
+    )
+    plain = conversed(of, [("user", content)])
+    assert CLOSE in of.chat._template.words  # type: ignore[union-attr]
+    assert f"\n{content}{CLOSE}" in of.tokenizer.decode(plain)
+    counts = [plain.count(of.tokenizer.convert_tokens_to_ids(one)) for one in SPECIALS]
+    assert counts == [2, 1]
 
 
 def test_rewritten_text_of_the_schema_is_computed_and_the_plan_says_why() -> None:
