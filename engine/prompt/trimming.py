@@ -1,4 +1,4 @@
-"""What a chat template strips at the borders of turns: of which texts, and which of their tokens stay.
+"""What a chat template leaves of the parts of a turn, and which of their tokens stay.
 
 Integers and characters only; knows nothing of positions.
 """
@@ -34,7 +34,7 @@ def turn_texts(parts: Sequence[Part]) -> list[str]:
 
 
 def headers_of(parts: Sequence[Part]) -> list[Header]:
-    """Returns what a chat template is told of each turn of a bound prompt besides its text."""
+    """Returns what a chat template reads of each turn of a bound prompt besides its text."""
     opened = (part.node for part in parts if isinstance(part, RoleOpen))
     return [
         Header(turn.role, turn.fields, blank=not text and bool(turn.fields or turn.role == "tool"))
