@@ -105,7 +105,9 @@ def _rewritten(
     turns = []
     for number, (role, content, said) in enumerate(zip(roles, contents, rendering.contents, strict=True), 1):
         read = "".join(one if isinstance(one, str) else one.text for one in said)
-        if role != "tool" and (read not in content or bool(read) != bool(content.strip())):
+        before, found, behind = content.partition(read) if read else (content, "", "")
+        gone = [one for one in (before, behind) if one.strip() and (not read or "</think>" not in one)]
+        if role != "tool" and (gone or bool(found) != bool(read)):
             turns.append(f"{number} ({role})")
     if not turns:
         return

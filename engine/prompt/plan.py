@@ -31,13 +31,13 @@ from engine.pml import (
 from engine.pml.parts import part_text
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.conversation import Blocks
-from engine.prompt.layout import Extent, Mark, SchemaLayout, TextRun
+from engine.prompt.layout import Extent, Mark, SchemaLayout, TextRun, ancestors
 from engine.prompt.pieces import Kind, Piece, PromptPlan, Stretch
 from engine.prompt.rendering import Rendering
 from engine.prompt.tokenizer import Fragment, Together
 from engine.prompt.trimming import Cut, remnant, shares
 
-REWRITTEN = "the chat template rewrites text of the schema here or before, so no segment fits"
+REWRITTEN = "the chat template rewrites this text, or text that its segment has seen"
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ class _Planner:
         self.position = 0
         self.reached = 0  # behind the last text of the schema
         self.crowded = False
-        self.why = ""  # why text of the schema is computed from here on
+        self.rewritten: set[str] = set()  # modules of which segments hold other text than the prompt
         self.schema_turns = 0  # turns that the schema brings
         self.numbers = {id(turn): place for place, (turn, _) in enumerate(layout.schema.index.turns)}
         self.opened = -1  # the turn that was opened last
@@ -172,7 +172,7 @@ class _Planner:
         """Text of which the chat template leaves every character."""
         if isinstance(part, ArgumentText):
             self._argument(part)
-        elif isinstance(part, SchemaText) and not self.why:
+        elif isinstance(part, SchemaText) and not self._stale(part.module):
             self._schema_text(part)
         else:
             self._rewritten(part, part_text(part))
@@ -180,9 +180,13 @@ class _Planner:
     def _rewritten(self, part: Part, text: str) -> None:
         """Text that is computed, as the chat template writes it otherwise or has done so before."""
         if isinstance(part, SchemaText) and part_text(part).strip():
-            self.why = REWRITTEN
+            self.rewritten.add(part.module)
         kind, path = _origin(part)
         self._write(kind, Fragment(text), path)
+
+    def _stale(self, path: str) -> bool:
+        """Whether segments of a module have seen text that the chat template writes otherwise here."""
+        return not self.rewritten.isdisjoint(ancestors(path) | {""})
 
     def _borders(self) -> Iterator[int]:
         """Yields the position behind each block of a conversation."""
@@ -228,7 +232,7 @@ class _Planner:
         extent = None if part.new else self.layout.extent(part.node, mark)
         if (
             extent is not None
-            and not self.why
+            and not self._stale("")
             and (not last or self._ends_as_laid_out(part.node, extent, text))
         ):
             self._laid_out(part.node, mark, extent)
@@ -248,7 +252,7 @@ class _Planner:
         """New text, tokenized with the new text beside it."""
         if fragment.text:
             turn = self.turn and kind == "text"
-            why = self.why if kind in ("module", "anonymous") else ""
+            why = REWRITTEN if kind in ("module", "anonymous") and self._stale(path) else ""
             made = Piece(kind, path, 0, (), turn=turn, why=why)
             self.texts.append(_Unsettled(made, self.new_turn, len(self.stretches), fragment))
             self.new_turn = False
@@ -311,7 +315,7 @@ class _Planner:
         kept = text[cut[0] : len(text) - cut[1]]
         if isinstance(part, ArgumentText):
             self._argument(replace(part, text=kept))
-        elif not isinstance(part, SchemaText) or self.why:
+        elif not isinstance(part, SchemaText) or self._stale(part.module):
             self._rewritten(part, kept)
         elif (extent := self.layout.extent(part.node)) is not None:
             self._settle()
