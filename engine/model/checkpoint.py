@@ -22,6 +22,7 @@ DEMO_FOLDER = Path(__file__).resolve().parents[2] / "assets" / "demo_model"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TEMPLATES = "additional_chat_templates"
+ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
 COARSE = 2.0
 """Seconds within which two changes of a file may bear the same time, on the coarsest of file systems."""
@@ -80,8 +81,10 @@ class Checkpoint:
             folder: the folder with the files.
 
         Raises:
-            ModelError: there are no safetensors, a shard is missing, or its files name files elsewhere.
+            ModelError: there are no safetensors, a shard is missing, its files name files elsewhere, or they
+                hold an adapter.
         """
+        require_no_adapter(name, folder)
         try:
             texts = sorted(_texts(folder))
             _check_tokenizer(name, folder)
@@ -108,6 +111,12 @@ class Checkpoint:
         """The names of all files."""
         return (*self.texts, *self.weights)
 
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The names of files with weights that are not read, but those in Mistral's own form of the same."""
+        found = {path.name for path in self.folder.glob("*.safetensors")} - set(self.weights)
+        return tuple(sorted(one for one in found if not one.startswith("consolidated")))
+
     def signature(self, name: str) -> Signature:
         """The files as they are now.
 
@@ -128,6 +137,21 @@ def local_folder(name: str) -> Path | None:
     """Returns the folder that a name of a model stands for, "demo" for the bundled one; None if none does."""
     path = DEMO_FOLDER if name == "demo" else Path(name).expanduser()
     return path if path.is_dir() else None
+
+
+def require_no_adapter(name: str, folder: Path) -> None:
+    """Refuses a folder with an adapter, which would be left out.
+
+    Raises:
+        ModelError: it holds one.
+    """
+    for one in ADAPTER:
+        if (folder / one).is_file():
+            raise ModelError(
+                f"the folder of model {name!r} holds an adapter ({one}), which is not applied. Merge it into "
+                "the weights of its base model (merge_and_unload of peft) and give the folder with these, or "
+                "remove the file."
+            )
 
 
 def stamp(path: Path) -> Stamp:

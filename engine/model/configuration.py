@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers.configuration_utils import PreTrainedConfig
 from transformers.models.auto.configuration_auto import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
@@ -32,6 +33,7 @@ _RUN_CODE = (
 )
 """Fields at which transformers imports, patches or downloads code, or that only such code reads."""
 _QUANTIZED = ("quantization_config", "compression_config")
+_NUMBERS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def read_configuration(name: str, folder: Path) -> Any:
@@ -43,7 +45,7 @@ def read_configuration(name: str, folder: Path) -> Any:
 
     Raises:
         ModelError: it needs code of its own, is an encoder-decoder, keeps a recurrent state, is quantized,
-            holds an adapter, or names other weights or what is no tokenizer.
+            or names other weights or what is no tokenizer.
     """
     try:
         config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -55,11 +57,6 @@ def read_configuration(name: str, folder: Path) -> Any:
             ) from error
         raise
     _check_kind(name, config)
-    if (folder / "adapter_config.json").is_file():
-        raise ModelError(
-            f"the folder of model {name!r} holds an adapter (adapter_config.json), which is not applied. "
-            "Merge it into the weights (merge_and_unload of peft), or take the file away."
-        )
     _check_tokenizer(name, folder, config)
     for part in _parts(config):
         _check_weights(name, part)
@@ -131,7 +128,9 @@ def _parts(config: Any) -> Iterator[Any]:
 
 
 def _check_weights(name: str, part: Any) -> None:
-    if any(vars(part).get(field) is not None for field in _QUANTIZED):
+    numbers = getattr(part, "dtype", None)
+    narrow = isinstance(numbers, torch.dtype) and numbers not in _NUMBERS
+    if narrow or any(vars(part).get(field) is not None for field in _QUANTIZED):
         raise ModelError(
             f"the weights of model {name!r} are quantized, and what reads them is code to be fetched. "
             "Use the model in its plain form (bf16, fp16 or fp32)."

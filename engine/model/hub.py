@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.model.checkpoint import PATTERNS
+from engine.model.checkpoint import PATTERNS, require_no_adapter
 from engine.model.fingerprint import Progress
 
 CONFIGURATION = "config.json"
@@ -44,6 +44,7 @@ def local_files(name: str) -> Path | None:
     path = Path(name).expanduser()
     if path.is_dir():
         if not (path / CONFIGURATION).is_file():
+            require_no_adapter(name, path)
             raise ModelError(
                 f"folder {name!r} holds no model: config.json is missing. Give the folder that "
                 "save_pretrained wrote, with config.json, *.safetensors and the tokenizer's files."

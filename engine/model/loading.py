@@ -7,17 +7,17 @@ refused in words, where the configuration tells already before any weights are r
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from transformers.conversion_mapping import get_model_conversion_mapping
+from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 from transformers.generation.configuration_utils import GenerationConfig
 from transformers.models.auto.tokenization_auto import AutoTokenizer
 from transformers.utils import logging as transformers_logging
@@ -30,11 +30,13 @@ from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, Signature
 from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration
 from engine.model.devices import candidates, first_that_holds
 from engine.model.fingerprint import Progress, fingerprint, quantized_fingerprint
+from engine.model.load_report import require_experts, require_whole
 from engine.model.model import DTYPES, Model
 from engine.model.packed_weights import pack_weights
 from engine.model.quantized_weights import quantize_weights, require_quantizable
 from engine.model.remembered import Memory
 from engine.model.thread_pool import release_thread_pool
+from engine.model.weight_files import WeightFiles, listed
 from engine.places import user_cache
 from engine.prompt.tokenizer import Tokenizer
 
@@ -90,6 +92,8 @@ def load(
         quiet.disable_progress_bar()
         model = _load_folder(name, folder, devices, wanted, quantize, progress)
         log.info("loaded %s from %s on %s", name, folder, model.device)
+        for note in model.notes:
+            log.warning("%s", note)
     pack_weights(model.network.module, weights)
     release_thread_pool()  # its answers may be computed by other threads
     return model
@@ -158,7 +162,7 @@ def _load_folder(
             config = guarded(name, lambda: read_configuration(name, folder))
             found = fingerprint(checkpoint, digests, progress)
             reading = partial(read_checkpoint, name, checkpoint, config, dtype, progress)
-            network, tokenizer = guarded(name, reading)
+            network, tokenizer, notes = guarded(name, reading)
         except ModelError:
             if attempt + 1 == _ATTEMPTS or _unchanged(name, checkpoint, before):
                 raise
@@ -168,7 +172,9 @@ def _load_folder(
                 f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
             ) from error
         if _unchanged(name, checkpoint, before, found):
-            return _probed(name, network, tokenizer, found, devices, dtype, quantize)
+            model = _probed(name, network, tokenizer, found, devices, dtype, quantize)
+            model.notes = (*notes, *model.notes)
+            return model
         log.info("files of %s changed while they were read", name)
     raise ModelError(
         f"files of model {name!r} in {folder} change while they are read. Wait until whatever writes them is "
@@ -218,35 +224,63 @@ def read_checkpoint(
     config: Any,
     dtype: torch.dtype | None,
     progress: Progress | None = None,
-) -> tuple[Any, Any]:
-    """The network and the tokenizer.
+) -> tuple[Any, Any, tuple[str, ...]]:
+    """The network, the tokenizer, and what of the files was left out and changes no answer, in words.
 
     Weights are read, not mapped: a file that is overwritten later must not change a model that is running.
     """
     folder = checkpoint.folder
     tokenizer = _tokenizer(folder)
-    made, config = network_class(config)
+    made, own_config = network_class(config)
     what = f"loading {name}"
     told = None if progress is None else lambda done, total: progress(done, total, what)
-    with ExitStack() as files, Unfilled():
-        network, found = made.from_pretrained(
-            None,
-            config=config,
-            state_dict=_tensors(checkpoint, files, told),
-            dtype=dtype or getattr(config, "dtype", None) or torch.float32,
-            attn_implementation=OWN_ATTENTION,
-            local_files_only=True,
-            output_loading_info=True,
-        )
-    missing = sorted(found["missing_keys"])
-    if missing:
-        raise ModelError(
-            f"the files of model {name!r} lack {len(missing)} weights, {missing[0]!r} first; random numbers "
-            "would stand there. Fetch it again, or save it with save_pretrained."
-        )
+    with ExitStack() as files:
+        weights = WeightFiles(name, checkpoint, files, told)
+        require_experts(name, weights.tensors)
+        with Unfilled():
+            network, found = made.from_pretrained(
+                None,
+                config=own_config,
+                state_dict=dict(weights.tensors),
+                dtype=dtype or getattr(own_config, "dtype", None) or torch.float32,
+                attn_implementation=OWN_ATTENTION,
+                local_files_only=True,
+                ignore_mismatched_sizes=True,  # they are refused by name
+                output_loading_info=True,
+            )
+        notes = require_whole(name, network, config, found, weights, _targets(network, weights))
     if (folder / "generation_config.json").is_file():
         network.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
-    return network.eval(), tokenizer
+    return network.eval(), tokenizer, (*notes, *_other_files(name, checkpoint))
+
+
+def _targets(network: Any, weights: WeightFiles) -> Iterator[tuple[str, str]]:
+    """The names of tensors that were read, with the one weight that transformers makes of each.
+
+    Of tensors that are put together, as those of experts, the first one stands for all.
+    """
+    changes = get_model_conversion_mapping(network)
+    renamed = [one for one in changes if isinstance(one, WeightRenaming)]
+    made = [one for one in changes if isinstance(one, WeightConverter)]
+    prefix, own, together = network.base_model_prefix, network.state_dict(), set[str]()
+    for key in (key for key, one in weights.tensors.items() if one.was_read):
+        target, pattern = rename_source_key(key, renamed, made, prefix, own)
+        if target not in own and key in own:
+            target, pattern = key, None
+        if pattern is None or target not in together:
+            yield key, target
+        if pattern is not None:
+            together.add(target)
+
+
+def _other_files(name: str, checkpoint: Checkpoint) -> tuple[str, ...]:
+    others = checkpoint.others
+    if not others:
+        return ()
+    return (
+        f"the weights of model {name!r} are those of {listed(checkpoint.weights)}; {listed(others)} in the "
+        f"same folder {'is' if len(others) == 1 else 'are'} not read. Remove the files that you do not mean",
+    )
 
 
 class Unfilled(TorchFunctionMode):
@@ -267,49 +301,3 @@ class Unfilled(TorchFunctionMode):
         if name == "arange" and str(given.get("device")) == "meta":
             given = {**given, "device": "cpu"}
         return func(*args, **given)
-
-
-def _tensors(
-    checkpoint: Checkpoint, files: ExitStack, told: Callable[[int, int], None] | None
-) -> dict[str, Any]:
-    """Slices of all weights by name, each read from its file when it is asked for."""
-    found: dict[str, Any] = {}
-    for name in checkpoint.weights:
-        open_file: Any = safe_open  # its stub does not know the backend
-        file = files.enter_context(
-            open_file(checkpoint.folder / name, framework="pt", device="cpu", backend="pread")
-        )
-        found.update((key, file.get_slice(key)) for key in file.keys())  # noqa: SIM118 - it is no dict
-    if told is None:
-        return found
-    total = sum((checkpoint.folder / name).stat().st_size for name in checkpoint.weights)
-    count = _Count(total, told)
-    return {key: _CountedSlice(one, count) for key, one in found.items()}
-
-
-class _Count:
-    """How many bytes of weights are read."""
-
-    def __init__(self, total: int, told: Callable[[int, int], None]) -> None:
-        self._done, self._total, self._told = 0, total, told
-        self._lock = threading.Lock()  # several threads read
-
-    def add(self, size: int) -> None:
-        with self._lock:
-            self._done = min(self._done + size, self._total)
-            self._told(self._done, self._total)
-
-
-class _CountedSlice:
-    """A slice of a file whose reading is counted."""
-
-    def __init__(self, plain: Any, count: _Count) -> None:
-        self._plain, self._count = plain, count
-
-    def __getitem__(self, index: Any) -> Tensor:
-        read: Tensor = self._plain[index]
-        self._count.add(read.nbytes)
-        return read
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._plain, name)

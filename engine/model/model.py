@@ -44,6 +44,7 @@ class Model:
         family: name of its architecture, as transformers calls it.
         context_length: how many tokens a prompt and its answer may have together.
         chat: the chat format, with the tokenizer's own copies.
+        notes: what its user should know of its files, in words; each begins in lower case.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Model:
         self.family: str = module.config.model_type
         self.context_length = context_length(self.network.config, self.probe)
         self.chat = ChatFormat(tokenizer)
+        self.notes: tuple[str, ...] = ()
 
     @property
     def config(self) -> Any:

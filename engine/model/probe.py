@@ -29,6 +29,7 @@ from engine.model.reach import (
     unapplied,
 )
 from engine.model.rope import Rotaries, Rotary
+from engine.model.soundness import require_logits, require_sound
 from engine.segment import Form, Placement, Segment
 
 TOKENS = 12
@@ -130,13 +131,16 @@ def probe(network: Network, name: str) -> Probe:
         name: the model's name, for messages.
 
     Raises:
-        ModelError: neither path does; the message says what was found on each.
+        ModelError: neither path does, and the message says what was found on each; or the weights are no
+            numbers.
     """
+    require_sound(network, name)
     tokens, found = _dozen(network), []
     for path in ATTENTION_PATHS:
         setup = AttentionSetup(path, (None,) * network.layers)
         try:
             own = network.own_logits(tokens)
+            require_logits(network, own, name)
             if path == "segments" and not network.takes_attention:
                 raise UnfitError("the model has attention code of its own")
             with network_code():
