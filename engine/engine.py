@@ -103,6 +103,7 @@ class Engine:
             model.stand_in,
             model.context_length,
             self.segment_cache.identity,
+            model.unknown_tokens,
         )
         self._workshop = Workshop(self.segment_cache, self.computing)
         self._schemas: OrderedDict[tuple[str, Path | None, str], PreparedSchema] = OrderedDict()

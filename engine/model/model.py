@@ -20,6 +20,7 @@ from engine.model.rope import Rotaries
 from engine.model.row_rounding import RowRounding
 from engine.model.varlen_attention import refusal
 from engine.prompt.chat_template import ChatFormat
+from engine.prompt.unknown_tokens import UnknownTokens
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -44,6 +45,7 @@ class Model:
         family: name of its architecture, as transformers calls it.
         context_length: how many tokens a prompt and its answer may have together.
         chat: the chat format, with the tokenizer's own copies.
+        unknown_tokens: the tokens of the tokenizer that the network does not know.
         notes: what its user should know of its files, in words; each begins in lower case.
     """
 
@@ -59,7 +61,8 @@ class Model:
         self.family: str = module.config.model_type
         self.context_length = context_length(self.network.config, self.probe)
         self.chat = ChatFormat(tokenizer)
-        self.notes: tuple[str, ...] = ()
+        self.unknown_tokens = UnknownTokens.of(name, tokenizer, len(module.get_input_embeddings().weight))
+        self.notes = tuple(filter(None, (self.unknown_tokens.note, self._endless)))
 
     @property
     def config(self) -> Any:
@@ -144,7 +147,7 @@ class Model:
     def stand_in(self) -> int:
         """The token that fills a parameter's slot: `<unk>`, else the model's best stand-in."""
         for token in (self.tokenizer.unk_token_id, self.tokenizer.pad_token_id, self.tokenizer.eos_token_id):
-            if token is not None:
+            if token is not None and token < self.unknown_tokens.known:
                 return int(token)
         return 0
 
@@ -154,6 +157,17 @@ class Model:
         configured = self.network.module.generation_config.eos_token_id
         tokens = configured if isinstance(configured, list) else [configured]
         return frozenset(t for t in (*tokens, self.tokenizer.eos_token_id) if t is not None)
+
+    @property
+    def _endless(self) -> str:
+        """Says so where no token that the model knows ends an answer; else empty."""
+        if not self.end_tokens or min(self.end_tokens) < self.unknown_tokens.known:
+            return ""
+        ends = ", ".join(map(str, sorted(self.end_tokens)))
+        return (
+            f"model {self.name!r} knows none of the tokens that end its answers ({ends}), so each answer "
+            "ends at its greatest length; correct eos_token_id in generation_config.json"
+        )
 
     @property
     def sampling(self) -> dict[str, Any]:

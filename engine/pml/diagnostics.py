@@ -83,6 +83,7 @@ CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
     "E506": ("error", "Schema placement keeps the schema's order, and the imports have another."),
     "E507": ("error", "Schema placement has less room between two modules than the text there needs."),
     "E508": ("error", "The chat template does not take a turn behind the one before it."),
+    "E509": ("error", "A token of the tokenizer that the model does not know."),
     "W600": ("info", "There is more advice than is shown."),
     "W601": ("warning", "A union has one member only."),
     "W602": ("warning", "A union has no member."),

@@ -8,6 +8,7 @@ from typing import Any
 from engine.choices import PlacementPolicy
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.recipe import Identity
+from engine.prompt.unknown_tokens import UnknownTokens
 from engine.prompt.window import Window
 
 
@@ -22,6 +23,7 @@ class ModelSpec:
         stand_in: the token that fills a parameter's slot.
         context_length: how many tokens a prompt and its answer may have together.
         identity: what goes into the names of segments.
+        unknown: the tokens that the model does not know; None where it knows all.
     """
 
     name: str
@@ -30,6 +32,7 @@ class ModelSpec:
     stand_in: int
     context_length: int
     identity: Identity
+    unknown: UnknownTokens | None = None
 
     @property
     def window(self) -> Window:

@@ -147,7 +147,8 @@ class TokenizedSchema:
         """Returns the faults that only a tokenizer can see, as segments are encoded under a scope."""
         book = self.recipes(scope)
         fits = self.spec.window.of_schema(book.layout, book)
-        return (*self._defaults(), *fits, *advice.of_schema(self.spec, book.layout))
+        unknown = self.spec.unknown.of_schema(book.layout) if self.spec.unknown else ()
+        return (*self._defaults(), *fits, *unknown, *advice.of_schema(self.spec, book.layout))
 
     def _defaults(self) -> Iterator[Diagnostic]:
         """Yields which defaults have more tokens than their parameters leave room for."""
@@ -348,5 +349,7 @@ class TokenizedPrompt:
         faults = tuple(window.of_prompt(self.tree, plan, slices))
         if faults and plan.end > window.most:
             raise TooLongError(faults, plan.end, window.most)
+        unknown = self.schema.spec.unknown
+        faults += tuple(unknown.of_prompt(self.tree, plan, slices)) if unknown else ()
         if faults:
             raise PromptError(faults)

@@ -1,0 +1,100 @@
+"""Tokens that a tokenizer writes and its model cannot read: their ids are beyond the rows of the embedding.
+
+A model with such a tokenizer is of use all the same: what holds none of these tokens is read as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from engine.pml import Diagnostic, Prompt, make
+from engine.prompt.layout import SchemaLayout
+from engine.prompt.plan import PromptPlan
+from engine.prompt.recipe import Recipe, RecipeSlice
+
+_SHOWN = 3
+_HINT = "leave out what is spelled so, or use the tokenizer that belongs to the model"
+
+
+@dataclass(frozen=True)
+class UnknownTokens:
+    """The tokens that a model does not know.
+
+    Attributes:
+        model: its name.
+        known: how many tokens it knows: those with lower ids.
+        spellings: of the tokens that it does not know, by id.
+    """
+
+    model: str
+    known: int
+    spellings: Mapping[int, str] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, model: str, tokenizer: Any, known: int) -> UnknownTokens:
+        """Compares a tokenizer of transformers with the rows of an embedding."""
+        beyond = ((index, text) for text, index in tokenizer.get_vocab().items() if index >= known)
+        return cls(model, known, dict(sorted(beyond)))
+
+    @property
+    def note(self) -> str:
+        """What there is to be said of them; empty where there are none."""
+        if not self.spellings:
+            return ""
+        return (
+            f"the tokenizer of model {self.model!r} has tokens without a row in its embedding, which has "
+            f"{self.known} rows: {self._listed(self.spellings)}. A prompt with such a token is refused; use "
+            "the tokenizer that belongs to the model"
+        )
+
+    def of_prompt(
+        self, prompt: Prompt, plan: PromptPlan, uses: Sequence[RecipeSlice | None]
+    ) -> Iterator[Diagnostic]:
+        """Yields which of them a prompt has, or what its segments are encoded from.
+
+        Args:
+            prompt: the prompt, where the fault is shown.
+            plan: the plan of the prompt.
+            uses: the slice that each of its pieces reads; () for a side that reads no segments.
+        """
+        if self.spellings:
+            read = _read(use.recipe for use in uses if use is not None)
+            found = self.spellings.keys() & {*plan.token_ids, *read}
+            if found:
+                yield make("E509", f"the prompt has {self._words(found)}", prompt.span, prompt.lines, _HINT)
+
+    def of_schema(self, layout: SchemaLayout) -> Iterator[Diagnostic]:
+        """Yields which of them the modules of a schema have."""
+        schema, found = layout.schema, dict[str, set[int]]()
+        for run in layout.runs if self.spellings else ():
+            found.setdefault(run.path, set()).update(self.spellings.keys() & set(run.token_ids))
+        for path, ids in found.items():
+            module = schema.module(path) if path else None
+            if ids:
+                name = f"module {path!r}" if path else "the text that is always there"
+                span = module.span if module else schema.span
+                yield make("E509", f"{name} has {self._words(ids)}", span, schema.lines, _HINT)
+
+    def _words(self, found: Iterable[int]) -> str:
+        return (
+            f"tokens that {self.model!r} does not know, as it knows {self.known} and their ids are higher: "
+            f"{self._listed(sorted(found))}"
+        )
+
+    def _listed(self, ids: Iterable[int]) -> str:
+        named = [f"{self.spellings[one]!r} ({one})" for one in ids]
+        more = len(named) - _SHOWN
+        return ", ".join(named[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
+def _read(recipes: Iterable[Recipe]) -> Iterator[int]:
+    """The tokens of recipes and of all that they see."""
+    waiting, seen = list(recipes), set[str]()
+    while waiting:
+        recipe = waiting.pop()
+        if recipe.key not in seen:
+            seen.add(recipe.key)
+            yield from recipe.token_ids
+            waiting.extend(one.recipe for one in recipe.context)
