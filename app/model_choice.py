@@ -50,7 +50,7 @@ class ModelChoice:
 
 
 class ModelDetails(TypedDict):
-    """A loaded model: what it is, where it lies, and what the probe measured on it."""
+    """A loaded model: what it is, where it lies, what the probe measured on it, and notes on its files."""
 
     model: str
     family: str
@@ -61,6 +61,7 @@ class ModelDetails(TypedDict):
     checks: dict[str, float]
     summary: str
     apart: str
+    notes: list[str]
     context_length: int
     layers: int
     heads: int
@@ -89,6 +90,7 @@ def details(model: Model) -> ModelDetails:
         "checks": dict(probe.checks),
         "summary": probe.summary,
         "apart": model.apart,
+        "notes": list(model.notes),
         "context_length": model.context_length,
         "layers": model.layers,
         "heads": model.form.heads,

@@ -787,6 +787,7 @@ declare namespace Api {
     checks: Record<string, number>
     summary: string
     apart: string
+    notes: string[]
     context_length: number
     layers: number
     heads: number
