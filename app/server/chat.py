@@ -198,7 +198,8 @@ def _told_calls(said: Said) -> list[dict[str, Any]]:
 
 
 def _finish(answer: Answer, said: Said) -> str:
-    return "tool_calls" if said.calls else finish_reason(answer)
+    cut = answer.stopped == "length"  # more calls may have been to come
+    return "tool_calls" if said.calls and not cut else finish_reason(answer)
 
 
 async def _chunks(

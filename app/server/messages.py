@@ -285,7 +285,8 @@ def _content(said: Said) -> list[dict[str, Any]]:
 
 
 def _ending(answer: Answer, said: Said) -> Mapping[str, Any]:
-    return {"stop_reason": "tool_use" if said.calls else stop_reason(answer), "stop_sequence": answer.stop}
+    calls = said.calls and answer.stopped != "length"  # after a cut, more calls may have been to come
+    return {"stop_reason": "tool_use" if calls else stop_reason(answer), "stop_sequence": answer.stop}
 
 
 async def _events(

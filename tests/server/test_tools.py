@@ -110,6 +110,23 @@ def test_anthropics_blocks_of_tools(agent: Served, monkeypatch: pytest.MonkeyPat
     assert final.content[1].input == {"city": "Rome"}
 
 
+def test_a_call_in_an_answer_that_was_cut_says_so(agent: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    length = len(agent.engine.model.tokenize(CALL))
+    chat, messages = agent.openai().chat.completions, agent.anthropic().messages
+    asked: dict[str, Any] = {"model": "agent", "messages": QUESTION, "max_tokens": length}
+    says(monkeypatch, agent, CALL)
+    choice = chat.create(tools=TOOLS, **asked).choices[0]
+    assert choice.message.tool_calls and choice.finish_reason == "length"
+    says(monkeypatch, agent, CALL)
+    chunks = list(chat.create(tools=TOOLS, stream=True, **asked))
+    assert chunks[-1].choices[0].finish_reason == "length"
+    says(monkeypatch, agent, CALL)
+    assert messages.create(tools=CLAUDES, **asked).stop_reason == "max_tokens"
+    says(monkeypatch, agent, CALL)
+    with messages.stream(tools=CLAUDES, **asked) as stream:
+        assert stream.get_final_message().stop_reason == "max_tokens"
+
+
 def test_a_deferred_tool_is_told_where_a_result_refers_to_it(
     agent: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
