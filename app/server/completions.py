@@ -32,10 +32,7 @@ from engine.events import Delta, Finished
 _LONGEST = 16
 """Tokens of an answer where a request does not say it, as OpenAI has it here."""
 
-_REFUSED = {
-    "logprobs": ((0,), "probabilities are not told."),
-    "chat_template_kwargs": (({},), "a text has no chat template."),
-}
+_REFUSED = {"chat_template_kwargs": (({},), "a text has no chat template.")}
 
 
 class CompletionBody(GeneratingBody):

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from app.server.asked import Block, Defaults, Mark, Message, named, seed_of, settings_from
 from app.server.echoing import shown
+from app.server.elsewhere import OTHERS, misnamed
 from app.server.errors import INVALID, ApiError, unsupported
 from app.server.usage import Usage
 from engine.events import Answer
@@ -117,11 +118,16 @@ def refuse_what_is_not_built(
     Raises:
         ApiError: there is one; it is named.
     """
-    said = {**vars(body), **(body.model_extra or {})}  # to ask a body for what it lacks takes longer
-    for name, (harmless, why) in {**REFUSED, **(more or {})}.items():
-        given = said.get(name)
-        if given is not None and not any(_same(given, one) for one in harmless):
-            raise unsupported(name, why)
+    refused = {**OTHERS, **REFUSED, **(more or {})}
+    for name, given in (body.model_extra or {}).items():
+        if given is None:
+            continue
+        if name in refused:
+            harmless, why = refused[name]
+            if not any(_same(given, one) for one in harmless):
+                raise unsupported(name, why)
+        elif advice := misnamed(name, given, type(body)):
+            raise unsupported(name, advice)
 
 
 def _same(one: object, other: object) -> bool:

@@ -62,7 +62,9 @@ def test_what_is_far_too_long_is_not_tokenized_whole(
     monkeypatch.setattr(server.engine, "count_tokens", counting)
     monkeypatch.setattr(server.engine, "conversation", None)
     monkeypatch.setattr(server.engine, "schema", None)
-    asked: dict[str, Any] = {"model": server.model, "messages": said, "prompt": long, "max_tokens": 1}
+    asked: dict[str, Any] = {"model": server.model, "messages": said, "max_tokens": 1}
+    if path == "completions":
+        asked = {"model": server.model, "prompt": long}
     if path == "responses":
         asked = {"model": server.model, "input": long}
     if path == "schema":

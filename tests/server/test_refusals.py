@@ -42,6 +42,46 @@ def test_what_would_change_the_answer_is_refused_by_name(server: Served, changes
     assert error.value.request_id
 
 
+@pytest.mark.parametrize(
+    ("path", "changes", "words"),
+    [
+        ("chat/completions", {"system": "Be brief."}, "system is not supported here: send it as a message"),
+        ("chat/completions", {"instructions": "Be brief."}, "a message of the role system"),
+        ("chat/completions", {"stop_sequences": ["x"]}, "it is called stop here"),
+        ("chat/completions", {"max_output_tokens": 2}, "called max_tokens or max_completion_tokens here"),
+        ("chat/completions", {"input": "Hello"}, "it is called messages here"),
+        ("chat/completions", {"thinking": {"type": "enabled", "budget_tokens": 1024}}, "template decides"),
+        ("completions", {"max_completion_tokens": 2}, "it is called max_tokens here"),
+        ("completions", {"messages": HELLO}, "it is called prompt here"),
+        ("completions", {"logprobs": 0}, "logprobs is not supported here"),
+        ("responses", {"max_tokens": 2}, "it is called max_output_tokens here"),
+        ("responses", {"messages": HELLO}, "it is called input here"),
+        ("responses", {"system": "Be brief."}, "it is called instructions here"),
+        ("messages", {"stop": ["x"]}, "it is called stop_sequences here"),
+        ("messages", {"n_predict": 2}, "it is called max_tokens here"),
+        ("messages", {"instructions": "Be brief."}, "it is called system here"),
+        ("messages/count_tokens", {"instructions": "Be brief."}, "it is called system here"),
+        ("chat/completions", {"repeat_penalty": 1.1}, "use repetition_penalty"),
+        ("messages", {"repeat_penalty": 1.1}, "use repetition_penalty"),
+        ("completions", {"include_stop_str_in_output": True}, "include_stop_str_in_output is not"),
+        ("chat/completions", {"options": {"num_ctx": 4096}}, "fields of the request itself"),
+    ],
+)
+def test_a_field_of_another_endpoint_or_server_is_refused_with_its_name_here(
+    server: Served, path: str, changes: Any, words: str
+) -> None:
+    text = {"completions": {"prompt": "Hello"}, "responses": {"input": "Hello"}}
+    own = text.get(path, {"messages": HELLO})
+    least = {"max_tokens": 2} if path == "messages" else {}
+    made = httpx.post(f"{server.url}/v1/{path}", json={"model": server.model, **own, **least, **changes})
+    assert made.status_code == 400
+    assert words in made.json()["error"]["message"]
+    nothing = httpx.post(
+        f"{server.url}/v1/{path}", json={"model": server.model, **own, **least, **dict.fromkeys(changes)}
+    )
+    assert nothing.status_code == 200
+
+
 def test_what_asks_for_nothing_is_let_pass(server: Served) -> None:
     made = server.openai().chat.completions.create(
         model=server.model,
@@ -59,7 +99,15 @@ def test_what_asks_for_nothing_is_let_pass(server: Served) -> None:
         stream_options=None,
         parallel_tool_calls=True,
         tools=[],
-        extra_body={"min_p": 0, "min_tokens": 0, "typical_p": 1.0, "length_penalty": 1},
+        extra_body={
+            **dict.fromkeys(("min_p", "min_tokens", "mirostat"), 0),
+            **dict.fromkeys(("typical_p", "length_penalty", "repeat_penalty", "tfs_z"), 1.0),
+            "options": {},
+            "json_schema": {},
+            **dict.fromkeys(("skip_special_tokens", "cache_prompt"), True),
+            "instructions": "",
+            "stop_sequences": [],
+        },
     )
     assert made.choices
 

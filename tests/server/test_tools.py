@@ -116,7 +116,8 @@ def test_a_call_in_an_answer_that_was_cut_says_so(agent: Served, monkeypatch: py
     asked: dict[str, Any] = {"model": "agent", "messages": QUESTION, "max_tokens": length}
     says(monkeypatch, agent, CALL)
     choice = chat.create(tools=TOOLS, **asked).choices[0]
-    assert choice.message.tool_calls and choice.finish_reason == "length"
+    assert choice.message.tool_calls
+    assert choice.finish_reason == "length"
     says(monkeypatch, agent, CALL)
     chunks = list(chat.create(tools=TOOLS, stream=True, **asked))
     assert chunks[-1].choices[0].finish_reason == "length"
