@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,7 @@ from tokenizers.decoders import DecodeStream
 from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_CLEANED = 6  # characters that cleaning up spaces may still change, as of " n ' t"
 
 
 class TextStream:
@@ -113,19 +115,28 @@ class _Stepwise:
 
 
 class _Whole:
-    """Decodes all tokens again for each: for tokenizers whose code is Python's."""
+    """Decodes all tokens again for each: for tokenizers whose code is Python's.
+
+    Such a decoder may still change its last words, so text is given once the next one has left it as it is.
+    """
 
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
+        self._cleans = bool(getattr(tokenizer, "clean_up_tokenization_spaces", False))
         self._ids: list[int] = []
-        self._given = ""
+        self._latest = self._given = ""
 
     def add(self, token: int) -> str:
         self._ids.append(token)
-        text = self._decoded()
-        if text.endswith("\ufffd") or not text.startswith(self._given):
+        before, now = self._latest, self._decoded()
+        if now == before:  # a token without text
             return ""
-        return self._take(text)
+        self._latest = now
+        settled = os.path.commonprefix([before, now]).rstrip("\ufffd")
+        if self._cleans:
+            space = settled.find(" ", max(0, len(settled) - _CLEANED))
+            settled = settled if space < 0 else settled[:space]
+        return self._take(settled) if settled.startswith(self._given) else ""
 
     def rest(self) -> str:
         return self._take(self._decoded())

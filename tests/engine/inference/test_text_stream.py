@@ -49,6 +49,18 @@ class Shouting(FAST):
         return str(super()._decode(*args, **kwargs)).upper()
 
 
+class Joining(FAST):
+    """One that joins pieces of words, as CTRL's does: the next token changes the text of the latest."""
+
+    def _decode(self, *args: Any, **kwargs: Any) -> str:
+        return str(super()._decode(*args, **kwargs)).replace("@@ ", "")
+
+
+def joining() -> Any:
+    plain = fast(models.WordLevel(words(["hel@@", "lo", "w@@", "a"]), unk_token="<unk>"))
+    return Joining(tokenizer_object=plain.backend_tokenizer, bos_token="<s>", eos_token="</s>")
+
+
 def shouting() -> Any:
     plain = byte_tokenizer()
     return Shouting(tokenizer_object=plain.backend_tokenizer, bos_token="<s>", eos_token="</s>")
@@ -67,12 +79,18 @@ MAKERS: dict[str, Any] = {
     ),
     "no decoder": lambda: fast(models.WordLevel(words(["a", "b"]), unk_token="<unk>")),
     "cleaned up": lambda: fast(
-        models.WordLevel(words([*"a.,?", "n't"]), unk_token="<unk>"), clean_up_tokenization_spaces=True
+        models.WordLevel(words([*"ant'.,? ", "n't"]), unk_token="<unk>"), clean_up_tokenization_spaces=True
     ),
+    "cleaned up pieces": lambda: fast(
+        models.Unigram([(p, -1.0) for p in words([*"▁an'ts.", "▁'"])], unk_id=0),
+        decoders.Metaspace(),
+        clean_up_tokenization_spaces=True,
+    ),
+    "joined pieces": joining,
     "code of its own": shouting,
     "no backend": ByT5Tokenizer,
 }
-SLOW = {"cleaned up", "code of its own", "no backend"}
+SLOW = {"cleaned up", "cleaned up pieces", "joined pieces", "code of its own", "no backend"}
 
 
 @functools.cache
