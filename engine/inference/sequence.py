@@ -322,6 +322,6 @@ class Sequence:
             text = self._stream.add(token)
             if len(self.token_ids) == self._limit:
                 text, self.ending = text + self._stream.rest(), "length"
-            if self._stream.stopped:
-                self.ending = "stop"
+        if self._stream.stopped:
+            self.ending = "stop"
         return Step(token, text, self.ending)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 from tokenizers import Tokenizer, models
@@ -12,13 +12,15 @@ from tokenizers.decoders import DecodeStream
 from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
+_MARK = 0x10F000  # private characters that stand for special tokens
 _CLEANED = 6  # characters that cleaning up spaces may still change, as of " n ' t"
 
 
 class TextStream:
     """Token ids → text, without ever splitting a character or showing part of a stop text.
 
-    All pieces together are the tokenizer's decoding of all tokens, up to a stop text.
+    All pieces together are the tokenizer's decoding of all tokens, up to a stop text. Special tokens have no
+    text; a stop text that spells some ends the answer all the same where they come.
 
     Args:
         tokenizer: a tokenizer of transformers.
@@ -31,9 +33,12 @@ class TextStream:
     """
 
     def __init__(self, tokenizer: Any, stops: Sequence[str] = ()) -> None:
+        spelled = _spelled(tokenizer, stops)
+        self._marks = {index: chr(_MARK + place) for place, index in enumerate(spelled)}
         stepwise = decodes_by_itself(tokenizer)
-        self._decoding: _Stepwise | _Whole = _Stepwise(tokenizer) if stepwise else _Whole(tokenizer)
-        self._stops = tuple(stops)
+        self._decoding: _Stepwise | _Whole = (_Stepwise if stepwise else _Whole)(tokenizer, self._marks)
+        marked = {_marked(stop, spelled, self._marks): stop for stop in stops}
+        self._stops = {**marked, **{stop: stop for stop in stops}}  # they may come letter by letter as well
         self._held = ""
         self.text = ""
         self.stopped = False
@@ -41,7 +46,10 @@ class TextStream:
 
     def add(self, token: int) -> str:
         """Returns the text that this token completes."""
-        return self._give(self._decoding.add(token), ended=False)
+        piece, mark = self._decoding.add(token), self._marks.get(token, "")
+        if mark and any(stop in self._held + piece + mark for stop in self._stops):
+            piece += self._decoding.rest()
+        return self._give(piece + mark, ended=False)
 
     def rest(self) -> str:
         """Returns what was held back, once no more tokens come."""
@@ -51,11 +59,13 @@ class TextStream:
         if self.stopped:
             return ""
         ready = self._held + piece
-        ends = [(place, stop) for stop in self._stops if (place := ready.find(stop)) >= 0]
+        ends = [(place, said) for stop, said in self._stops.items() if (place := ready.find(stop)) >= 0]
         self.stopped = bool(ends)
         first, self.stop = min(ends, default=(0, None))
         cut = first if ends else len(ready) - (0 if ended else self._begun(ready))
         ready, self._held = ready[:cut], ready[cut:]
+        for mark in self._marks.values():
+            ready = ready.replace(mark, "")
         self.text += ready
         return ready
 
@@ -75,13 +85,15 @@ class _Stepwise:
     that fits no character makes replacement characters of all of them.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
+    def __init__(self, tokenizer: Any, marks: Container[int] = ()) -> None:
         self._backend: Tokenizer = tokenizer.backend_tokenizer
         self._stream = DecodeStream(skip_special_tokens=True)
         decoder = self._backend.decoder
         self._bytes = decoder is not None and b"ByteFallback" in decoder.__getstate__()
         added = self._backend.get_added_tokens_decoder()
-        self._skipped = frozenset(index for index, token in added.items() if token.special)
+        self._skipped = frozenset(
+            index for index, token in added.items() if token.special and index not in marks
+        )
         self._ids: list[int] = []
         self._open = 0  # of the last ones, whose meaning is open
         self._given = 0
@@ -105,6 +117,7 @@ class _Stepwise:
         whole: str = self._backend.decode(self._ids, skip_special_tokens=True)
         piece = whole[self._given :]
         self._given += len(piece)
+        self._lost = True  # to the stream, which has not given this
         return piece
 
     def _is_open(self, token: int) -> bool:
@@ -120,8 +133,8 @@ class _Whole:
     Such a decoder may still change its last words, so text is given once the next one has left it as it is.
     """
 
-    def __init__(self, tokenizer: Any) -> None:
-        self._tokenizer = tokenizer
+    def __init__(self, tokenizer: Any, marks: Container[int] = ()) -> None:
+        self._tokenizer, self._marks = tokenizer, marks
         self._cleans = bool(getattr(tokenizer, "clean_up_tokenization_spaces", False))
         self._ids: list[int] = []
         self._latest = self._given = ""
@@ -129,6 +142,8 @@ class _Whole:
     def add(self, token: int) -> str:
         self._ids.append(token)
         before, now = self._latest, self._decoded()
+        if token in self._marks and now.startswith(self._given):  # what stands before it ends here
+            return self._take(now)
         if now == before:  # a token without text
             return ""
         self._latest = now
@@ -147,6 +162,24 @@ class _Whole:
     def _take(self, text: str) -> str:
         piece, self._given = text[len(self._given) :], text
         return piece
+
+
+def _spelled(tokenizer: Any, stops: Sequence[str]) -> dict[int, str]:
+    """The special tokens that stop texts spell, by their ids, the longest first."""
+    if not stops:
+        return {}
+    added: Mapping[int, Any] = getattr(tokenizer, "added_tokens_decoder", {})
+    special = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+    special |= {index: token.content for index, token in added.items() if token.special}
+    found = [one for one in special.items() if one[1] and any(one[1] in stop for stop in stops)]
+    return dict(sorted(found, key=lambda one: -len(one[1])))
+
+
+def _marked(stop: str, spelled: Mapping[int, str], marks: Mapping[int, str]) -> str:
+    """A stop text in which marks stand for special tokens."""
+    for index, content in spelled.items():
+        stop = stop.replace(content, marks[index])
+    return stop
 
 
 def decodes_by_itself(tokenizer: Any) -> bool:

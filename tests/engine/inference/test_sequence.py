@@ -114,7 +114,11 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Makes a sequence whose tokens are given, with what would have ended it."""
 
     def make(engine: Engine, text: str, params: RunSettings) -> Sequence:
-        tokens = iter([*engine.model.tokenize(text), engine.model.tokenizer.eos_token_id])
+        """In the text | is the token that begins a prompt, and ~ is half a character."""
+        spelled = engine.model.tokenize(text)
+        half, own = engine.model.tokenize("é")[0], engine.model.tokenizer
+        given = {engine.model.tokenize("|")[0]: own.bos_token_id, engine.model.tokenize("~")[0]: half}
+        tokens = iter([*(given.get(token, token) for token in spelled), own.eos_token_id])
         monkeypatch.setattr("engine.inference.sampler.Sampler.choose", lambda *_: next(tokens))
         sequence = Sequence(engine.model, prefilled(engine, 0, cached=True), params)
         finished(sequence)
@@ -133,6 +137,11 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("abcd", {"stop": ("cx",), "max_new_tokens": 3}, "length", "abc"),
         ("abc", {"stop": ("cx",)}, "eos", "abc"),
         ("é", {"max_new_tokens": 1}, "length", "\ufffd"),
+        ("ab~", {"stop": ("b\ufffd",)}, "stop", "a"),
+        ("ab|cd", {}, "eos", "abcd"),
+        ("ab|cd", {"stop": ("<s>",)}, "stop", "ab"),
+        ("ab|cd", {"stop": ("</s>",)}, "eos", "abcd"),
+        ("|ab", {"stop": ("<s>",)}, "stop", ""),
     ],
 )
 def test_how_an_answer_ends(
@@ -141,6 +150,7 @@ def test_how_an_answer_ends(
     engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
     sequence = ended(engine, text, RunSettings(**options))
     assert (sequence.ending, sequence.text, sequence.cut_short) == (ending, shown, False)
+    assert (sequence.stop is not None) == (ending == "stop")
     engine.close()
 
 

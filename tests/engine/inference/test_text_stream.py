@@ -149,7 +149,7 @@ def test_a_stop_text_is_found_wherever_tokens_end(name: str) -> None:
     @given(drawn(name), st.data())
     def check(tokens: list[int], data: st.DataObject) -> None:
         whole = tokenizer.decode(tokens, skip_special_tokens=True)
-        stops = ["END", "\x00"]
+        stops = ["END", "\ue000"]
         if whole:
             begin = data.draw(st.integers(0, len(whole) - 1))
             stops.append(whole[begin : begin + data.draw(st.integers(1, 4))])
@@ -161,6 +161,43 @@ def test_a_stop_text_is_found_wherever_tokens_end(name: str) -> None:
         assert stream.add(tokens[0] if tokens else 0) == "" or not stream.stopped
 
     check()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_a_stop_text_may_be_a_special_token_though_it_has_no_text(name: str) -> None:
+    tokenizer = tokenizer_of(name)
+    end, stop = tokenizer.eos_token_id, tokenizer.eos_token
+
+    @given(drawn(name), drawn(name))
+    def check(tokens: list[int], more: list[int]) -> None:
+        read, stream, text = streamed(tokenizer, [*tokens, end, *more], [stop])
+        assert (stream.stopped, stream.stop, read.index(end)) == (True, stop, len(read) - 1)
+        assert text == tokenizer.decode(read, skip_special_tokens=True)
+
+    check()
+
+
+@pytest.mark.parametrize("name", ["byte-level", "cleaned up pieces"])
+def test_a_stop_text_has_special_tokens_among_others(name: str) -> None:
+    tokenizer = tokenizer_of(name)
+    end = tokenizer.eos_token_id
+    first, second = (tokenizer.encode(text, add_special_tokens=False) for text in ("an", "ta"))
+    before, behind = (tokenizer.decode(ids) for ids in (first, second))
+    tokens = [*first, end, *second, *first]
+    for stop in (f"{before[-1:]}</s>", f"</s>{behind[:1]}", f"{before[-1:]}</s>{behind}"):
+        _, stream, text = streamed(tokenizer, tokens, [stop, "</s>!"])
+        assert (stream.stop, text) == (stop, before.removesuffix(stop.partition("</s>")[0])), stop
+    for other in ("</s>!", "<s>", "</s></s>"):
+        _, stream, text = streamed(tokenizer, tokens, [other])
+        assert (stream.stop, text) == (None, tokenizer.decode(tokens, skip_special_tokens=True))
+
+
+def test_a_stop_text_that_spells_a_special_token_may_come_letter_by_letter() -> None:
+    tokenizer = byte_tokenizer()
+    tokens = tokenizer.encode("Hi</s> you", add_special_tokens=False, split_special_tokens=True)
+    assert tokenizer.eos_token_id not in tokens
+    _, stream, text = streamed(tokenizer, tokens, ["</s>"])
+    assert (stream.stop, text) == ("</s>", "Hi")
 
 
 @pytest.mark.parametrize("name", MAKERS)
