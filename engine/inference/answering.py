@@ -126,7 +126,7 @@ class Answering:
         clock.parts["plan"] = planned.plan_ms + planned.recipes_ms
         clock.restart()
         if planned.scope is None:
-            return whole(planned.plan)
+            return replace(whole(planned.plan), continued=self._prompt.continued)
         slices, settings = planned.slices, self._settings
         request = Request(
             self._prompt.schema.label,
@@ -139,7 +139,7 @@ class Answering:
         placements = fetched.place(slices)
         new = prefill(self._cache.model, planned.plan, slices, placements, settings.repair)
         clock.lap("load" if settings.repair == "none" else "repair")
-        return replace(new, encoded=fetched.encoded_of(new.placements))
+        return replace(new, encoded=fetched.encoded_of(new.placements), continued=self._prompt.continued)
 
     def first_token(self, sequence: Sequence) -> FirstToken:
         """Says that it is there. What waited to be written is written from now on."""

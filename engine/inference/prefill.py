@@ -25,6 +25,7 @@ class Prefill:
         end: the position behind the last of them.
         choosing: cost of choosing the repaired tokens, in tokens that pass through the whole network.
         encoded: how many of the tokens that are read were encoded in this run.
+        continued: the prompt has no turns, so the answer goes on from its text.
     """
 
     placements: Sequence[Placement]
@@ -34,6 +35,7 @@ class Prefill:
     end: int
     choosing: int = 0
     encoded: int = 0
+    continued: bool = False
 
     @property
     def work(self) -> int:

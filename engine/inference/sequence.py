@@ -81,7 +81,7 @@ class Sequence:
         self.passes = self.repeated = self.accepted = 0
         self._limit = min(params.max_new_tokens, self.room)
         self._sampler = Sampler(params, prefill.prompt)
-        self._stream = TextStream(model.tokenizer, params.stop)
+        self._stream = TextStream(model.tokenizer, params.stop, continues=prefill.continued)
         guesses = params.speculate == "on" or (params.speculate == "auto" and not self._sampler.draws)
         self.speculation = Speculation(prefill.prompt) if guesses else None
         self._chosen: list[int] = []  # tokens of the answer, those as well that are yet to be given out

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Container, Mapping, Sequence
+from itertools import takewhile
 from typing import Any
 
 from tokenizers import Tokenizer, models
@@ -25,6 +25,8 @@ class TextStream:
     Args:
         tokenizer: a tokenizer of transformers.
         stops: texts that end the answer.
+        continues: the tokens go on from a text, so a space before the first word is text; else it is none
+            where the tokenizer puts one before all that begins.
 
     Attributes:
         text: all that was given out.
@@ -32,11 +34,13 @@ class TextStream:
         stop: which one came.
     """
 
-    def __init__(self, tokenizer: Any, stops: Sequence[str] = ()) -> None:
+    def __init__(self, tokenizer: Any, stops: Sequence[str] = (), *, continues: bool = False) -> None:
         spelled = _spelled(tokenizer, stops)
         self._marks = {index: chr(_MARK + place) for place, index in enumerate(spelled)}
         stepwise = decodes_by_itself(tokenizer)
-        self._decoding: _Stepwise | _Whole = (_Stepwise if stepwise else _Whole)(tokenizer, self._marks)
+        self._decoding: _Stepwise | _Whole = (_Stepwise if stepwise else _Whole)(
+            tokenizer, self._marks, _lead(tokenizer) if continues else ()
+        )
         marked = {_marked(stop, spelled, self._marks): stop for stop in stops}
         self._stops = {**marked, **{stop: stop for stop in stops}}  # they may come letter by letter as well
         self._held = ""
@@ -85,18 +89,18 @@ class _Stepwise:
     that fits no character makes replacement characters of all of them.
     """
 
-    def __init__(self, tokenizer: Any, marks: Container[int] = ()) -> None:
+    def __init__(self, tokenizer: Any, marks: Container[int], lead: Sequence[int]) -> None:
         self._backend: Tokenizer = tokenizer.backend_tokenizer
-        self._stream = DecodeStream(skip_special_tokens=True)
+        self._stream = DecodeStream(ids=list(lead), skip_special_tokens=True)
         decoder = self._backend.decoder
         self._bytes = decoder is not None and b"ByteFallback" in decoder.__getstate__()
         added = self._backend.get_added_tokens_decoder()
         self._skipped = frozenset(
             index for index, token in added.items() if token.special and index not in marks
         )
-        self._ids: list[int] = []
+        self._ids = list(lead)
         self._open = 0  # of the last ones, whose meaning is open
-        self._given = 0
+        self._given = len(self._backend.decode(self._ids, skip_special_tokens=True))
         self._lost = False
 
     def add(self, token: int) -> str:
@@ -133,11 +137,11 @@ class _Whole:
     Such a decoder may still change its last words, so text is given once the next one has left it as it is.
     """
 
-    def __init__(self, tokenizer: Any, marks: Container[int] = ()) -> None:
+    def __init__(self, tokenizer: Any, marks: Container[int], lead: Sequence[int]) -> None:
         self._tokenizer, self._marks = tokenizer, marks
         self._cleans = bool(getattr(tokenizer, "clean_up_tokenization_spaces", False))
-        self._ids: list[int] = []
-        self._latest = self._given = ""
+        self._ids = list(lead)
+        self._latest = self._given = self._decoded() if lead else ""
 
     def add(self, token: int) -> str:
         self._ids.append(token)
@@ -147,7 +151,8 @@ class _Whole:
         if now == before:  # a token without text
             return ""
         self._latest = now
-        settled = os.path.commonprefix([before, now]).rstrip("\ufffd")
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, now, strict=False)))
+        settled = now[:same].rstrip("\ufffd")
         if self._cleans:
             space = settled.find(" ", max(0, len(settled) - _CLEANED))
             settled = settled if space < 0 else settled[:space]
@@ -162,6 +167,12 @@ class _Whole:
     def _take(self, text: str) -> str:
         piece, self._given = text[len(self._given) :], text
         return piece
+
+
+def _lead(tokenizer: Any) -> Sequence[int]:
+    """Tokens of a letter that a text goes on from; none where they spell it in another way."""
+    tokens = list(tokenizer("a", add_special_tokens=False)["input_ids"])
+    return tokens if tokenizer.decode(tokens, skip_special_tokens=True) == "a" else ()
 
 
 def _spelled(tokenizer: Any, stops: Sequence[str]) -> dict[int, str]:

@@ -257,6 +257,11 @@ class TokenizedPrompt:
         self._renderings: dict[datetime.date, Rendering] = {}
         self._planned: dict[tuple[datetime.date, PlacementPolicy, bool, Scope | None], Planned] = {}
 
+    @property
+    def continued(self) -> bool:
+        """Whether an answer goes on from its text: it has no turns, and no template invites one."""
+        return not self._turns and bool(self.bound.parts)
+
     def planned(
         self,
         scope: Scope | None = "anchored",

@@ -1,4 +1,4 @@
-"""The time to the first token: all that the prompt waits for is in it, by part."""
+"""The time to the first token, with all that the prompt waits for in it; and how an answer's text begins."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ from engine.cache.store import Store
 from engine.engine import Engine
 from engine.inference import answering
 from engine.inference.params import RunSettings
+from engine.inference.sampler import Sampler
+from engine.model.model import Model
 from tests.engine.cases import model_of
+from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
+from tests.engine.tiny import tiny_network
 
 SCHEMA = '<schema name="s">Read. <module name="a">alpha</module> <module name="b">beta</module></schema>'
 PROMPT = "<prompt><b/><a/>What?</prompt>"
@@ -50,3 +54,30 @@ def test_placing_segments_and_choosing_what_is_repaired_are_in_the_time_to_the_f
     assert answer.timeline_ms[part] == 8000
     assert answer.ttft_ms == pytest.approx(sum(answer.timeline_ms.values()))
     assert answer.ttft_ms >= 8000
+
+
+@pytest.mark.parametrize("family", ["llama-2", "gemma-2", "phi-3.5", "chatml"])
+def test_only_an_answer_to_no_turns_begins_with_the_space_before_its_first_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, family: str
+) -> None:
+    """Behind a text it is text; behind a turn, where the tokenizer puts one before all, it is none."""
+    made = tokenizer(FAMILIES[family])
+    before, both = (
+        made(text, add_special_tokens=False)["input_ids"] for text in ("Look at", "Look at the map")
+    )
+    words = [*both[len(before) :], made.eos_token_id]
+    network, script = tiny_network(), list[int]()
+    network.resize_token_embeddings(len(made))
+    monkeypatch.setattr(Sampler, "choose", lambda *_: script.pop(0))
+    with Engine(Model("m", network, made, "m"), Store.open(tmp_path)) as opened:
+        alone = made.decode(words, skip_special_tokens=True)
+        empty, text = opened.schema("<schema name='s'/>"), opened.schema(SCHEMA)
+        for prompt, want in (
+            (empty.prompt("<prompt>Look at</prompt>"), " the map"),
+            (text.prompt("<prompt><b/></prompt>"), " the map"),
+            (empty.prompt("<prompt><user>Look at</user></prompt>"), alone),
+        ):
+            for mode in ("cached", "uncached"):
+                script[:] = [*words, *words]
+                assert prompt.answer(mode=mode, speculate="off").text == want  # type: ignore[arg-type]
+                assert opened.submit(prompt, mode=mode, speculate="off").result().text == want  # type: ignore[arg-type]

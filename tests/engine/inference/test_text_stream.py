@@ -16,7 +16,7 @@ from engine.inference.text_stream import TextStream, decodes_by_itself
 from engine.model.synthetic import byte_tokenizer
 
 SPECIAL = ["<unk>", "<s>", "</s>"]
-PIECES = ["▁", "▁▁", "▁the", "the", "b", "c", "é", "▁🙂", "!", ".", "\ufffd", "E", "EN", "D"]
+PIECES = ["▁", "▁▁", "▁the", "the", "a", "b", "c", "é", "▁🙂", "!", ".", "\ufffd", "E", "EN", "D"]
 EMOJI = [*"🙂".encode()]
 FAST: Any = PreTrainedTokenizerFast
 
@@ -115,10 +115,10 @@ def drawn(name: str) -> st.SearchStrategy[list[int]]:
 
 
 def streamed(
-    tokenizer: Any, tokens: Sequence[int], stops: Sequence[str] = ()
+    tokenizer: Any, tokens: Sequence[int], stops: Sequence[str] = (), *, continues: bool = False
 ) -> tuple[list[int], TextStream, str]:
     """The tokens until a stop text, the stream, and its pieces together."""
-    stream, text, read = TextStream(tokenizer, stops), "", []
+    stream, text, read = TextStream(tokenizer, stops, continues=continues), "", []
     for token in tokens:
         read.append(token)
         text += stream.add(token)
@@ -138,6 +138,22 @@ def test_the_pieces_are_the_decoding_of_the_whole(name: str) -> None:
     def check(tokens: list[int]) -> None:
         _, _, text = streamed(tokenizer, tokens)
         assert text == tokenizer.decode(tokens, skip_special_tokens=True)
+
+    check()
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_goes_on_from_a_text_is_the_rest_of_both(name: str) -> None:
+    tokenizer = tokenizer_of(name)
+    before = tokenizer("a", add_special_tokens=False)["input_ids"]
+    begun = tokenizer.decode(before, skip_special_tokens=True)
+
+    @given(drawn(name))
+    def check(tokens: list[int]) -> None:
+        _, _, text = streamed(tokenizer, tokens, continues=True)
+        both = tokenizer.decode([*before, *tokens], skip_special_tokens=True)
+        alone = tokenizer.decode(tokens, skip_special_tokens=True)
+        assert text == (both.removeprefix(begun) if begun == "a" else alone)
 
     check()
 

@@ -340,7 +340,9 @@ def tokenizer(family: Family) -> Any:
     elif family.kind == "prefix":
         raw.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
         raw.pre_tokenizer = lines
-        raw.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.Strip(" ", 1, 0)])
+        raw.decoder = decoders.Sequence(
+            [decoders.Replace("▁", " "), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+        )
     else:
         spaces = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
         raw.pre_tokenizer = pre_tokenizers.Sequence([spaces, lines])
