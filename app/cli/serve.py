@@ -87,6 +87,14 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
     help="A site whose pages may use the server, as http://localhost:3000.",
 )
 @click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    multiple=True,
+    metavar="NAME",
+    help="A further name that requests may call the server by, as host.docker.internal or that of a proxy. "
+    "With a --host that other machines reach, every name is allowed.",
+)
+@click.option(
     "--parallel",
     type=Whole(1, 256),
     default=16,
@@ -144,6 +152,7 @@ def serve(
     strict_ttl: bool,
     aliases: tuple[str, ...],
     origins: tuple[str, ...],
+    allowed_hosts: tuple[str, ...],
     parallel: int,
     waiting: int,
     min_cache_tokens: int,
@@ -178,6 +187,7 @@ def serve(
             "--isolate sets apart who sends different keys, and there are none: set PML_API_KEYS, or use "
             "--api-keys-file or --api-key."
         )
+    hosts = _host_names(allowed_hosts)
     if studio:
         if host not in ("127.0.0.1", "localhost"):
             raise click.UsageError(f"The studio is on 127.0.0.1 only: leave --studio out, or --host {host}.")
@@ -196,6 +206,7 @@ def serve(
             least=min_cache_tokens,
             grace=grace,
             operators=operators,
+            hosts=hosts,
         )
         _with_the_studio(options, port, offer)
         return
@@ -211,7 +222,8 @@ def serve(
         shown = f"http://{f'[{host}]' if ':' in host else host}:{listening.getsockname()[1]}"
         limits = Limits(parallel, waiting, min_cache_tokens)
         service = Service(limits, aliases, longest=max_new_tokens, isolate=isolate, strict=strict_ttl)
-        access = Access(keys, OWN_NAMES if host in LOOPBACK else None, frozenset(origins), body, operators)
+        known = OWN_NAMES | hosts if host in LOOPBACK else None
+        access = Access(keys, known, frozenset(origins), body, operators)
         app = behind_the_door(application(service), access)
 
         def load() -> Engine:
@@ -258,6 +270,25 @@ def _with_the_studio(options: ModelOptions, port: int, offer: Offer) -> None:
 
 def _served(options: ModelOptions, url: str) -> str:
     return f"Serving {options.name} at {url}: OpenAI's clients take {url}/v1, Anthropic's {url}."
+
+
+def _host_names(given: tuple[str, ...]) -> frozenset[str]:
+    """The names of --allowed-host, in small letters.
+
+    Raises:
+        click.UsageError: one has more than a name.
+    """
+    if not given:
+        return frozenset()
+    from app.server.access import HOST_NAME
+
+    for name in given:
+        if not HOST_NAME.fullmatch(name):
+            raise click.UsageError(
+                f"--allowed-host {name} is not a name of a host. Write the name alone, without http:// and a "
+                "port; an IPv6 address in brackets."
+            )
+    return frozenset(name.lower() for name in given)
 
 
 def _keys(variable: str, file: Path | None, given: tuple[str, ...] = ()) -> tuple[str, ...]:

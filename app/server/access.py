@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from app.server.echoing import shown
+from app.server.echoing import cut, shown
 from app.server.errors import FOREIGN, NO_KEY, TOO_LARGE, TOO_SLOW, ApiError, Dialect
 
 Scope = MutableMapping[str, Any]
@@ -34,6 +34,9 @@ OF_ALL = frozenset({"/metrics", "/v1/prompt_cache/residency"})
 """What tells of all clients together; where there are operators, theirs alone."""
 BODY_SECONDS = 30.0
 """So long nothing more of a body may come before it is not waited for."""
+HOST_NAME = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
+"""How a name or an address of a server is spelled in the header Host, without a port."""
+_LONGEST_NAME = 253
 _HOST = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::[0-9]{1,5})?")  # a name or an address, and a port
 
 
@@ -81,6 +84,15 @@ def _is_among(keys: Iterable[str], named: str) -> bool:
     return bool(found)
 
 
+def _foreign_host(header: str, name: str) -> ApiError:
+    """The refusal of a request by the name that it calls the server by, with the option that allows it."""
+    said = f"The request calls the server by a name that is not its own: the header Host is {shown(header)}."
+    if not HOST_NAME.fullmatch(name) or len(name) > _LONGEST_NAME:
+        return ApiError(FOREIGN, f"{said} Send the name of the server there.")
+    how = f"Allow it with `pml serve --allowed-host {name}`"
+    return ApiError(FOREIGN, f"{said} {how}; `--host 0.0.0.0` with API keys allows every name.")
+
+
 class _BrokenOffError(Exception):
     """The rest of the body is not read."""
 
@@ -93,18 +105,17 @@ class Door:
     Args:
         app: the application.
         access: who may come in.
-        api: the beginnings of paths that need a key; others are the application's business.
     """
 
-    def __init__(self, app: Application, access: Access, api: Iterable[str] = ("/v1/", "/metrics")) -> None:
-        self._app, self._access, self._api = app, access, tuple(api)
+    def __init__(self, app: Application, access: Access) -> None:
+        self._app, self._access = app, access
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answers what is refused, and gives every answer the request's id."""
-        path = str(scope.get("path", ""))
-        if scope["type"] != "http" or not (path in PUBLIC or path.startswith(self._api)):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        path = str(scope.get("path", ""))
         headers = {
             name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]
         }
@@ -122,9 +133,7 @@ class Door:
         access, path = self._access, str(scope["path"])
         host = _HOST.fullmatch(headers.get("host", ""))
         if access.hosts is not None and (host is None or host[1].lower() not in access.hosts):
-            return ApiError(
-                FOREIGN, "The request calls the server by a name that is not its own (header Host)."
-            )
+            return _foreign_host(headers.get("host", ""), host[1].lower() if host else "")
         origin = headers.get("origin")
         own = (
             origin is not None
@@ -132,7 +141,9 @@ class Door:
         )
         if origin is not None and not own and origin not in access.origins:
             return ApiError(
-                FOREIGN, f"Pages of {shown(origin)} may not use this server. Allow them with --origin."
+                FOREIGN,
+                f"Pages of {shown(origin)} may not use this server. "
+                f"Allow them with `pml serve --origin {cut(origin)}`.",
             )
         if origin is None and headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return ApiError(

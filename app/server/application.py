@@ -18,7 +18,8 @@ from app.server import chat, completions, messages, models, planning, responses,
 from app.server.access import Access, Application, Door, dialect_of
 from app.server.description import description
 from app.server.echoing import cut
-from app.server.errors import FAULT, NO_METHOD, NOT_FOUND, RETRY_SECONDS, ApiError, error_of
+from app.server.endpoints import Endpoints
+from app.server.errors import FAULT, NO_METHOD, RETRY_SECONDS, ApiError, error_of
 from app.server.misfits import misfit
 from app.server.noting import Noting
 from app.server.service import Service
@@ -39,7 +40,7 @@ def application(service: Service) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url="/v1/openapi.json",
-        redirect_slashes=False,  # to an answer that no dialect knows
+        redirect_slashes=False,  # which only some clients follow
     )
     app.openapi = partial(description, app)  # type: ignore[method-assign]
     app.state.figures = service.figures
@@ -47,8 +48,6 @@ def application(service: Service) -> FastAPI:
     routers = [part.routes(service) for part in parts]
     for router in routers:
         app.include_router(router)
-    routes = [*app.routes, *itertools.chain.from_iterable(router.routes for router in routers)]
-    app.state.routes = [route for route in routes if isinstance(route, Route)]
 
     @app.get("/health")
     async def health() -> Response:
@@ -61,6 +60,9 @@ def application(service: Service) -> FastAPI:
         """Tells what was counted, for Prometheus."""
         service.require_operator(getattr(request.state, "operator", None))
         return Response(service.figures.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    routes = [*app.routes, *itertools.chain.from_iterable(router.routes for router in routers)]
+    app.state.endpoints = Endpoints(route for route in routes if isinstance(route, Route))
 
     async def told(request: Request, error: Exception) -> Response:
         return _told(request, error)
@@ -81,29 +83,26 @@ def behind_the_door(app: FastAPI, access: Access) -> Application:
             allow_headers=["*"],
             expose_headers=EXPOSED,
         )
-    return taking_urls(Noting(Door(inner, access), app.state.figures, partial(_endpoint, app)))
-
-
-def _endpoint(app: FastAPI, path: str) -> str:
-    """The path of the endpoint that a path leads to, as the description has it; "other" for none."""
-    found = (route.path_format for route in app.state.routes if route.path_regex.match(path))
-    return next(found, "other")
+    return taking_urls(Noting(Door(inner, access), app.state.figures, app.state.endpoints.name_of))
 
 
 def _told(request: Request, error: Exception) -> Response:
     """What a client is told of an error, in its dialect."""
     request_id = getattr(request.state, "request_id", "")
+    endpoints: Endpoints = request.app.state.endpoints
     match error:
         case RequestValidationError():
             found = misfit(error.errors(), error.body)
+        case HTTPException(status_code=404 | 405):
+            found = endpoints.refusal(request.method, request.scope["path"])
         case HTTPException():
-            kinds = {404: NOT_FOUND, 405: NO_METHOD}
-            words = f"{error.detail}: {cut(request.method)} {cut(request.url.path)}."
-            found = ApiError(kinds.get(error.status_code, FAULT), words)
+            found = ApiError(FAULT, f"{error.detail}: {cut(request.method)} {cut(request.url.path)}.")
         case _:
             found = error_of(error, request_id)
     dialect = dialect_of(request.url.path, request.headers)
     headers = {"retry-after": str(RETRY_SECONDS)} if found.kind.retry else {}
+    if found.kind is NO_METHOD:
+        headers["allow"] = ", ".join(endpoints.methods_at(request.scope["path"]))
     if found.kind is FAULT:  # after what nobody has foreseen the connection is let go of
         headers["connection"] = "close"
     return JSONResponse(found.body(dialect, request_id), found.kind.status_in(dialect), headers)

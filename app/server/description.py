@@ -85,6 +85,7 @@ TOLD: Mapping[tuple[str, str], Told] = {
         places=True,
         words="The answer, whole; with `stream` events `event: TYPE`, `data: …`.",
     ),
+    ("/v1/responses/input_tokens", "post"): Told(("InputTokens",), dialects=_OPENAI, places=True),
     ("/v1/responses/{response_id}", "get"): _NONE,
     ("/v1/responses/{response_id}", "delete"): _NONE,
     ("/v1/responses/{response_id}/cancel", "post"): _NONE,

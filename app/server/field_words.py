@@ -83,6 +83,8 @@ OWN_WORDS: Mapping[str, str] = {
     "CompletionBody.prompt": "The text that is continued, without the chat template.",
     "PromptCache.prompt": "What is imported, in PML; without it what is outside all modules alone.",
     "ResponsesBody.text": '`format` other than {"type": "text"} is refused; `verbosity` is let pass.',
+    "InputTokensBody.model": "The name of the model; the served one where it is absent.",
+    "InputTokensBody.text": 'As for a response: `format` other than {"type": "text"} is refused.',
     "ContentBlock.input": "What the tool is called with, in a block of the type `tool_use`.",
     "ContentBlock.name": "The tool that is called, in a block of the type `tool_use`.",
     "ContentBlock.content": "What a tool gave back, in a `tool_result`, or the texts of a `search_result`.",

@@ -143,6 +143,9 @@ _PLACE = {"item_id": TEXT, "output_index": COUNT, "content_index": COUNT}
 _ITEM = either(named("OutputMessage"), named("FunctionCall"), named("Reasoning"))
 
 RESPONSES: dict[str, Shape] = {
+    "InputTokens": record(
+        "The tokens of an input.", object=one_of("response.input_tokens"), input_tokens=COUNT
+    ),
     "OutputText": record(
         "A part of a message.",
         type=one_of("output_text"),

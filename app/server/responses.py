@@ -11,6 +11,8 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Depends, Request
 from fastapi.responses import JSONResponse
+from pydantic import field_validator
+from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from app.server.asked import Asked, Caller, Defaults, scoped
@@ -74,6 +76,9 @@ USUAL: Mapping[str, Any] = {
 }
 """What a response repeats of its request, and what it says where that says nothing."""
 
+COUNTING = "input_tokens"
+"""A name below /v1/responses that is no response's."""
+
 Status = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
@@ -87,6 +92,17 @@ class ResponsesBody(ConversingBody):
     text: dict[str, Any] | None = None
     reasoning: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
+
+
+class InputTokensBody(ResponsesBody):
+    """A request to count the tokens of an input, which may leave the model out."""
+
+    model: str = ""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _or_the_served_one(cls, given: Any) -> Any:
+        return "" if given is None else given
 
 
 def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
@@ -174,15 +190,24 @@ def routes(service: Service) -> APIRouter:
             running.close()
         return JSONResponse(draft.ended(answer, await running.parts(answer)))
 
+    @router.post(f"/v1/responses/{COUNTING}", dependencies=[Depends(few_messages(service, "input"))])
+    async def count_input_tokens(body: InputTokensBody, request: Request) -> Response:
+        """Counts the tokens of an input, exactly as a response reports them."""
+        body.model = body.model or service.names()[0]
+        asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))
+        tokens = await service.counted(asked, request.state.client, gone(request))
+        return JSONResponse({"object": "response.input_tokens", "input_tokens": tokens})
+
     @router.get("/v1/responses/{response_id}")
     @router.delete("/v1/responses/{response_id}")
     @router.post("/v1/responses/{response_id}/cancel")
     @router.get("/v1/responses/{response_id}/input_items")
     async def find_response(response_id: str) -> Response:
-        """Finds no response, as none is kept."""
-        raise ApiError(
-            NOT_FOUND, f"There is no response {shown(response_id)}: nothing is stored here.", "response_id"
-        )
+        """Finds no response, as none is stored."""
+        if response_id == COUNTING:
+            raise HTTPException(405)
+        words = "nothing is stored here. Send the whole input to POST /v1/responses."
+        raise ApiError(NOT_FOUND, f"There is no response {shown(response_id)}: {words}", "response_id")
 
     return router
 

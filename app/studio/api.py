@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.model_choice import ModelChoice
-from app.server.targets import taking_urls
+from app.server.targets import is_of_programs, taking_urls
 
 if TYPE_CHECKING:
     from app.server.service import Service
@@ -26,8 +26,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-FOLDER = "/v1/"
-ALONE = frozenset({"/health", "/metrics"})
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})
 STEP_SECONDS = 0.05
 LAST_SECONDS = 5.0
@@ -50,6 +48,7 @@ class Offer:
         least: tokens that a marked prefix must have to be kept.
         grace: seconds that answers under way have to end.
         operators: secrets with which what tells of all clients can be asked for, and nothing else.
+        hosts: further names that a request may call the server by, in small letters.
     """
 
     keys: tuple[str, ...] = ()
@@ -64,6 +63,7 @@ class Offer:
     least: int = 64
     grace: float = 30.0
     operators: tuple[str, ...] = ()
+    hosts: frozenset[str] = frozenset()
 
 
 class Api:
@@ -100,7 +100,7 @@ class Api:
 
     def build(self) -> None:
         """Makes the routes; until there is a model they say that it is being loaded."""
-        from app.server.access import Access
+        from app.server.access import LOOPBACK, Access
         from app.server.application import application, behind_the_door
         from app.server.service import Limits, Service
 
@@ -113,15 +113,15 @@ class Api:
             strict=offer.strict,
         )
         self._service.off = not self._on
-        access = Access(offer.keys, origins=offer.origins, largest=offer.largest, operators=offer.operators)
+        hosts = LOOPBACK | offer.hosts
+        access = Access(offer.keys, hosts, offer.origins, offer.largest, offer.operators)
         self._app = behind_the_door(application(self._service), access)
 
     def beside(self, page: Application) -> Application:
         """Returns an application that answers other programs by these routes, and all else by the page."""
 
         async def application(scope: Scope, receive: Receive, send: Send) -> None:
-            path = str(scope.get("path", ""))
-            if scope["type"] == "http" and (path in ALONE or path.startswith(FOLDER)):
+            if scope["type"] == "http" and is_of_programs(str(scope.get("path", ""))):
                 await self._answer(scope, receive, send)
             else:
                 await page(scope, receive, send)

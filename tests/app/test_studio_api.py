@@ -159,11 +159,11 @@ def test_requests_count_for_the_engine_that_they_came_to() -> None:
         release.set()
         await one
         assert everybody.busy(first) == 0  # type: ignore[arg-type]
-        await front({"type": "http", "path": "/v1"}, None, None)  # type: ignore[arg-type]
+        await front({"type": "http", "path": "/v2"}, None, None)  # type: ignore[arg-type]
         await front({"type": "websocket", "path": "/v1/models"}, None, None)  # type: ignore[arg-type]
 
     asyncio.run(asked())
-    assert paths == ["/v1/models", "page /v1", "page /v1/models"]
+    assert paths == ["/v1/models", "page /v2", "page /v1/models"]
     assert behind.told == [("opened", first), ("opened", second), "closed", "ended"]
 
 
@@ -226,6 +226,7 @@ def test_serve_brings_the_studio_with_its_options(
     )
     result = run_pml(
         *("serve", "tiny", "--studio", *words, *limits, *operators, "--origin", "http://a.example"),
+        *("--allowed-host", "Host.docker.internal", "--allowed-host", "[fe80::1]"),
         "--cache-dir",
         tmp_path,
     )
@@ -246,6 +247,7 @@ def test_serve_brings_the_studio_with_its_options(
         9,
         2,
         ("ops", "more", "third"),
+        frozenset({"host.docker.internal", "[fe80::1]"}),
     )
     assert (asked["model"], asked["port"], asked["open_browser"]) == ("tiny", 8123, False)
     assert asked["cache_dir"] == tmp_path
@@ -256,6 +258,13 @@ def test_nobody_is_set_apart_without_keys(more: tuple[str, ...], run_pml: Pml) -
     result = run_pml("serve", "--isolate", *more)
     assert result.status == 2
     assert "--isolate sets apart who sends different keys, and there are none" in result.err
+
+
+@pytest.mark.parametrize("name", ["http://proxy", "proxy:8000", "fe80::1", "a b", ""])
+def test_a_name_that_is_allowed_is_a_name_alone(name: str, run_pml: Pml) -> None:
+    result = run_pml("serve", "--allowed-host", name)
+    assert result.status == 2
+    assert "Write the name alone, without http:// and a port" in result.err
 
 
 def test_an_operators_key_is_no_clients(run_pml: Pml, monkeypatch: pytest.MonkeyPatch) -> None:

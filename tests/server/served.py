@@ -54,13 +54,13 @@ class Served:
 
     def openai(self, **given: Any) -> Any:
         """OpenAI's client, which does not try again by itself."""
-        given = {"api_key": "none", "max_retries": 0, **given}
-        return self._until_the_end.enter_context(openai.OpenAI(base_url=f"{self.url}/v1", **given))
+        given = {"base_url": f"{self.url}/v1", "api_key": "none", "max_retries": 0, **given}
+        return self._until_the_end.enter_context(openai.OpenAI(**given))
 
     def anthropic(self, **given: Any) -> Any:
         """Anthropic's client, which does not try again by itself."""
-        given = {"api_key": "none", "max_retries": 0, **given}
-        return self._until_the_end.enter_context(anthropic.Anthropic(base_url=self.url, **given))
+        given = {"base_url": self.url, "api_key": "none", "max_retries": 0, **given}
+        return self._until_the_end.enter_context(anthropic.Anthropic(**given))
 
     def async_openai(self) -> Any:
         """The same for asyncio."""

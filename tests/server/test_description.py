@@ -33,6 +33,7 @@ REQUESTS: list[tuple[str, str, Any]] = [
     ("post", "/v1/responses", {"input": [{"role": "user", "content": POINTED}], "stream": True}),
     ("post", "/v1/responses", {"input": "Hello", "max_output_tokens": 2, "stream": True}),
     ("post", "/v1/responses", {"input": []}),
+    ("post", "/v1/responses/input_tokens", {"input": "Hello"}),
     ("get", "/v1/responses/x", None),
     ("delete", "/v1/responses/x", None),
     ("post", "/v1/responses/x/cancel", None),
@@ -123,7 +124,7 @@ def test_each_endpoint_and_field_has_words(described: Any) -> None:
     for name, shape in described["components"]["schemas"].items():
         assert shape.get("description"), name
     bodies = [name for name in described["components"]["schemas"] if name.endswith("Body")]
-    assert len(bodies) == 8
+    assert len(bodies) == 9
     for name in bodies:
         for field, shape in described["components"]["schemas"][name].get("properties", {}).items():
             assert shape.get("description"), f"{name}.{field}"

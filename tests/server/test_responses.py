@@ -417,3 +417,41 @@ def test_streams_that_the_end_of_the_server_cuts_say_so(tmp_path: Path) -> None:
         with pytest.raises(openai.APIError, match="this answer was ended"):
             for _ in stream:
                 pass
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"input": "Hello"},
+        {"input": INPUT, "instructions": "Be short."},
+        {"input": [{"role": "user", "content": LONG * 2}], "extra_body": {"prompt_cache_options": {}}},
+        {
+            "input": "Where?",
+            "extra_body": {
+                "prompt_cache": {"schema": '<schema name="a"><module name="b">Text.</module></schema>'}
+            },
+        },
+    ],
+)
+def test_the_tokens_of_an_input_are_those_that_a_response_reports(server: Served, asked: Any) -> None:
+    client = server.openai()
+    made = client.responses.create(model=server.model, max_output_tokens=1, **asked)
+    for model in ({"model": server.model}, {"model": "alias"}, {}, {"model": None}):
+        counted = client.responses.input_tokens.count(**model, **asked)
+        assert counted.object == "response.input_tokens"
+        assert counted.input_tokens == made.usage.input_tokens
+
+
+def test_the_tokens_of_an_input_are_counted_beyond_the_window_and_refused_as_a_response_is(
+    server: Served,
+) -> None:
+    count = server.openai().responses.input_tokens.count
+    one, two = (count(input=LONG * times).input_tokens for times in (30, 60))
+    assert two > one > 300
+    assert count(input="word " * 5000).input_tokens > server.engine.model.context_length
+    with pytest.raises(openai.NotFoundError, match="no model 'gpt-9'"):
+        count(model="gpt-9", input="Hello")
+    with pytest.raises(openai.BadRequestError, match="There is no input"):
+        count()
+    with pytest.raises(openai.BadRequestError, match="previous_response_id is not supported here"):
+        count(input="Hello", previous_response_id="resp_1")

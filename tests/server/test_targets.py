@@ -56,7 +56,8 @@ def test_the_host_of_the_url_counts_and_not_the_header(server: Served) -> None:
 
 def test_where_a_url_leads_nowhere_is_told_with_an_id(server: Served) -> None:
     status, request_id, told = ask(server, f"{server.url}/v1/nothing%20here")
-    assert (status, told["error"]["message"]) == (404, "Not Found: GET /v1/nothing here.")
+    assert status == 404
+    assert told["error"]["message"].startswith("There is no endpoint /v1/nothing here. ")
     assert (request_id or "").startswith("req_")
 
 
@@ -82,7 +83,7 @@ def test_beside_the_page_a_url_is_told_apart_by_its_path() -> None:
 
     api = Api(Offer())
     api.build()
-    for path in ("/a", "/health"):
+    for path in ("/a", "/health", "/chat/completions", "//v1/chat/completions", "/V1/messages"):
         scope = {
             "type": "http",
             "method": "GET",
@@ -93,7 +94,11 @@ def test_beside_the_page_a_url_is_told_apart_by_its_path() -> None:
         }
         asyncio.run(_through(api.beside(page), scope, receive, send))
     assert asked == [("/a", b"localhost")]
-    assert json.loads(answered[1]["body"]) == {"status": "loading"}
+    told = [json.loads(one["body"]) for one in answered if one["type"] == "http.response.body"]
+    assert told[0] == {"status": "loading"}
+    meant = ["/v1/chat/completions", "/v1/chat/completions", "/v1/messages"]
+    for one, path in zip(told[1:], meant, strict=True):
+        assert f"Use POST {path}." in one["error"]["message"]
 
 
 async def _through(app: Any, *given: Any) -> None:
