@@ -95,8 +95,7 @@ export class Explanation extends Emitter {
   /** @param {Api.Fidelity} found */
   #show(found) {
     this.say("")
-    const [worst] = [...found.modules].sort((a, b) => b.mends - a.mends || b.harm - a.harm)
-    const rows = found.modules.map(m => h("tr", { "data-worst": m === worst && found.remedies.length > 0 ? "yes" : null },
+    const rows = found.modules.map(m => h("tr", { "data-worst": m.path === found.worst && found.remedies.length > 0 ? "yes" : null },
       ...COLUMNS.map(([, , cell], index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, cell(m)))))
     const agrees = found.first_token_agrees ? "the same first token" : "another first token"
     this.#body.replaceChildren(

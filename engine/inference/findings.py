@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -59,6 +60,18 @@ class ModuleFidelity:
     mends: int
 
 
+def worst_of(modules: Iterable[ModuleFidelity]) -> ModuleFidelity:
+    """Returns the module that suffers most from reuse: it makes the most flips, then the most harm.
+
+    One whose exact states add flips makes none: other modules and near ties decide those, and its harm alone
+    says what it does to the answer.
+
+    Args:
+        modules: one at least.
+    """
+    return max(modules, key=lambda module: (max(module.mends, 0), module.harm))
+
+
 @dataclass(frozen=True)
 class Remedy:
     """Something that was tried, with what it leaves of the difference.
@@ -104,6 +117,7 @@ class Fidelity:
         modules: the prompt's modules, in its order.
         remedies: what was tried, the best first: fewest flips, then the smallest worst KL.
         advice: what to do, in a sentence or two.
+        worst: path of the module that suffers most from reuse; None without modules.
     """
 
     kl_first_token: float
@@ -118,6 +132,11 @@ class Fidelity:
     modules: tuple[ModuleFidelity, ...]
     remedies: tuple[Remedy, ...] = field(default=())
     advice: str = ""
+    worst: str | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Finds the module that suffers most."""
+        object.__setattr__(self, "worst", worst_of(self.modules).path if self.modules else None)
 
     @property
     def faithful(self) -> bool:

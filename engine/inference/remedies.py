@@ -11,7 +11,7 @@ from engine.cache.segment_cache import SegmentCache, wanted
 from engine.choices import Scope
 from engine.errors import SettingsError
 from engine.events import Working
-from engine.inference.findings import ModuleFidelity, Remedy
+from engine.inference.findings import ModuleFidelity, Remedy, worst_of
 from engine.inference.params import REPAIR_EXAMPLES
 from engine.inference.repair import inexact
 from engine.inference.sides import CachedSide
@@ -117,7 +117,7 @@ class Remedies:
         suffering = [m for m in modules if m.path in open_to and m.path]
         if len(order) < 2 or not suffering:
             return []
-        worst = max(suffering, key=lambda module: (module.mends, module.harm)).path
+        worst = worst_of(suffering).path
         before = order[: order.index(worst)]
         by_need = {module.path: module.dependence for module in modules}
         near = sorted(before, key=lambda path: -by_need[path])[:MOST_PARTNERS]

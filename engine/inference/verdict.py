@@ -41,10 +41,9 @@ def _remedy(found: Fidelity, scope: str) -> str:
         return (
             "Under the scope scaffold only rounding is left; where a token flips, the two are equally good."
         )
-    if not found.modules:
+    if found.worst is None:
         return "The prompt reads no module; the difference is rounding."
-    worst = max(found.modules, key=lambda module: (module.mends, module.harm))
-    name = f"Module {worst.path!r}" if worst.path else "The text that is always there"
+    name = f"Module {found.worst!r}" if found.worst else "The text that is always there"
     suffers = f"{name} suffers most from reuse"
     helping = [r for r in found.remedies if not r.flips and r.kl_worst <= found.kl_worst / 2]
     free, cheap = [r for r in helping if r.scaffold], [r for r in helping if r.repair]

@@ -451,6 +451,7 @@ declare namespace Api {
     modules: ModuleFidelity[]
     remedies: Remedy[]
     advice: string
+    worst: string | null
   }
 
   interface Figure {

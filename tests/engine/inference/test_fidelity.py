@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ import torch
 from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Compared, Finished, Working
+from engine.inference import fidelity
 from engine.inference.params import RunSettings
 from tests.engine.cases import model_of, prompt_of, schema_of
 
@@ -106,6 +108,25 @@ def test_remedies_are_tried_and_do_what_they_say(engine: Engine) -> None:
         assert used.kl_mean == pytest.approx(remedy.kl_mean, rel=1e-3, abs=1e-6), remedy.what
         assert used.answer_agreement == remedy.answer_agreement
     assert "suffers most from reuse" in found.advice
+
+
+@pytest.mark.parametrize("worst", ["b", "c"])
+def test_scaffolds_are_tried_with_the_module_that_the_advice_names(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, worst: str
+) -> None:
+    """The other modules only seem worse where more flips without one counted against it."""
+    measure = fidelity._module
+
+    def constructed(path: str, *given: Any) -> Any:
+        harm, mends = (0.036, -1) if path == worst else (0.005, 0)
+        return replace(measure(path, *given), harm=harm, mends=mends)
+
+    monkeypatch.setattr(fidelity, "_module", constructed)
+    found = measured(engine)
+    scaffolds = [set(remedy.scaffold) for remedy in found.remedies if remedy.scaffold]
+    assert scaffolds
+    assert all(worst in scaffold for scaffold in scaffolds), scaffolds
+    assert f"Module {worst!r} suffers most" in found.advice
 
 
 def test_what_a_repair_computes_has_its_choice_in_it(engine: Engine) -> None:

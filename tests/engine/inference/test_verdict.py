@@ -136,6 +136,30 @@ def test_the_verdict_in_words(found: Fidelity, words: list[str]) -> None:
     assert ("nothing to mend" in said) == found.faithful == (found is GOOD)
 
 
+@pytest.mark.parametrize(
+    ("parts", "worst"),
+    [
+        ({"a": (0.005, 0), "b": (0.036, -1)}, "b"),
+        ({"a": (0.005, -1), "b": (0.036, -2), "c": (0.0, 0)}, "b"),
+        ({"a": (-0.01, 0), "b": (0.001, -3)}, "b"),
+        ({"": (0.036, -1), "a": (0.005, 0)}, ""),
+        ({"a": (0.036, -1), "b": (0.005, 1)}, "b"),
+        ({"a": (0.2, 1), "b": (0.1, 2)}, "b"),
+        ({"a": (0.2, 1), "b": (0.1, 1)}, "a"),
+    ],
+)
+def test_the_module_that_suffers_most_makes_the_most_flips_then_the_most_harm(
+    parts: dict[str, tuple[float, int]], worst: str
+) -> None:
+    for order in (parts, dict(reversed(parts.items()))):
+        modules = tuple(ModuleFidelity(path, 9, 0.1, 0.1, 0.1, *part) for path, part in order.items())
+        found = replace(LATE, modules=modules)
+        assert found.to_json()["worst"] == worst
+        name = f"Module {worst!r}" if worst else "The text that is always there"
+        assert f"{name} suffers most from reuse" in advice(found, scope="anchored")
+    assert replace(LATE, modules=()).worst is None
+
+
 def test_an_answer_that_was_not_read_to_its_end_is_good_as_far_as_it_was_read() -> None:
     said = advice(replace(GOOD, read_to_end=False), scope="anchored")
     assert "as good as the uncached one in its first 128 tokens, as far as it was read" in said
