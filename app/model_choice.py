@@ -77,6 +77,7 @@ class ModelDetails(TypedDict):
 
 def details(model: Model) -> ModelDetails:
     """Returns what is known of a loaded model."""
+    from engine.inference.own_settings import without_effect
     from engine.model.room import weight_sizes
 
     probe, weights = model.probe, weight_sizes(model.network.module)
@@ -90,7 +91,7 @@ def details(model: Model) -> ModelDetails:
         "checks": dict(probe.checks),
         "summary": probe.summary,
         "apart": model.apart,
-        "notes": list(model.notes),
+        "notes": [*model.notes, *filter(None, [without_effect(model)])],
         "context_length": model.context_length,
         "layers": model.layers,
         "heads": model.form.heads,

@@ -40,6 +40,7 @@ from engine.cache.store import Store
 from engine.choices import Quantize, Weights
 from engine.errors import PromptCacheError
 from engine.events import Delta, Finished
+from engine.inference.own_settings import own_settings
 from engine.inference.params import RunSettings
 from engine.model.loading import load
 from engine.model.model import Model
@@ -166,7 +167,7 @@ class Asked:
 
     def _straight(self, way: str) -> Timed:
         engine = self.engine
-        given = {**engine.model.sampling, "temperature": 0.0, "max_new_tokens": self._tokens}
+        given = {**own_settings(engine.model), "temperature": 0.0, "max_new_tokens": self._tokens}
         settings = RunSettings(hold_conversation=False, **given)
         found: Timed = []
         started = time.perf_counter()

@@ -11,6 +11,7 @@ is the way of an answer.
 from __future__ import annotations
 
 import datetime
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -34,6 +35,7 @@ from engine.conversing import PreparedConversation, prepare_conversation
 from engine.errors import SettingsError
 from engine.events import SIDES, Answer, Side
 from engine.inference.computing import Computing, Progress
+from engine.inference.own_settings import without_effect
 from engine.inference.params import RunSettings
 from engine.model.loading import load
 from engine.model.model import Model
@@ -54,6 +56,8 @@ from engine.prompt.conversation import Message
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedSchema
 from engine.prompt.tools import NO_TOOLS, Tools
+
+log = logging.getLogger(__name__)
 
 MEMORY_BUDGET = 4 << 30  # bytes of segments held in memory
 _SCHEMAS_HELD = 16
@@ -88,6 +92,8 @@ class Engine:
     ) -> None:
         _require_prompts(parallel)
         self.model, self.store = model, store
+        if note := without_effect(model):
+            log.warning("%s", note)
         self.memory_tier = MemoryTier(memory, model.network.device)
         self.segment_cache = SegmentCache(model, store, self.memory_tier)
         self.computing = Computing()  # one step at a time: two would spoil each other's clock

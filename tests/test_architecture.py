@@ -197,7 +197,7 @@ def test_few_files_know_transformers() -> None:
     knowing = {str(path.relative_to(ROOT)) for path in sources("engine") if "transformers" in imported(path)}
     model = ("attention_path", "configuration", "kv_sizes", "loading", "synthetic")
     assert knowing == {
-        "engine/inference/sampler.py",
+        "engine/model/generation.py",
         "engine/inference/text_stream.py",
         *(f"engine/model/{name}.py" for name in model),
     }

@@ -47,8 +47,9 @@ def models(look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
     if look:
         return _show_look(options, as_json)
     model = options.load()
+    found = details(model)
     if as_json:
-        print_json(details(model))
+        print_json(found)
         return
     say(f"{USABLE}\n")
     say(

@@ -128,9 +128,8 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option(
     "--max-new-tokens",
     type=Whole(1, 1_000_000),
-    default=1024,
-    show_default=True,
-    help="Longest answer where a request does not say it, in tokens.",
+    help="Longest answer where a request does not say it, in tokens. Default: what the model's "
+    "generation_config.json says, else 1024.",
 )
 @click.option(
     "--studio/--no-studio",
@@ -158,7 +157,7 @@ def serve(
     min_cache_tokens: int,
     body: int,
     grace: float,
-    max_new_tokens: int,
+    max_new_tokens: int | None,
     studio: bool,
     **engine_choice: Any,
 ) -> None:

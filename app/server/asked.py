@@ -126,10 +126,12 @@ class Defaults:
     Attributes:
         longest: tokens of an answer.
         sampling: settings by name, as the model's own generation_config has them.
+        rules: what that has for every answer, by name; no request changes them.
     """
 
     longest: int = LONGEST_ANSWER
     sampling: Mapping[str, Any] = field(default_factory=dict)
+    rules: Mapping[str, Any] = field(default_factory=dict)
 
 
 def named(module: object, role: str, where: str) -> Named | None:

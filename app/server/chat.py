@@ -77,7 +77,7 @@ def asked_of(body: ChatBody, defaults: Defaults, caller: Caller) -> Asked:
     Raises:
         ApiError: something in it cannot be honoured.
     """
-    refuse_what_is_not_built(body)
+    refuse_what_is_not_built(body, defaults)
     require_stream(body)
     tools = body.offered()
     if not body.messages and body.prompt_cache is None:

@@ -50,7 +50,7 @@ def routes(service: Service) -> APIRouter:
     @router.post("/v1/completions")
     async def create_completion(body: CompletionBody, request: Request) -> Response:
         """Continues a text."""
-        refuse_what_is_not_built(body, _REFUSED)
+        refuse_what_is_not_built(body, service.defaults, _REFUSED)
         require_stream(body)
         texts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
         if len(texts) != 1:

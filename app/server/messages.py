@@ -99,7 +99,7 @@ def asked_of(body: CountBody, defaults: Defaults, caller: Caller) -> Asked:
     Raises:
         ApiError: something in it cannot be honoured.
     """
-    refuse_what_is_not_built(body, REFUSED)
+    refuse_what_is_not_built(body, defaults, REFUSED)
     choice = body.tool_choice or {"type": "auto"}
     if choice.get("type") not in CHOICES:
         raise ApiError(INVALID, f"There are the types {', '.join(CHOICES)}.", "tool_choice.type")

@@ -110,10 +110,19 @@ REFUSED: Mapping[str, tuple[tuple[Any, ...], str]] = {
 }
 
 
+OWN_RULES = {"min_p": "min_p", "typical_p": "typical_p", "min_tokens": "min_new_tokens"}
+"""Fields of requests that are not honoured, by the rules that a model may have of its own for them."""
+
+
 def refuse_what_is_not_built(
-    body: Wire, more: Mapping[str, tuple[tuple[Any, ...], str]] | None = None
+    body: Wire, defaults: Defaults, more: Mapping[str, tuple[tuple[Any, ...], str]] | None = None
 ) -> None:
     """Refuses fields that would change the answer and are not honoured.
+
+    Args:
+        body: of a request.
+        defaults: with the model's own rules, which a field may repeat and not change.
+        more: fields of this kind of body, as those of `REFUSED`.
 
     Raises:
         ApiError: there is one; it is named.
@@ -122,8 +131,11 @@ def refuse_what_is_not_built(
     for name, given in (body.model_extra or {}).items():
         if given is None:
             continue
+        rule = defaults.rules.get(OWN_RULES.get(name, ""))
         if name in refused:
             harmless, why = refused[name]
+            if rule is not None:
+                harmless, why = (rule,), f"the model's generation_config.json sets it to {rule}."
             if not any(_same(given, one) for one in harmless):
                 raise unsupported(name, why)
         elif advice := misnamed(name, given, type(body)):

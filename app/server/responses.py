@@ -116,7 +116,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
     Raises:
         ApiError: something in it cannot be honoured.
     """
-    refuse_what_is_not_built(body, REFUSED)
+    refuse_what_is_not_built(body, defaults, REFUSED)
     require_stream(body)
     _refuse_parts_of_fields(body)
     tools = body.offered()

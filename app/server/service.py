@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeVar
 
-from app.server.asked import Asked, Defaults
+from app.server.asked import LONGEST_ANSWER, Asked, Defaults
 from app.server.caching import Submitted, as_kept, expire, prepared, submitted
 from app.server.echoing import listed, shown
 from app.server.errors import DRAINING, FOREIGN, FULL, LOADING, NO_MODEL, OFF, ApiError, told_of
@@ -26,6 +26,7 @@ from app.server.usage import Usage
 from engine import Engine
 from engine.errors import CancelledError
 from engine.events import Answer, Delta, Event, Finished, FirstToken, Listener
+from engine.inference.own_settings import own_settings
 from engine.prepared import PreparedPrompt
 
 State = Literal["loading", "ok", "draining", "off"]
@@ -58,7 +59,7 @@ class Service:
     Args:
         limits: how much is taken in.
         names: further names of the model.
-        longest: tokens of an answer where a request does not say it.
+        longest: tokens of an answer where a request does not say it; None as the model's makers have it.
         isolate: whether what one client computes is of no use to another.
         strict: whether a time to live is the most that something stays, and not the least alone.
 
@@ -73,7 +74,7 @@ class Service:
         limits: Limits | None = None,
         names: tuple[str, ...] = (),
         *,
-        longest: int,
+        longest: int | None,
         isolate: bool = False,
         strict: bool = False,
     ) -> None:
@@ -82,7 +83,7 @@ class Service:
         self.figures, self.created = Figures(), int(time.time())
         self._engine: Engine | None = None
         self._schemas: SchemaFiles | None = None
-        self._defaults = Defaults(longest)
+        self._defaults = Defaults(longest or LONGEST_ANSWER)
         self.off = self._draining = self._stopped = False
         self._inside = 0
         self._running: set[Running | Work] = set()
@@ -141,7 +142,10 @@ class Service:
     def opened(self, engine: Engine) -> None:
         """Answers with an engine from now on."""
         self._engine, self._schemas = engine, SchemaFiles(engine.store.folder)
-        self._defaults = Defaults(self._longest, engine.model.sampling)
+        own = own_settings(engine.model)
+        if self._longest is not None:
+            own.pop("max_new_tokens", None)
+        self._defaults = Defaults(self._longest or LONGEST_ANSWER, own, engine.model.generation.rules)
 
     def closed(self) -> None:
         """Takes nothing in until an engine is there again; requests under way go on."""

@@ -42,7 +42,7 @@ class Offer:
         parallel: requests that are answered at once.
         waiting: requests that may wait besides.
         aliases: further names of the model.
-        longest: tokens of an answer where a request does not say it.
+        longest: tokens of an answer where a request does not say it; None as the model's makers have it.
         isolate: whether clients of different keys share nothing.
         strict: whether what is marked is forgotten once its time to live has ended.
         least: tokens that a marked prefix must have to be kept.
@@ -57,7 +57,7 @@ class Offer:
     parallel: int = 16
     waiting: int = 64
     aliases: tuple[str, ...] = ()
-    longest: int = 1024
+    longest: int | None = None
     isolate: bool = False
     strict: bool = False
     least: int = 64

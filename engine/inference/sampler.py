@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
 import torch
 from torch import Tensor
-from transformers.generation.logits_process import (
-    LogitsProcessorList,
-    RepetitionPenaltyLogitsProcessor,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
 
 from engine.inference.params import SamplingParams
+from engine.model.generation import processors, stretch
 
+_SETTINGS: Final = ("temperature", "top_p", "top_k", "repetition_penalty")
+_NO_RULES: Final[Mapping[str, Any]] = MappingProxyType({})
 COLDEST = 1e-4  # below it a draw is the likeliest token, and logits by temperature leave the range of numbers
 
 
@@ -26,25 +23,26 @@ class Sampler:
     Args:
         params: temperature, top-p, top-k, repetition penalty, seed.
         prompt: the prompt's tokens, which the repetition penalty counts as well.
+        rules: what holds for every answer of the model, by name.
+        ends: tokens that end an answer.
 
     Attributes:
         draws: whether chance has a part in it.
     """
 
-    def __init__(self, params: SamplingParams, prompt: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        params: SamplingParams,
+        prompt: Sequence[int] = (),
+        rules: Mapping[str, Any] = _NO_RULES,
+        ends: Collection[int] = (),
+    ) -> None:
         self.draws = params.temperature >= COLDEST
         self._generator = torch.Generator().manual_seed(params.seed)
-        self._penalty = params.repetition_penalty
         self._ids = list(prompt)
-        self._processors = LogitsProcessorList()
-        if params.repetition_penalty != 1.0:
-            self._processors.append(RepetitionPenaltyLogitsProcessor(params.repetition_penalty))
-        if self.draws:
-            self._processors.append(TemperatureLogitsWarper(params.temperature))
-            if params.top_k:
-                self._processors.append(TopKLogitsWarper(params.top_k))
-            if params.top_p < 1:
-                self._processors.append(TopPLogitsWarper(params.top_p))
+        values = {**rules, **{name: getattr(params, name) for name in _SETTINGS}}
+        self._processors = processors(values, prompt, ends, draws=self.draws)
+        self._stretch = stretch(values)
 
     def choose(self, logits: Tensor) -> int:
         """Returns a token for logits [vocabulary], and remembers it."""
@@ -65,7 +63,7 @@ class Sampler:
             rounding: the most that each may differ by.
         """
         first, second = self._scores(logits).topk(2).values.tolist()
-        return bool(first - second > 2 * rounding * max(self._penalty, 1 / self._penalty))
+        return bool(first - second > 2 * rounding * self._stretch)
 
     def _scores(self, logits: Tensor) -> Tensor:
         if not self._processors:

@@ -80,8 +80,9 @@ class Sequence:
         self.kv: KVCache | None = None
         self.passes = self.repeated = self.accepted = 0
         self._limit = min(params.max_new_tokens, self.room)
-        self._sampler = Sampler(params, prefill.prompt)
-        self._stream = TextStream(model.tokenizer, params.stop, continues=prefill.continued)
+        self._sampler = Sampler(params, prefill.prompt, model.generation.rules, model.end_tokens)
+        stops = dict.fromkeys((*params.stop, *model.generation.stop))
+        self._stream = TextStream(model.tokenizer, [*stops], continues=prefill.continued)
         guesses = params.speculate == "on" or (params.speculate == "auto" and not self._sampler.draws)
         self.speculation = Speculation(prefill.prompt) if guesses else None
         self._chosen: list[int] = []  # tokens of the answer, those as well that are yet to be given out

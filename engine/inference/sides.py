@@ -57,7 +57,7 @@ class UncachedSide:
             logits.append(answering.logits)
         assert states is not None
         reading = Reading.of_logits(torch.stack(logits))
-        return cls(model, plan, answering.token_ids, answering.ending == "eos", reading, states)
+        return cls(model, plan, answering.token_ids, answering.ending != "length", reading, states)
 
     def read(self, prefill: Prefill) -> Reading:
         """Has another side read the answer, from what it computes and reads of the prompt."""

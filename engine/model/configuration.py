@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from transformers.configuration_utils import PreTrainedConfig
+from transformers.generation.configuration_utils import GenerationConfig
 from transformers.models.auto.configuration_auto import AutoConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
@@ -20,6 +21,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from transformers.utils.import_utils import DummyObject
 
 from engine.errors import ModelError
+from engine.model.generation import FILE as GENERATION
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +60,7 @@ def read_configuration(name: str, folder: Path) -> Any:
         raise
     _check_kind(name, config)
     _check_tokenizer(name, folder, config)
+    _check_generation(name, folder)
     for part in _parts(config):
         _check_weights(name, part)
         _clear(name, part)
@@ -116,6 +119,23 @@ def _check_tokenizer(name: str, folder: Path, config: Any) -> None:
                 f"model {name!r} names {one!r} as its tokenizer_class, which is no tokenizer. Correct "
                 "tokenizer_config.json and config.json, or fetch them again."
             )
+
+
+def _check_generation(name: str, folder: Path) -> None:
+    """Refuses what transformers cannot read, in words that name the file."""
+    path = folder / GENERATION
+    if not path.is_file():
+        return
+    try:
+        given: Any = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(given, dict):
+            raise ValueError("it is not a JSON object")
+        GenerationConfig.from_pretrained(folder, local_files_only=True)
+    except Exception as error:  # transformers raises whatever a value of another form makes of it
+        raise ModelError(
+            f"{GENERATION} of model {name!r} cannot be read: {str(error).rstrip('.')}. Correct it, fetch it "
+            "again, or delete it; without it the defaults of this program hold."
+        ) from error
 
 
 def _parts(config: Any) -> Iterator[Any]:

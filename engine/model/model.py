@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from engine.model.attention_path import AttentionPath
+from engine.model.generation import Generation
 from engine.model.network import Network
 from engine.model.packed_weights import packed_layers
 from engine.model.probe import Probe, context_length, probe
@@ -154,9 +155,8 @@ class Model:
     @property
     def end_tokens(self) -> frozenset[int]:
         """Tokens that end an answer."""
-        configured = self.network.module.generation_config.eos_token_id
-        tokens = configured if isinstance(configured, list) else [configured]
-        return frozenset(t for t in (*tokens, self.tokenizer.eos_token_id) if t is not None)
+        own = self.tokenizer.eos_token_id
+        return self.generation.ends | (frozenset() if own is None else {own})
 
     @property
     def _endless(self) -> str:
@@ -169,13 +169,11 @@ class Model:
             "ends at its greatest length; correct eos_token_id in generation_config.json"
         )
 
-    @property
-    def sampling(self) -> dict[str, Any]:
-        """How answers are to be sampled as its makers say, by name of a setting; empty where they do not."""
-        said = self.network.module.generation_config
-        names = ("temperature", "top_p", "top_k", "repetition_penalty")
-        found = {name: value for name in names if (value := getattr(said, name, None)) is not None}
-        return {**found, "temperature": 0.0} if said.do_sample is False else found
+    @functools.cached_property
+    def generation(self) -> Generation:
+        """How answers are to be generated as its makers say."""
+        said, added = self.network.module.generation_config, self.tokenizer.get_added_vocab()
+        return Generation(said, added, int(self.config.vocab_size), self.context_length)
 
     def tokenize(self, text: str) -> list[int]:
         """Tokenizes text of an author, in which the spelling of a special token is plain text."""

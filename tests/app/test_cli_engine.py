@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -331,6 +332,23 @@ def test_models_says_why_a_gpu_reads_segment_by_segment(
     said = "What prompts share is read segment by segment on this GPU: it takes no soft cap.\n"
     assert said in run_pml("models").out
     assert json.loads(run_pml("models", "--json").out)["apart"] == "it takes no soft cap"
+
+
+def test_fields_of_the_generation_config_without_effect_are_named(
+    run_pml: Callable[..., SimpleNamespace], place: Path, tiny_model: Path
+) -> None:
+    folder = shutil.copytree(tiny_model, place / "own")
+    (folder / "generation_config.json").write_text('{"num_beams": 4, "suppress_tokens": [3]}')
+    said = f"generation_config.json of model {str(folder)!r} has fields without effect here: num_beams (4);"
+    assert said in run_pml("models", "--model", folder).out
+    assert said in json.loads(run_pml("models", "--model", folder, "--json").out)["notes"][0]
+    assert json.loads(run_pml("models", "--json").out)["notes"] == []
+    (folder / "generation_config.json").write_text("{")
+    for command in (("models",), ("run", "prompt.pml", "--schema", "trip.pml")):
+        broken = run_pml(*command, "--model", folder)
+        assert (broken.status, broken.out) == (1, "")
+        assert "generation_config.json of model" in broken.err
+        assert "Traceback" not in broken.err
 
 
 def test_an_argument_over_its_length_names_both_numbers(

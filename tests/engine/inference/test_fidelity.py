@@ -13,6 +13,7 @@ from engine.cache.store import Store
 from engine.engine import Engine
 from engine.events import Compared, Finished, Working
 from engine.inference import fidelity
+from engine.inference.findings import ModuleFidelity
 from engine.inference.params import RunSettings
 from tests.engine.cases import model_of, prompt_of, schema_of
 
@@ -115,13 +116,12 @@ def test_scaffolds_are_tried_with_the_module_that_the_advice_names(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, worst: str
 ) -> None:
     """The other modules only seem worse where more flips without one counted against it."""
-    measure = fidelity._module
 
-    def constructed(path: str, *given: Any) -> Any:
+    def constructed(path: str, **given: Any) -> ModuleFidelity:
         harm, mends = (0.036, -1) if path == worst else (0.005, 0)
-        return replace(measure(path, *given), harm=harm, mends=mends)
+        return ModuleFidelity(path, **{**given, "harm": harm, "mends": mends})
 
-    monkeypatch.setattr(fidelity, "_module", constructed)
+    monkeypatch.setattr(fidelity, "ModuleFidelity", constructed)
     found = measured(engine)
     scaffolds = [set(remedy.scaffold) for remedy in found.remedies if remedy.scaffold]
     assert scaffolds
