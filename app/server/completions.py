@@ -32,7 +32,9 @@ from engine.events import Delta, Finished
 _LONGEST = 16
 """Tokens of an answer where a request does not say it, as OpenAI has it here."""
 
-_REFUSED = {"chat_template_kwargs": (({},), "a text has no chat template.")}
+_REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "chat_template_kwargs": (({},), "a text has no chat template.")
+}
 
 
 class CompletionBody(GeneratingBody):

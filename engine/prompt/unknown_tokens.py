@@ -11,7 +11,7 @@ from typing import Any
 
 from engine.pml import Diagnostic, Prompt, make
 from engine.prompt.layout import SchemaLayout
-from engine.prompt.plan import PromptPlan
+from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Recipe, RecipeSlice
 
 _SHOWN = 3
