@@ -51,7 +51,7 @@ def extra_cells(cells: Iterable[tuple[str, str]]) -> dict[str, Any]:
         if not cell.strip():
             continue
         if column.lower().startswith(SET):
-            settings[_setting_name(column[len(SET) :])] = cell
+            settings[setting_name(column[len(SET) :])] = cell
             continue
         try:
             expect.append(expected(column[len(EXPECT) :], cell))
@@ -79,7 +79,12 @@ def extra_values(found: Mapping[str, Any]) -> dict[str, Any]:
                 wanted.append(expected(kind, text))
             except ExchangeError as error:
                 raise CellError("expect", str(error)) from None
-    return {"settings": {_setting_name(name): one for name, one in settings.items()}, "expect": tuple(wanted)}
+    named: dict[str, Any] = {}
+    for name, one in settings.items():
+        if setting_name(name) in named:
+            raise CellError("settings", f"The setting {name!r} is given twice. Give it once.")
+        named[setting_name(name)] = one
+    return {"settings": named, "expect": tuple(wanted)}
 
 
 def _text_of(kind: str, value: object) -> str:
@@ -94,5 +99,6 @@ def _text_of(kind: str, value: object) -> str:
     )
 
 
-def _setting_name(name: str) -> str:
+def setting_name(name: str) -> str:
+    """Returns the setting that a column or a key names, in whatever way it is spelled."""
     return "_".join(name.strip().lower().replace("-", "_").split())

@@ -15,7 +15,15 @@ from typing import Any, BinaryIO, Final
 
 from engine.exchange.errors import ExchangeError
 from engine.exchange.expectations import Expectation
-from engine.exchange.row_extras import EXPECT, CellError, extra_cells, extra_column, extra_values
+from engine.exchange.row_extras import (
+    EXPECT,
+    SET,
+    CellError,
+    extra_cells,
+    extra_column,
+    extra_values,
+    setting_name,
+)
 from engine.pml.text_files import MAX_BYTES, Lines, NoFileError, TextFileError
 from engine.pml.whitespace import SPACE
 
@@ -27,6 +35,8 @@ A CSV has a column for each parameter, setting and expectation in place of `argu
 
 _COLUMNS: Final = tuple(key for key in KEYS if key not in ("arguments", "settings", "expect"))
 _OWN: Final = "_"  # begins the name of what is the author's, and is not read
+_LINES: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+\Z")
+_QUOTED: Final = re.compile('"[^"]*"')
 _SEPARATORS: Final = (",", ";", "\t")
 _TOLD_SEPARATOR: Final = re.compile(r"sep=([,;\t|])", re.IGNORECASE)  # as Excel writes and reads it
 
@@ -223,7 +233,8 @@ def _csv_rows(first: str, lines: Lines, name: str) -> Iterator[Row]:
     told = _TOLD_SEPARATOR.fullmatch(first.rstrip("\r\n"))
     if told is not None:
         first = next(lines, "")
-    separator = told[1] if told is not None else max(_SEPARATORS, key=first.count)
+    plain = _QUOTED.sub("", first)
+    separator = told[1] if told is not None else max(_SEPARATORS, key=plain.count)
     source = _RowLines(first, lines)
     reader = csv.reader(source, delimiter=separator, strict=True)
     try:
@@ -263,7 +274,7 @@ def _csv_fault(error: csv.Error, last: int, held: Sequence[str], separator: str)
     span = f"lines {first} to {last} were read as one row" if first < last else ""
     if "unexpected end" in str(error):
         open_cell = next(csv.reader(held, delimiter=separator))[-1]  # not strict, it gives what there is
-        opened = last - open_cell.removesuffix("\n").count("\n")
+        opened = last + 1 - len(_LINES.findall(open_cell))
         what = f"The quote opened in line {opened} is closed nowhere{f': {span}' if span else ''}"
     elif "larger than field limit" in str(error):
         what = f"A cell has more than {MAX_BYTES >> 20} MB: {span}"
@@ -305,8 +316,11 @@ def _columns(cells: Sequence[str], name: str) -> list[str]:
             f"{name} begins with no line of columns: none is id, text, picks or prompt. Write them into its "
             "first line, such as id,text,picks"
         )
-    for column in columns:
-        if column and columns.count(column) > 1 and not column.lower().startswith(EXPECT):
+    meant = [
+        f"{SET}{setting_name(one[len(SET) :])}" if one.lower().startswith(SET) else one for one in columns
+    ]
+    for column, one in zip(columns, meant, strict=True):
+        if column and meant.count(one) > 1 and not column.lower().startswith(EXPECT):
             raise ExchangeError(f"{name} has the column {column!r} twice; rename one")
     return columns
 
@@ -320,6 +334,11 @@ def _csv_row(cells: Sequence[str], columns: Sequence[str], line: int) -> Row:
             f"The row has {len(cells)} cells, and there are {len(columns)} columns. Put quotes round a cell "
         )
         return Row(line, name, fault=f"{fault}that holds the separator.", named=bool(given))
+    if len(cells) < len(columns) and not any(
+        cell.strip() for column, cell in found.items() if column != "id"
+    ):
+        fault = f"The row has {len(cells)} of {len(columns)} cells, and asks for nothing. Put quotes round a "
+        return Row(line, name, fault=f"{fault}cell that holds a line break.", named=bool(given))
     if found.get("", "").strip():
         fault = "A cell stands in a column without a name. Name it in the first line."
         return Row(line, name, fault=fault, named=bool(given))

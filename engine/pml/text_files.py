@@ -16,6 +16,7 @@ MAX_BYTES: Final = 5 * 1024 * 1024
 BOM: Final = b"\xef\xbb\xbf"
 _WIDE: Final = (b"\xff\xfe", b"\xfe\xff")
 _WIDE_UNMARKED: Final = re.compile(rb"(?:[\t\n\r -~]\0){4}|(?:\0[\t\n\r -~]){4}")
+_LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 _HELD: Final = ("/dev/fd/", "/proc/self/fd/")
 
 
@@ -146,7 +147,7 @@ def decode(data: bytes, name: str = "the document") -> str:
     try:
         return body.decode("utf-8")
     except UnicodeDecodeError as error:
-        line = body.count(b"\n", 0, error.start) + 1
+        line = len(_LINE_END.findall(body, 0, error.start)) + 1
         why = f"byte 0x{body[error.start]:02X} in line {line}"
         raise EncodingError(name, why, error.start, data=data) from None
 
@@ -154,7 +155,7 @@ def decode(data: bytes, name: str = "the document") -> str:
 class Lines:
     """The lines of an open file, each decoded by itself: behind a faulty one the next can be asked for.
 
-    A byte order mark is left out, line ends are not.
+    LF, CR LF and CR end a line, also mixed. A byte order mark is left out, line ends are not.
 
     Args:
         file: the file, open at its beginning.
@@ -167,6 +168,7 @@ class Lines:
 
     def __init__(self, file: BinaryIO, name: str, *, limit: int = MAX_BYTES) -> None:
         self._file, self._name, self._limit = file, name, limit
+        self._held, self._at = b"", 0  # what was read, and where in it the next line begins
         self.number = 0
 
     def __iter__(self) -> Lines:
@@ -189,8 +191,10 @@ class Lines:
             line = line.removeprefix(BOM)
             if line[:2] in _WIDE:
                 raise EncodingError(self._name, "it begins with the mark of UTF-16", 0, wide=True)
+            if _WIDE_UNMARKED.match(line):
+                raise EncodingError(self._name, "it looks like UTF-16", 0, wide=True)
         if len(line.rstrip(b"\r\n")) > self._limit:
-            while line and not line.endswith(b"\n"):
+            while line and not line.endswith((b"\n", b"\r")):
                 line = self._read()
             what = f"has more than {self._limit >> 20} MB in line {self.number}, the most a line may have"
             raise TextFileError(self._name, what, "split it into several")
@@ -201,8 +205,20 @@ class Lines:
             raise EncodingError(self._name, why, error.start) from None
 
     def _read(self) -> bytes:
+        """Returns the next line with its end, or as much of a longer one as may be held; none at the end."""
         try:
-            return self._file.readline(self._limit + 2)
+            while (found := _LINE_END.search(self._held, self._at)) is None:
+                room = self._limit + 2 - (len(self._held) - self._at)
+                if not (more := self._file.readline(room)):
+                    break
+                self._held, self._at = self._held[self._at :] + more, 0
+            start, self._at = self._at, len(self._held) if found is None else found.end()
+            line = self._held[start : self._at]
+            if line.endswith(b"\r") and self._at == len(self._held):
+                self._held, self._at = self._file.readline(1), 0
+                if self._held == b"\n":  # it belongs to the line
+                    line, self._at = line + b"\n", 1
+            return line
         except OSError as error:
             raise _in_words(self._name, self._name, error) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import io
+import itertools
 import json
 from typing import Any
 
@@ -18,7 +19,7 @@ from engine.exchange.row_prompts import prompt_text
 from engine.exchange.rows import Row, read_rows
 from engine.pml import ArgumentText, NewText, Schema, bind, parse_prompt, parse_schema
 from engine.pml.entities import forbidden_character
-from engine.pml.text_files import Lines, NoFileError, TextFileError
+from engine.pml.text_files import Lines, NoFileError, TextFileError, decode
 from engine.pml.whitespace import SPACE
 
 SCHEMA = """<schema name="trip">
@@ -201,6 +202,92 @@ def test_the_line_in_which_excel_names_the_separator(separator: str, end: str) -
     assert [(row.line, row.id, row.text, row.fault) for row in found] == [(3, "1", f"a{others}b", "")]
     with pytest.raises(ExchangeError, match="begins with no line of columns"):
         rows(b"sep=;\n")
+
+
+@pytest.mark.parametrize("before", [b"", b"\xef\xbb\xbf", b"\r", b"\n\r\n"])
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r", "mixed"])
+@pytest.mark.parametrize("last", [True, False])
+def test_every_line_end_ends_a_row(before: bytes, ends: str, last: bool) -> None:
+    table = ["id,picks,text", "1,tokyo,A", '2,rome,"B ""b"""', "3,,C"]
+    objects = [{"id": number, "text": letter} for number, letter in enumerate("ABC", 1)]
+    for lines, ids in ((table, ["1", "2", "3"]), ([json.dumps(one) for one in objects], [1, 2, 3])):
+        marks = itertools.cycle(["\r", "\n", "\r\n"]) if ends == "mixed" else itertools.repeat(ends)
+        content = "".join(line + mark for line, mark in zip(lines, marks, strict=False))
+        content = content if last else content.rstrip("\r\n")
+        found = rows(before + content.encode())
+        assert [row.fault for row in found] == ["", "", ""]
+        assert [row.id for row in found] == ids
+        assert [row.text[:1] for row in found] == ["A", "B", "C"]
+        first = before.count(b"\r") + before.count(b"\n") - before.count(b"\r\n") + len(lines) - 2
+        assert [row.line for row in found] == [first, first + 1, first + 2]
+
+
+@pytest.mark.parametrize("inner", ["\n", "\r\n", "\r", "\r\n\r", "\u2028"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_line_ends_within_a_cell_are_its_own(inner: str, end: str) -> None:
+    found = rows(f'id,text{end}1,"a{inner}b"{end}2,c{end}'.encode())
+    assert [(row.id, row.text, row.fault) for row in found] == [("1", f"a{inner}b", ""), ("2", "c", "")]
+
+
+def test_faults_of_a_table_with_cr_are_in_plain_words() -> None:
+    found = rows(b'id,text\r1,"a"x\r2,b\r3,"open\r4,d\r')
+    assert [row.line for row in found] == [2, 3, 4]
+    assert "new-line" not in "".join(row.fault for row in found)
+    assert "The quote opened in line 4 is closed nowhere: lines 4 to 5" in found[2].fault
+    with pytest.raises(TextFileError, match="byte 0xE9 in line 3"):
+        decode(b"one\rtwo\rth\xe9")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("id,text\n1,a\n".encode("utf-16"), "it begins with the mark of UTF-16. Save it as UTF-8"),
+        ("id,text\n1,a\n".encode("utf-16-le"), "it looks like UTF-16. Save it as UTF-8"),
+        ("id,text\n1,a\n".encode("utf-16-be"), "it looks like UTF-16. Save it as UTF-8"),
+        ('{"text": "a"}\n'.encode("utf-16-le"), "it looks like UTF-16. Save it as UTF-8"),
+        (b"id,text,text\n1,a,b\n", "has the column 'text' twice; rename one"),
+        (b"id,text,TEXT\n1,a,b\n", "has the column 'text' twice; rename one"),
+        (b"text,set top-p,set top_p\na,0.5,0.6\n", "has the column 'set top-p' twice; rename one"),
+        (b"id|text\n1|a\n", "begins with no line of columns"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_once(content: bytes, words: str) -> None:
+    with pytest.raises((ExchangeError, TextFileError), match=words):
+        rows(content)
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        (b"id,picks,text\n1,,Hello\nworld\n", 3, "has 1 of 3 cells, and asks for nothing. Put quotes"),
+        (b"id,text\n1,Hello, world\n", 2, "has 3 cells, and there are 2 columns. Put quotes round a cell"),
+        (b"id,,text\n1,x,a\n", 2, "in a column without a name. Name it in the first line."),
+        (b'{"text":"a","settings":{"top-p":0.5,"top_p":0.6}}', 1, "'top_p' is given twice. Give it once."),
+    ],
+)
+def test_ragged_rows_and_double_names_are_faults_of_the_row(content: bytes, line: int, words: str) -> None:
+    (fault,) = [row for row in rows(content) if row.fault]
+    assert fault.line == line
+    assert words in fault.fault
+
+
+def test_cells_at_the_end_of_a_row_may_be_missing_and_separators_in_quotes_do_not_count() -> None:
+    assert rows(b"id,picks,text,_note\n1,tokyo\n")[0].picks == ("tokyo",)
+    assert rows(b"id,picks,text\n1,tokyo,,,\n")[0].fault == ""
+    assert rows(b'"_a,b,c";text\nx;y\n')[0].text == "y"
+    assert rows(b"id,text\r") == rows(b"\r\n\r") == []
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_lines_of_just_the_bound_and_beyond_with_any_end(end: bytes) -> None:
+    lines = Lines(io.BytesIO(b"x" * 9 + end + b"y" * 10 + end + b"z" * 30 + end + b"z"), "the file", limit=9)
+    assert next(lines) == "x" * 9 + end.decode()
+    for number in (2, 3):
+        with pytest.raises(TextFileError, match=f"in line {number}"):
+            next(lines)
+    assert [*lines] == ["z"]
+    many = Lines(io.BytesIO((b"a" * 5 + end) * 40_000), "the file", limit=1000)
+    assert sum(1 for _ in many) == many.number == 40_000
 
 
 def test_lines_of_a_file_within_bounds() -> None:
