@@ -86,8 +86,8 @@ def require_whole(
             f"the files of model {name!r} lack {len(missing)} weights, {missing[0]!r} first; random numbers "
             f"would stand there.{others} {_remedy(unread, config, missing)}"
         )
-    _require_shapes(name, sorted(found["mismatched_keys"]))
     _require_numbers(name, network, weights)
+    _require_shapes(name, sorted(found["mismatched_keys"]))
     _require_one_of_each(name, network, weights.tensors, targets)
     harmless, declared = list(_harmless(network, config, weights)), _declared(network)
     left = unread or sorted(found["unexpected_keys"])

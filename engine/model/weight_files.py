@@ -150,5 +150,5 @@ def _opened(name: str, checkpoint: Checkpoint, file_name: str, files: ExitStack)
         )
         words = str(error).removeprefix("Error while deserializing header: ")
         raise ModelError(
-            f"{file_name!r} of model {name!r} holds no complete weights ({words}). {remedy}"
+            f"model {name!r} cannot be loaded: {file_name!r} holds no complete weights ({words}). {remedy}"
         ) from error

@@ -73,6 +73,13 @@ OTHER_MODELS = {
     "eight bits without scales": (in_format(EIGHT_BITS), "F8_E4M3.*lm_head.*plain form"),
     "integers": (in_format(torch.int8), "I8.*lm_head.*plain form"),
     "bytes": (in_format(torch.uint8, scales=True), "U8.*weight_scale.*plain form"),
+    "four bits in bytes": (
+        lambda w: (
+            w
+            | {"lm_head.weight": torch.ones(99, 1, dtype=torch.uint8), "lm_head.weight.absmax": torch.ones(9)}
+        ),
+        "U8.*lm_head.*absmax.*plain form",
+    ),
     "scales": (adding(lambda k, w: (f"{k}_scale_inv", torch.ones(1))), "weight_scale_inv.*quantized"),
     "scales of inputs": (
         adding(lambda k, w: (k.replace("weight", "input_scale"), torch.ones(1))),
@@ -381,7 +388,7 @@ def reaching_beyond(data: bytes) -> bytes:
 def test_a_damaged_file_is_named(damage: Callable[[bytes], bytes], words: str, tmp_path: Path) -> None:
     path = save_tiny(tmp_path / "m") / WEIGHTS
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ModelError, match=f"'model.safetensors' of model .*{words}"):
+    with pytest.raises(ModelError, match=f"'model.safetensors' holds no complete weights .*{words}"):
         load(str(path.parent))
 
 
