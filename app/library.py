@@ -216,10 +216,19 @@ class Library:
         prompt, basis = self.prompt(document), self.basis(document)
         if prompt.tree is None or basis is None or basis.tree is None:
             return tuple(dict.fromkeys(prompt.diagnostics))
-        bound = bind(basis.tree, prompt.tree).diagnostics
+        bound = bind(basis.tree, prompt.tree, self._earlier(document, basis.tree)).diagnostics
         if basis.stale:
             bound = tuple(replace(one, message=one.message + STALE) for one in bound)
         return tuple(dict.fromkeys((*prompt.diagnostics, *bound)))
+
+    def _earlier(self, prompt: Document, schema: Schema) -> list[Schema]:
+        """What a schema said before, as far as that is remembered, the latest first."""
+        folder = folder_of(prompt.path)
+        known = (parsed for key, parsed in reversed(self._trees.items()) if key[:2] == ("schema", folder))
+        trees = (parsed.tree for parsed in known if parsed.ok)
+        return [
+            one for one in trees if isinstance(one, Schema) and one.name == schema.name and one is not schema
+        ]
 
     def sources(self, document: Document) -> list[Path]:
         """The files that a schema reads, those that are missing too; none outside its folder."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from app.library import Document, Library
-from engine.pml import Diagnostic, Edit, Span, apply_edits, mended
+from engine.pml import Diagnostic, Edit, Fix, Span, apply_edits, mended
 
 MOST_TRIED: Final = 8
 """Of the fixes that a request asks for, this many are tried; each means to check the document once more."""
@@ -25,11 +25,13 @@ class QuickFix:
         title: what it does, in a few words.
         faults: the faults.
         edits: of the document.
+        sure: whether it is the only repair that is likely, and no choice.
     """
 
     title: str
     faults: tuple[Diagnostic, ...]
     edits: tuple[Edit, ...]
+    sure: bool = True
 
 
 def quick_fixes(
@@ -59,18 +61,22 @@ def _proved(library: Library, document: Document, span: Span, clock: Callable[[]
             checked[text] = library.diagnostics(library.imagined(document.path, text))
         return checked[text]
 
-    found: dict[tuple[str, tuple[Edit, ...]], list[Diagnostic]] = {}
-    for fault in _touched(checked[document.text], span):
+    found: dict[Fix, list[Diagnostic]] = {}
+    for fault, fix in _touched(checked[document.text], span):
         tried = len(checked) - 1
-        known = apply_edits(document.text, fault.fix) in checked
-        if not known and tried and (tried == MOST_TRIED or clock() >= end):
+        known = apply_edits(document.text, fix.edits) in checked
+        if not known and tried and (tried >= MOST_TRIED or clock() >= end):
             break
-        if mended(document.text, fault, diagnose) is not None:
-            found.setdefault((fault.remedy, fault.fix), []).append(fault)
-    return [QuickFix(title, tuple(faults), edits) for (title, edits), faults in found.items()]
+        if mended(document.text, fault, diagnose, fix) is not None:
+            found.setdefault(fix, []).append(fault)
+    return [
+        QuickFix(fix.title, tuple(faults), fix.edits, any(fault.fix == fix.edits for fault in faults))
+        for fix, faults in found.items()
+    ]
 
 
-def _touched(faults: tuple[Diagnostic, ...], span: Span) -> list[Diagnostic]:
-    """The faults with a fix that a span touches, nearest to its start first."""
-    touched = [one for one in faults if one.fix and one.span.start <= span.end and span.start <= one.span.end]
-    return sorted(touched, key=lambda fault: abs(fault.span.start - span.start))
+def _touched(faults: tuple[Diagnostic, ...], span: Span) -> list[tuple[Diagnostic, Fix]]:
+    """The fixes of the faults that a span touches, nearest to its start first; choices in their order."""
+    touched = [one for one in faults if one.span.start <= span.end and span.start <= one.span.end]
+    touched.sort(key=lambda fault: abs(fault.span.start - span.start))
+    return [(fault, fix) for fault in touched for fix in fault.fixes]

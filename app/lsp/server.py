@@ -401,7 +401,7 @@ def _change(server: PmlServer) -> None:
                 title=fix.title,
                 kind=kind,
                 diagnostics=[messages.diagnostic(fault, positions) for fault in fix.faults],
-                is_preferred=True,
+                is_preferred=fix.sure,
                 edit=ls.edited({document.path: list(fix.edits)}),
             )
             for fix in quick_fixes(ls.library, document, positions.span(params.range))

@@ -52,7 +52,7 @@ Mark = TypedDict(
         "code": str,
         "severity": Literal["error", "warning", "info"],
         "message": str,
-        "fix": str,
+        "fixes": list[str],
         "from": int,
         "to": int,
         "line": int,
@@ -198,8 +198,14 @@ class Documents:
         parsed_prompt = parse_prompt(prompt)
         bound: tuple[Diagnostic, ...] = ()
         if basis.tree is not None and parsed_prompt.tree is not None:
-            bound = bind(basis.tree, parsed_prompt.tree).diagnostics
+            bound = bind(basis.tree, parsed_prompt.tree, self._earlier(basis.tree)).diagnostics
         return Checked(parsed, basis, stale, parsed_prompt, bound)
+
+    def _earlier(self, schema: Schema) -> list[Schema]:
+        """What a schema said before, as far as that is remembered, the latest first."""
+        with self._lock:
+            trees = [parsed.tree for parsed in reversed(self._parsed.values()) if parsed.ok]
+        return [one for one in trees if one is not None and one is not schema and one.name == schema.name]
 
 
 def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mark]:
@@ -212,7 +218,7 @@ def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mar
             "code": d.code,
             "severity": d.severity,
             "message": d.message,
-            "fix": d.remedy,
+            "fixes": [fix.title for fix in d.fixes],
             "from": offset(d.span.start),
             "to": offset(d.span.end),
             "line": d.line,
@@ -222,27 +228,28 @@ def diagnostics_json(diagnostics: Iterable[Diagnostic], source: str) -> list[Mar
     ]
 
 
-def mended_document(source: str, code: str, place: int, diagnose: Diagnose) -> str:
-    """A document after the quick fix of one of its faults.
+def mended_document(source: str, code: str, place: int, title: str, diagnose: Diagnose) -> str:
+    """A document after a quick fix of one of its faults.
 
     Args:
         source: the document.
         code: the fault's code.
         place: the offset at which the fault begins, in UTF-16.
+        title: which of its fixes.
         diagnose: finds the faults of a document.
 
     Raises:
         PromptCacheError: there is no such fault, or its fix would do harm.
     """
     offset = to_utf16(source)
-    found = (d for d in diagnose(source) if d.fix and (d.code, offset(d.span.start)) == (code, place))
-    fault = next(found, None)
-    if fault is None:
+    found = (d for d in diagnose(source) if (d.code, offset(d.span.start)) == (code, place))
+    chosen = next(((fault, fix) for fault in found for fix in fault.fixes if fix.title == title), None)
+    if chosen is None:
         raise PromptCacheError("The document has changed since. Look at its marks again.")
-    result = mended(source, fault, diagnose)
+    result = mended(source, chosen[0], diagnose, chosen[1])
     if result is None:
         raise PromptCacheError(
-            f"“{fault.remedy}” would bring more faults than it mends here, so nothing was changed. Mend the "
+            f"“{title}” would bring more faults than it mends here, so nothing was changed. Mend the "
             "other faults first, or this one by hand."
         )
     return result

@@ -133,11 +133,13 @@ class FixDocument(Texts):
         kind: the document's kind.
         code: the fault's code.
         at: the offset at which the fault begins, in UTF-16.
+        fix: which of its fixes, by what it is called.
     """
 
     kind: Kind
     code: Words
     at: Count
+    fix: Words
 
 
 @request

@@ -19,6 +19,7 @@ export class Problems {
     this.list = h("ul", { class: "problems", "aria-label": `Problems of the ${kind}`, hidden: true })
     this.list.addEventListener("keydown", event => this.#walk(event))
     workspace.on("problems", one => { if (one.kind === kind) this.#show(one.list) })
+    workspace.on("choice", one => { if (one.kind === kind) this.#choose(one.mark) })
   }
 
   /** @param {Api.Mark[]} marks */
@@ -35,12 +36,18 @@ export class Problems {
 
   /** @param {Api.Mark} mark @param {number} place */
   #row(mark, place) {
-    const { severity, code, message, line, column, from, fix } = mark
-    return h("li", { class: severity },
+    const { severity, code, message, line, column, from, fixes } = mark
+    return h("li", { class: fixes.length > 1 ? `${severity} choice` : severity, "data-mark": `${code} ${from}` },
       h("button", { type: "button", class: "problem", "data-key": `problem ${place}`, onclick: () => this.#workspace.editors[this.#kind].reveal(from) },
         h("span", { class: "sign", "aria-label": severity }, SIGNS[severity]), h("span", { class: "place" }, `${line}:${column}`),
         h("span", {}, `${code}: ${message}`)),
-      fix ? h("button", { type: "button", class: "fix", "data-key": `fix ${place}`, "aria-label": `${fix}: mends ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark) }, fix) : null)
+      ...fixes.map((fix, number) => h("button", { type: "button", class: "fix", "data-key": `fix ${place} ${number}`, "aria-label": `${fix}: mends ${code} in line ${line}`, onclick: () => this.#workspace.fix(this.#kind, mark, fix) }, fix)))
+  }
+
+  /** Lets a person choose among the fixes of one problem. @param {Api.Mark} mark */
+  #choose({ code, from }) {
+    const row = this.list.querySelector(`[data-mark="${code} ${from}"]`), first = row?.querySelector("button.fix")
+    if (first instanceof HTMLElement) first.focus()
   }
 
   // Up and down go from one problem to the next; F8 goes to it in the text.

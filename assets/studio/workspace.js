@@ -36,6 +36,7 @@ function source({ name, origin, prompt_origin, files }, kind) {
  *   checked: Api.CheckedTexts, measured: Api.Measured, problems: {kind: Kind, list: Api.Mark[]}, saving: void, saved: string, unsaved: string,
  *   conflict: {conflict: Api.Workspace, message: string}, recovered: {restored: boolean, keys: string[]}, written: void, typing: void,
  *   opened: void, notice: string, unchecked: string, settings: void, countable: void, wanted: Kind,
+ *   choice: {kind: Kind, mark: Api.Mark},
  * }>}
  */
 export class Workspace extends Emitter {
@@ -92,7 +93,7 @@ export class Workspace extends Emitter {
   mount(kind, host, keys) {
     const label = kind === "schema" ? "Schema document" : "Prompt document"
     const onChange = () => this.#changed(), say = "Tab indents. To leave the editor, press Escape, then Tab. F8 goes to the next problem."
-    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save(), onFix: (/** @type {Api.Mark} */ diagnostic) => this.fix(kind, diagnostic) })
+    this.editors[kind] = createEditor(host, { label, keys, onChange, onLeave: () => this.save(), onFix: (/** @type {Api.Mark} */ mark, /** @type {string} */ fix) => this.fix(kind, mark, fix), onChoice: (/** @type {Api.Mark} */ mark) => this.emit("choice", { kind, mark }) })
     const { reveal } = this.editors[kind]
     this.editors[kind].reveal = (/** @type {number} */ at) => { this.emit("wanted", kind); reveal(at) }
     this.editors[kind].view.contentDOM.setAttribute("aria-description", say)
@@ -280,11 +281,11 @@ export class Workspace extends Emitter {
     if (answer.prompt == null || answer.prompt === mark.text) this.#checkSoon()
   }
 
-  /** Mends a fault; the server makes the edit and reads the result, and refuses what would bring more faults than it mends. @param {Kind} kind @param {Api.Mark} fault */
-  async fix(kind, { code, from }) {
+  /** Mends a fault; the server makes the edit and reads the result, and refuses what would bring more faults than it mends. @param {Kind} kind @param {Api.Mark} fault @param {string} fix what the fix is called */
+  async fix(kind, { code, from }, fix) {
     const mark = this.editors[kind].mark()
     const texts = { schema: this.basis(), prompt: this.editors.prompt.text(), [kind]: mark.text }
-    const answer = await this.#server.ask("fix_document", { ...texts, origin: this.origin, kind, code, at: from })
+    const answer = await this.#server.ask("fix_document", { ...texts, origin: this.origin, kind, code, at: from, fix })
     this.editors[kind].apply(mark, answer.text)
     this.editors[kind].view.focus()
     if (answer.error) this.#say(answer.error)

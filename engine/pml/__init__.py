@@ -6,17 +6,8 @@ Nothing here knows a tokenizer or a model. Faults of a document are returned as 
 from __future__ import annotations
 
 from engine.pml.binding import Bound, bind
-from engine.pml.diagnostics import (
-    CATALOGUE,
-    Diagnostic,
-    Edit,
-    LineIndex,
-    Severity,
-    Span,
-    catalogue_table,
-    has_errors,
-    make,
-)
+from engine.pml.catalogue import CATALOGUE, Severity, catalogue_table
+from engine.pml.diagnostics import Diagnostic, Edit, Fix, LineIndex, Span, has_errors, make
 from engine.pml.edits import Picks, read_picks, set_argument, set_pick
 from engine.pml.errors import PromptError
 from engine.pml.fixes import apply_edits, mended
@@ -51,6 +42,7 @@ __all__ = [
     "Bound",
     "Diagnostic",
     "Edit",
+    "Fix",
     "Import",
     "LineIndex",
     "Module",

@@ -220,7 +220,9 @@ class AttributeScanner:
         if name in element.attributes:
             line = report.lines.line(element.attributes[name].span.start)
             message = f"the attribute {quote(name)} is already given at line {line}; keep one"
-            report.add("E108", message, span, NOTHING, removed(self._text, span))
+            first = element.attributes[name].value_span
+            same = self._text[first.start : first.end] == self._text[value.start : value.end]
+            report.add("E108", message, span, NOTHING, removed(self._text, span) if same else ())
             return
         raw = self._text[value.start : value.end]
         text = decode(raw, value.start, report, attribute=True)

@@ -22,7 +22,7 @@ The rules of the order:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from engine.pml.diagnostics import Diagnostic, Reporter, Span, has_errors, quote
@@ -67,18 +67,19 @@ class Bound:
         return not has_errors(self.diagnostics)
 
 
-def bind(schema: Schema, prompt: Prompt) -> Bound:
+def bind(schema: Schema, prompt: Prompt, earlier: Sequence[Schema] = ()) -> Bound:
     """Binds a prompt to a schema by the rules of this module.
 
     Args:
         schema: the schema; its look-up tables are built at the first use and kept with it.
         prompt: the prompt.
+        earlier: what the schema said before, the latest first: it tells which module an old name means.
 
     Returns:
         The parts and the diagnostics. With errors the parts hold what could be bound.
     """
-    report = Reporter(prompt.lines)
-    resolution = Resolver(schema, prompt, report).resolve()
+    report = Reporter(prompt.lines, torn=prompt.torn)
+    resolution = Resolver(schema, prompt, report, earlier).resolve()
     _advise(schema, resolution, report)
     read = list(_Emitter(schema, resolution).parts())
     parts = list(_with_words(settled(_add_tail(read, resolution.tail, turns=bool(schema.index.turns)))))

@@ -1,4 +1,4 @@
-"""Diagnostics of PML documents: spans, lines and columns, the catalogue of codes, and their terminal form.
+"""Diagnostics of PML documents: spans, lines and columns, repairs, and their terminal form.
 
 This module knows nothing about XML, schemas or prompts: the other modules of the package, and the engine for
 its own E5xx codes, hand in a code, a sentence and a span.
@@ -13,107 +13,15 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Final, Literal
+from typing import Final
 
-Severity = Literal["error", "warning", "info"]
+from engine.pml.catalogue import CATALOGUE, Severity
 
 MAX_DIAGNOSTICS: Final = 1000
 """A document reports at most this many errors, and as much advice; one more says how many are not shown."""
 
 MAX_ERRORS: Final = 5000
 """A document with this many errors is not read further."""
-
-CATALOGUE: Final[dict[str, tuple[Severity, str]]] = {
-    "E101": ("error", "The document is not UTF-8 text."),
-    "E102": ("error", "The document is larger than 5 MB."),
-    "E103": ("error", "A character that XML forbids: NUL, another control character, half a surrogate pair."),
-    "E104": ("error", "A tag is not finished: its `>` is missing."),
-    "E105": ("error", "An element is never closed."),
-    "E106": ("error", "A closing tag has no opening tag."),
-    "E107": ("error", 'An attribute is not written as `name="value"`.'),
-    "E108": ("error", "An attribute is given twice in one tag."),
-    "E109": ("error", "A character that has to be escaped: `<`, `&`, or `]]>` in text."),
-    "E110": ("error", "An entity other than XML's own five, or a character reference to no character."),
-    "E111": ("error", "A DOCTYPE or another `<!…>` declaration."),
-    "E112": ("error", "A processing instruction."),
-    "E113": ("error", "An XML declaration that is not first, or names another encoding than UTF-8."),
-    "E114": ("error", "A comment or CDATA section that is never closed, or `--` inside a comment."),
-    "E115": ("error", "Something stands outside the root element."),
-    "E116": ("error", "The document holds no element."),
-    "E117": ("error", "Elements are nested more than 256 deep."),
-    "E118": ("error", "A name with a prefix; only `xml:space` and `xml:lang` are known."),
-    "E119": ("error", "There are more faults than are shown."),
-    "E120": ("error", "The document has more than 40,000 elements, attributes and comments."),
-    "E121": ("error", "The file is no PML at all: Markdown, JSON, a web page, a program, …"),
-    "E199": ("error", "Another fault of the XML, in the words of the XML parser."),
-    "E201": ("error", "The root element is not `schema`, or not `prompt`."),
-    "E202": ("error", "A required attribute is missing or empty."),
-    "E203": ("error", "An attribute that this element does not have."),
-    "E204": ("error", "An attribute has a value that it cannot have."),
-    "E205": ("error", "An element that PML does not have."),
-    "E206": ("error", "An element stands where it may not stand."),
-    "E207": ("error", "Text stands where there may be none."),
-    "E208": ("error", "A `src` that leaves the schema's folder, or that is not a relative path."),
-    "E209": ("error", "A `src` file that cannot be read: missing, no regular file, not UTF-8, or too large."),
-    "E210": ("error", "A module with `src` that has content of its own."),
-    "E211": ("error", "A file that cannot be included: no schema, in a circle, or with turns in a turn."),
-    "E212": ("error", "A module holds whole turns, and something beside them."),
-    "E301": ("error", "A name that does not follow the rule for names."),
-    "E302": ("error", "Two sibling modules have one name."),
-    "E303": ("error", "A module has the name of a PML element."),
-    "E304": ("error", "A parameter of a module is defined twice."),
-    "E305": ("error", "The `scaffold` of a union names no member of it."),
-    "E306": ("error", "A scaffold names a module that the schema does not have."),
-    "E401": ("error", "The prompt is written for another schema."),
-    "E402": ("error", "The prompt imports a module that the schema does not have."),
-    "E403": ("error", "An import is nested otherwise than in the schema."),
-    "E404": ("error", "A name directly under the prompt belongs to several nested modules."),
-    "E405": ("error", "A module is imported twice."),
-    "E406": ("error", "Two members of one union are imported."),
-    "E407": ("error", "An argument for a parameter that the module does not have."),
-    "E408": ("error", "An argument is given twice."),
-    "E409": ("error", "A role stands before the last import of the prompt."),
-    "E501": ("error", "An argument or a default has more tokens than its parameter's length."),
-    "E502": (
-        "error",
-        "More tokens than the context window, in the prompt or in a module with what it is encoded after.",
-    ),
-    "E503": ("error", "The prompt has no tokens at all."),
-    "E505": ("error", "The chat template refuses this sequence of roles."),
-    "E506": ("error", "Schema placement keeps the schema's order, and the imports have another."),
-    "E507": ("error", "Schema placement has less room between two modules than the text there needs."),
-    "E508": ("error", "The chat template does not take a turn behind the one before it."),
-    "E509": ("error", "A token of the tokenizer that the model does not know."),
-    "W600": ("info", "There is more advice than is shown."),
-    "W601": ("warning", "A union has one member only."),
-    "W602": ("warning", "A union has no member."),
-    "W603": ("warning", "A module is empty."),
-    "W604": ("info", "An imported parameter has neither an argument nor a default."),
-    "W605": ("warning", "A module repeats the text of another."),
-    "W606": ("warning", "A scaffold that no prompt can use, or that names one module only."),
-    "W607": ("info", "The model has no token for unknown text, so another one fills a parameter's slot."),
-    "W608": ("warning", "The chat template writes the date, so segments are computed again on another day."),
-    "W609": ("info", "The chat template writes nothing that invites the assistant to answer."),
-    "W610": ("info", "The chat template refuses system text, so it begins the first user turn."),
-    "W611": ("info", "Tokens at borders of modules are others than in the text as a whole."),
-    "W612": ("warning", "The chat template rewrites, moves or leaves out what turns say."),
-    "W613": (
-        "warning",
-        "Words, or marks of Markdown, touch where modules, defaults, arguments, included or new text meet.",
-    ),
-    "W615": ("warning", "Two names beside each other look the same and have other characters."),
-    "W616": (
-        "warning",
-        "A heading, list item or other block does not begin its line where a module is left out or moved.",
-    ),
-    "W617": ("info", "Text of a prompt beside whole turns is read at the end of the prompt."),
-}
-
-
-def catalogue_table() -> str:
-    """The catalogue as the Markdown table of the language reference."""
-    rows = [f"| `{code}` | {severity} | {text} |" for code, (severity, text) in sorted(CATALOGUE.items())]
-    return "\n".join(("| code | severity | means |", "|---|---|---|", *rows))
 
 
 @dataclass(frozen=True)
@@ -130,6 +38,19 @@ class Edit:
 
     span: Span
     text: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """One way to repair a fault.
+
+    Attributes:
+        title: what it does, and where that is not plain, what the document says then.
+        edits: of the document.
+    """
+
+    title: str
+    edits: tuple[Edit, ...]
 
 
 def swap(span: Span, text: str | None) -> tuple[Edit, ...]:
@@ -197,6 +118,7 @@ class Diagnostic:
         end_line: line of the end, which is exclusive.
         end_column: column of the end, which is exclusive.
         fix: the edits that write the hint where it belongs; empty where only a person can tell.
+        choices: where several repairs are likely and there is no `fix`, each of them, the likeliest first.
         file: the included file that span, lines and columns count in; empty for the document itself.
         origin: of a fault in an included file, what includes it in the document itself.
     """
@@ -213,6 +135,12 @@ class Diagnostic:
     fix: tuple[Edit, ...] = ()
     file: str = ""
     origin: Span | None = None
+    choices: tuple[Fix, ...] = ()
+
+    @property
+    def fixes(self) -> tuple[Fix, ...]:
+        """The ways to repair it: the only one that is likely, or those that a person chooses from."""
+        return (Fix(self.remedy, self.fix),) if self.fix else self.choices
 
     @property
     def remedy(self) -> str:
@@ -309,6 +237,7 @@ def make(
     hint: str = "",
     severity: Severity | None = None,
     fix: tuple[Edit, ...] = (),
+    choices: tuple[Fix, ...] = (),
 ) -> Diagnostic:
     """Builds a diagnostic: the severity comes from the catalogue, line and column from the source text.
 
@@ -320,6 +249,7 @@ def make(
         hint: what to write instead.
         severity: replaces the severity of the catalogue.
         fix: the edits that write the hint where it belongs.
+        choices: the ways to repair it where several are likely.
 
     Raises:
         KeyError: the code is not in the catalogue.
@@ -328,7 +258,8 @@ def make(
     line, column = index.position(span.start)
     end_line, end_column = index.position(max(span.end, span.start))
     level = severity or CATALOGUE[code][0]
-    return Diagnostic(code, level, message, span, hint, line, column, end_line, end_column, fix)
+    place = (line, column, end_line, end_column)
+    return Diagnostic(code, level, message, span, hint, *place, fix, choices=choices)
 
 
 def sort_diagnostics(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
@@ -343,22 +274,51 @@ def has_errors(diagnostics: Iterable[Diagnostic]) -> bool:
 
 @dataclass
 class Reporter:
-    """Collects the diagnostics of one document; errors and advice are limited each by itself."""
+    """Collects the diagnostics of one document; errors and advice are limited each by itself.
+
+    Attributes:
+        torn: whether tags do not pair. What stands where is not known then, so whatever is found from now on
+            has no fix: first the tags are repaired.
+    """
 
     lines: LineIndex
+    torn: bool = False
     errors: list[Diagnostic] = field(default_factory=list)
     advice: list[Diagnostic] = field(default_factory=list)
     hidden_errors: int = 0
     hidden_advice: int = 0
 
-    def add(self, code: str, message: str, span: Span, hint: str = "", fix: tuple[Edit, ...] = ()) -> None:
-        """Records one diagnostic, or only counts it once `MAX_DIAGNOSTICS` of its kind are recorded."""
+    def add(
+        self,
+        code: str,
+        message: str,
+        span: Span,
+        hint: str = "",
+        fix: tuple[Edit, ...] = (),
+        choices: tuple[Fix, ...] = (),
+        *,
+        of_tags: bool = False,
+    ) -> None:
+        """Records one diagnostic, or only counts it once `MAX_DIAGNOSTICS` of its kind are recorded.
+
+        Args:
+            code: a key of `CATALOGUE`.
+            message: the sentence to show.
+            span: the place in the source text.
+            hint: what to write instead.
+            fix: the edits that write the hint where it belongs.
+            choices: the ways to repair it where several are likely.
+            of_tags: whether the fix pairs tags, so that it is given while some do not pair.
+        """
         is_error = CATALOGUE[code][0] == "error"
         kept = self.errors if is_error else self.advice
         if len(kept) < MAX_DIAGNOSTICS:
+            if self.torn and not of_tags:
+                fix, choices = (), ()
             if len(hint) > _MAX_HINT or (hint in _REMOVALS and not fix):
                 hint, fix = "", ()
-            kept.append(make(code, _printable(message), span, self.lines, hint, fix=fix))
+            choices = tuple(Fix(_printable(one.title), one.edits) for one in choices)
+            kept.append(make(code, _printable(message), span, self.lines, hint, fix=fix, choices=choices))
         elif is_error:
             self.hidden_errors += 1
         else:
@@ -370,12 +330,34 @@ class Reporter:
             kept = self.errors if found.severity == "error" else self.advice
             if len(kept) < MAX_DIAGNOSTICS:
                 hint = "" if found.hint in _REMOVALS else found.hint
-                kept.append(replace(found, hint=hint, fix=(), file=found.file or file, origin=origin))
+                kept.append(
+                    replace(found, hint=hint, fix=(), choices=(), file=found.file or file, origin=origin)
+                )
             else:
                 self.hidden_errors += found.severity == "error"
                 self.hidden_advice += found.severity != "error"
         self.hidden_errors += other.hidden_errors
         self.hidden_advice += other.hidden_advice
+
+    def tear(self) -> None:
+        """Notes whether tags do not pair, by the faults that are recorded.
+
+        The fixes go that a repair of tags may make wrong: where a tag is unfinished, those of the others too.
+        """
+        codes = {found.code for found in self.errors}
+        spoilt = any(found.code == "E109" and found.hint.startswith("<") for found in self.errors)
+        unfinished = spoilt or not codes.isdisjoint(_UNFINISHED)
+        self.torn = spoilt or not codes.isdisjoint(_TEARING)
+        hidden = _OF_PAIRS if unfinished else frozenset({"E115"}) if self.torn else frozenset()
+
+        def checked(found: Diagnostic) -> Diagnostic:
+            if found.code not in hidden and not (
+                unfinished and (found.code, found.hint) == ("E107", NOTHING)
+            ):
+                return found
+            return replace(found, hint="" if found.hint in _REMOVALS else found.hint, fix=(), choices=())
+
+        self.errors = [checked(found) for found in self.errors]
 
     def instead(self, code: str, message: str, span: Span, text: str) -> None:
         """Records a fault that is gone once `text` stands in its place."""
@@ -408,6 +390,14 @@ class Reporter:
             notes.append(make("W600", message, found[-1].origin or found[-1].span, self.lines))
         return (*found, *notes)
 
+
+_TEARING: Final = frozenset({"E104", "E105", "E106", "E114"})
+"""The faults with which it is not known what stands in what."""
+
+_UNFINISHED: Final = frozenset({"E104", "E114"})
+"""The faults that hide tags, or make text of them."""
+
+_OF_PAIRS: Final = frozenset({"E105", "E106", "E115"})
 
 _MAX_MESSAGE: Final = 400
 _MAX_HINT: Final = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from engine.pml.diagnostics import Diagnostic, Edit
+from engine.pml.diagnostics import Diagnostic, Edit, Fix
 
 Diagnose = Callable[[str], Sequence[Diagnostic]]
 """From the text of a document to all its diagnostics."""
@@ -17,27 +17,31 @@ def apply_edits(source: str, edits: Sequence[Edit]) -> str:
     return source
 
 
-def mended(source: str, fault: Diagnostic, diagnose: Diagnose) -> str | None:
-    """The source after the fix of one of its diagnostics.
+def mended(source: str, fault: Diagnostic, diagnose: Diagnose, fix: Fix | None = None) -> str | None:
+    """The source after a fix of one of its diagnostics.
 
     Args:
         source: the document.
-        fault: one of its diagnostics, with a fix.
+        fault: one of its diagnostics.
         diagnose: finds all diagnostics of a document, as those of `source` were found.
+        fix: one of the diagnostic's `fixes`; without it, the one that is likely.
 
     Returns:
         The new source: the fault is gone from its place, or there is one less of its kind, and there are no
         more errors than before. None where there is no fix, or where it would not keep that promise.
     """
-    if not fault.fix:
+    edits = fix.edits if fix else fault.fix
+    if not edits:
         return None
-    result = apply_edits(source, fault.fix)
-    return result if _holds(fault, diagnose(source), diagnose(result)) else None
+    result = apply_edits(source, edits)
+    return result if _holds(fault, edits, diagnose(source), diagnose(result)) else None
 
 
-def _holds(fault: Diagnostic, before: Sequence[Diagnostic], after: Sequence[Diagnostic]) -> bool:
+def _holds(
+    fault: Diagnostic, edits: Sequence[Edit], before: Sequence[Diagnostic], after: Sequence[Diagnostic]
+) -> bool:
     place = fault.span.start
-    for edit in fault.fix:
+    for edit in edits:
         if edit.span.end <= fault.span.start and edit.span != fault.span:
             place += len(edit.text) - (edit.span.end - edit.span.start)
     here = sum((found.code, found.span.start) == (fault.code, fault.span.start) for found in before)

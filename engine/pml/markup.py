@@ -15,6 +15,8 @@ MAX_DASHES: Final = 100
 _ENCODING: Final = re.compile(r"encoding\s*=\s*[\"']([^\"']*)")
 _DOCTYPE_PART: Final = re.compile(r"\"[^\"]*\"|'[^']*'|[\[\]<>]")
 _XML: Final = re.compile(r"<\?xml[\s?]")
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_SHORT_END: Final = re.compile(r"\]\](?=[ \t\r\n]*</)")
 _DASHES: Final = re.compile("-+")
 _LIKE_COMMENT: Final = re.compile(r"<!(?:-(?!-)|[ \t]+--+)")
 _LIKE_CDATA: Final = re.compile(r"<!\[?cdata\[", re.IGNORECASE)
@@ -26,7 +28,9 @@ def comment(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
     stop = scanned.find("-->", mark + 4)
     if stop < 0:
         end = scanned.rest_of_line(mark)
-        fix = _ended(text, mark + 4, end)
+        follows = _BLANK.match(text, end)
+        one_line = not follows or text.startswith("<", follows.end()) or follows.end() == len(text)
+        fix = _ended(text, mark + 4, end) if one_line else ()
         report.add("E114", "a comment is never closed; write -->", Span(mark, end), "-->", fix)
         return max(end, mark + 4), Chars("", Span(mark, end), "comment")
     dashes = text.find("--", mark + 4, stop + 1)
@@ -62,9 +66,15 @@ def cdata(scanned: ScannedText, mark: int) -> tuple[int, Chars]:
     stop = scanned.find("]]>", start)
     end = stop + 3
     if stop < 0:
-        stop = end = max(scanned.rest_of_line(mark), start)
         message = "a CDATA section is never closed; write ]]>"
-        scanned.report.missing("E114", message, Span(mark, end), "]]>", end)
+        short = _SHORT_END.search(text, start)
+        stop = short.start() if short else max(scanned.rest_of_line(mark), start)
+        end = short.end() if short else stop
+        follows = _BLANK.match(text, end)
+        fix: tuple[Edit, ...] = ()
+        if short or not follows or text.startswith("<", follows.end()) or follows.end() == len(text):
+            fix = (Edit(Span(stop, end), "]]>"),)
+        scanned.report.add("E114", message, Span(mark, end), "]]>", fix)
     raw = text[start:stop].replace("\r\n", "\n").replace("\r", "\n")
     return end, Chars(raw, Span(mark, end), "cdata")
 

@@ -66,7 +66,9 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         self._fill(frame)
         span = name.value_span if name else root.tag_span
         children = tuple(frame.children)
-        return Prompt(name.value if name else None, children, root.span, span, self._report.lines, self._text)
+        report = self._report
+        title = name.value if name else None
+        return Prompt(title, children, root.span, span, report.lines, self._text, report.torn)
 
     def _frame(self, element: Element, kind: Literal["prompt", "import", "role"], preserve: bool) -> _Frame:
         preserve = preserves(element, preserve)
@@ -93,7 +95,8 @@ class _PromptBuilder(TreeBuilder[_Frame]):
         end = None
         if closing is not None and element.end_name == element.tag:
             end = Span(closing.start + len("</"), closing.start + len("</") + len(element.tag))
-        return Import(element.tag, tuple(frame.arguments), children, element.span, name, end)
+        unclosed = None if element.closed else element.open_span.end
+        return Import(element.tag, tuple(frame.arguments), children, element.span, name, end, unclosed)
 
     def _element(self, frame: _Frame, element: Element) -> _Frame | None:
         tag = element.tag

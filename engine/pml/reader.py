@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Final
 
@@ -13,6 +13,7 @@ from engine.pml.diagnostics import MAX_ERRORS, NOTHING, Edit, LineIndex, Reporte
 from engine.pml.elements import Element
 from engine.pml.names import NAME, NAME_RULE
 from engine.pml.other_kinds import binary_kind, other_kind
+from engine.pml.pairing import NO_LAYOUT
 from engine.pml.remedies import usable_name
 from engine.pml.scanner import Scanner
 from engine.pml.text_files import BOM, MAX_BYTES, EncodingError, decode
@@ -51,7 +52,14 @@ def read(source: str | bytes) -> Document:
         span, message = Span(*match.span()), f"the character U+{code:04X} is not allowed in XML; remove it"
         glued = text[span.start - 1 : span.start] in ("<", "/", "&")  # without it, a tag might begin there
         report.add("E103", message, span, NOTHING, () if glued else (Edit(span, ""),))
-    root = Scanner(text, report).scan()
+    scanner, known = Scanner(text, report), replace(report, errors=[*report.errors])
+    root = scanner.scan()
+    if {"E105", "E106"} & {found.code for found in report.errors} and (
+        layout := scanner.layout()
+    ) != NO_LAYOUT:
+        report = known
+        root = Scanner(text, report, layout).scan()
+    report.tear()
     if root is None and not report.errors:
         message = 'the document is empty; begin with <schema name="…"> or <prompt schema="…">'
         report.add("E116", message, Span(0, len(text)))

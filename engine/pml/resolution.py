@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from typing import Final
 
-from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
+from engine.pml.diagnostics import NOTHING, Edit, Fix, Reporter, Span, quote, swap
 from engine.pml.names import NAME
-from engine.pml.remedies import moved, wrapped
-from engine.pml.spelling import Speller
+from engine.pml.remedies import wrapped
+from engine.pml.spelling import Speller, meant
 from engine.pml.tree import Argument, Import, Module, Prompt, Role, Schema, Text
+from engine.pml.unknown_imports import UnknownImports
 
 _MOST_EDITS: Final = 100
 """The most places that one fix changes."""
@@ -60,14 +61,19 @@ class _Level:
 
     children: Iterator[Import | Text]
     path: str
+    node: Import | None = None
     leading: list[Text] = field(default_factory=list)
     last: str | None = None
+    misplaced: list[tuple[Import, str, str, bool]] = field(default_factory=list)
+    """Imports that belong directly under the prompt: message and hint, and whether others go round them."""
 
 
 class Resolver:
     """Resolves one prompt against one schema."""
 
-    def __init__(self, schema: Schema, prompt: Prompt, report: Reporter) -> None:
+    def __init__(
+        self, schema: Schema, prompt: Prompt, report: Reporter, earlier: Sequence[Schema] = ()
+    ) -> None:
         self._schema = schema
         self._prompt = prompt
         self._report = report
@@ -77,6 +83,7 @@ class Resolver:
         self._chosen: dict[int, str] = {}
         self._beside: list[Text] = []  # turns of a module
         self._result = Resolution()
+        self._earlier = earlier
 
     def resolve(self) -> Resolution:
         """Resolves the prompt; its faults go to the reporter."""
@@ -133,6 +140,9 @@ class Resolver:
                     levels.append(inner)
 
     def _leave(self, level: _Level) -> None:
+        edits = self._outward(level) if level.misplaced else ()
+        for node, message, hint, _ in level.misplaced:
+            self._report.add("E403", message, node.name_span, hint, edits)
         if level.leading and level.path and self._brings_turns(level.path):
             self._move(level.leading)
         elif level.leading and level.path:
@@ -149,20 +159,20 @@ class Resolver:
             self._result.after.setdefault(level.last, []).append(text)
 
     def _import(self, level: _Level, node: Import) -> _Level | None:
-        module = self._find(level.path, node)
+        module = self._find(level, node)
         if module is None:
             return None
         path = module.path
         self._result.sites.append(Site(path, node))
         if not self._pick(path, node):
-            return _Level(iter(node.children), path)
+            return _Level(iter(node.children), path, node)
         earlier = self._written.setdefault(path, node)
         if earlier is not node:
             first, again = (self._report.lines.line(one.name_span.start) for one in (earlier, node))
             message = (
                 f"module {quote(path)} is imported at line {first} and again at line {again}; remove one"
             )
-            self._report.add("E405", message, node.name_span, NOTHING, _without(node))
+            self._report.add("E405", message, node.name_span, NOTHING, self._without_repeat(earlier, node))
         self._arguments(module, node)
         if level.last is None and level.leading:
             if self._brings_turns(path):
@@ -171,7 +181,16 @@ class Resolver:
                 self._result.before.setdefault(path, []).extend(level.leading)
             level.leading = []
         level.last = path
-        return _Level(iter(node.children), path)
+        return _Level(iter(node.children), path, node)
+
+    def _without_repeat(self, first: Import, node: Import) -> tuple[Edit, ...]:
+        """The edit that takes an import away which only repeats the one before it.
+
+        With anything between them, either may be the one that stands in its place.
+        """
+        between = self._source[first.span.end : node.span.start]
+        plain = not (node.children or node.arguments) and not between.strip()
+        return (Edit(node.span, ""),) if plain else ()
 
     def _brings_turns(self, path: str) -> bool:
         module = self._schema.module(path)
@@ -179,82 +198,84 @@ class Resolver:
 
     # Names
 
-    def _find(self, parent: str, node: Import) -> Module | None:
+    def _find(self, level: _Level, node: Import) -> Module | None:
         """The module that an import means, or None after its fault is reported."""
-        index = self._schema.index
+        index, parent = self._schema.index, level.path
         direct = index.members.get(parent, {}).get(node.name)
         if direct is not None:
             return direct
         others = index.by_name.get(node.name, [])
         if not others:
-            self._unknown(parent, node)
+            self._unknown(level, node)
             return None
-        if not parent:
-            if len(others) == 1:
-                return others[0]
-            places = " or ".join(quote(module.path) for module in others[:3])
-            message = f"the name {quote(node.name)} could be {places}; nest the import as in the schema"
-            free = (one.path for one in others if self._names.isdisjoint(one.path.split("/")[:-1]))
-            path = next(free, others[0].path)
-            fix = self._round(node, path.rpartition("/")[0])
-            self._report.add("E404", message, node.name_span, _nested(path), fix)
-            return None
-        return self._misplaced(parent, node, others)
+        if parent:
+            return self._misplaced(level, node, others)
+        if len(others) == 1:
+            return others[0]
+        places = " or ".join(quote(module.path) for module in others[:3])
+        message = f"the name {quote(node.name)} could be {places}; nest the import as in the schema"
+        rounds = [(one.path, self._round(node, one.path.rpartition("/")[0])) for one in others[:3]]
+        choices = tuple(Fix(f"Write {_nested(path)}", edits) for path, edits in rounds)
+        known = all(edits for _, edits in rounds)
+        self._report.add(
+            "E404", message, node.name_span, _nested(others[0].path), (), choices if known else ()
+        )
+        return None
 
-    def _misplaced(self, parent: str, node: Import, others: list[Module]) -> Module | None:
+    def _misplaced(self, level: _Level, node: Import, others: list[Module]) -> Module | None:
+        parent, host = level.path, level.node
         inside = [module for module in others if module.path.startswith(parent + "/")]
         module = (inside or others)[0]
         above = self._schema.parent_of(module.path)
         where = f"in {quote(above)}" if above else "at the top level of the schema"
-        if inside and above is not None:
-            hint, place = _nested(module.path.removeprefix(f"{parent}/")), "here"
-            fix = self._round(node, above.removeprefix(f"{parent}/"))
+        message = f"module {quote(node.name)} stands {where}, not directly in {quote(parent)}"
+        fix: tuple[Edit, ...] = ()
+        torn = host is not None and host.unclosed is not None
+        if torn and host is not None:
+            hint, fix = self._closed_before(host, node)
+            message += f", which is never closed; write {hint} before it"
+        elif inside and above is not None:
+            hint = _nested(module.path.removeprefix(f"{parent}/"))
+            fix = self._round(node, above.removeprefix(f"{parent}/")) if len(inside) == 1 else ()
+            message += f"; write {hint} here"
         else:
             alone = len(self._schema.index.by_name[module.name]) == 1
-            hint, place = f"<{module.name}/>" if alone else _nested(module.path), "directly under the prompt"
-            fix = self._outward(node, None if alone else above)
-        message = f"module {quote(node.name)} stands {where}, not directly in {quote(parent)}"
-        self._report.add("E403", f"{message}; write {hint} {place}", node.name_span, hint, fix)
+            hint = f"<{module.name}/>" if alone else _nested(module.path)
+            level.misplaced.append(
+                (node, f"{message}; write {hint} directly under the prompt", hint, not alone)
+            )
+            return module if len(others) == 1 else None
+        self._report.add("E403", message, node.name_span, hint, fix, of_tags=torn)
         return module if len(inside) == 1 or len(others) == 1 else None
 
-    def _unknown(self, parent: str, node: Import) -> None:
+    def _closed_before(self, host: Import, node: Import) -> tuple[str, tuple[Edit, ...]]:
+        """What closes an import before one that it cannot hold; no edits where text stands between."""
+        place = host.unclosed or 0
+        if host.children and host.children[0] is node:
+            return f"<{host.name}/>", (Edit(Span(place - 1, place - 1), "/"),)
+        before = host.children[: host.children.index(node)]
+        closing = f"</{host.name}>"
+        if any(isinstance(child, Text) and not child.seam for child in before):
+            return closing, ()
+        last = [child for child in before if isinstance(child, Import)]
+        place = last[-1].span.end if last else place
+        return closing, (Edit(Span(place, place), closing),)
+
+    def _unknown(self, level: _Level, node: Import) -> None:
         if self._report.full:
             self._report.add("E402", "", node.name_span)
             return
-        index = self._schema.index
-        near = self._speller.nearest(node.name, index.members.get(parent, {}))
-        near = near or self._speller.nearest(node.name, index.by_name)
+        beside = level.node.children if level.node else self._prompt.children
+        meaning = self._unknown_imports.meaning(level.path, node, beside)
         name = self._schema.name
-        if near:
-            remedy = f"did you mean <{near}/>?"
-        elif index.by_path:
-            known = ", ".join(islice(index.by_name, 3))
-            remedy = f"it has {known}{' and others' if len(index.by_name) > 3 else ''}"
-        else:
-            remedy = "it defines none"
         of = f"schema {quote(name)}" if name else "the schema"
-        message = f"{of} has no module {quote(node.name)}; {remedy}"
-        if near:
-            self._report.add("E402", message, node.name_span, near, self._renamed(parent, node, near))
-            return
-        hint = f"&lt;{node.name}"
-        message += f"; write {hint} where it is text"
-        self._report.add("E402", message, node.name_span, hint, self._as_text(node))
+        message = f"{of} has no module {quote(node.name)}; {meaning.words}"
+        remedy = meaning.hint, meaning.fix, meaning.choices
+        self._report.add("E402", message, node.name_span, *remedy, of_tags=meaning.is_text)
 
-    def _as_text(self, node: Import) -> tuple[Edit, ...]:
-        """The edits that make text of the tags of an unknown import, and of the unknown ones in it."""
-        edits: list[Edit] = []
-        waiting = [node]
-        while waiting:
-            one = waiting.pop()
-            if one is not node and one.name in self._schema.index.by_name:
-                continue
-            places = [one.name_span.start - 1, *([one.end_span.start - 2] if one.end_span else [])]
-            if any(self._source[place : place + 1] != "<" for place in places) or len(edits) > _MOST_EDITS:
-                return ()
-            edits += [Edit(Span(place, place + 1), "&lt;") for place in places]
-            waiting += [child for child in one.children if isinstance(child, Import)]
-        return tuple(edits)
+    @cached_property
+    def _unknown_imports(self) -> UnknownImports:
+        return UnknownImports(self._schema, self._source, self._names, self._earlier)
 
     @cached_property
     def _imports(self) -> list[Import]:
@@ -265,13 +286,13 @@ class Resolver:
         return [child.span.start for child in self._imports]
 
     @cached_property
-    def _names(self) -> set[str]:
-        """The names of all imports of the prompt."""
-        found: set[str] = set()
+    def _names(self) -> Counter[str]:
+        """The names of all imports of the prompt, and how often each is there."""
+        found: Counter[str] = Counter()
         waiting = list(self._imports)
         while waiting:
             node = waiting.pop()
-            found.add(node.name)
+            found[node.name] += 1
             waiting.extend(child for child in node.children if isinstance(child, Import))
         return found
 
@@ -283,37 +304,22 @@ class Resolver:
         closed = "".join(f"</{name}>" for name in reversed(names))
         return wrapped(node.span, "".join(f"<{name}>" for name in names), closed)
 
-    def _outward(self, node: Import, path: str | None) -> tuple[Edit, ...]:
-        """The edits that move an import behind the one directly under the prompt that it stands in."""
-        place = bisect_right(self._starts, node.span.start) - 1
-        if not self._source or place < 0 or self._imports[place].span.end < node.span.end:
-            return ()
-        edits = moved(self._source, node.span, self._imports[place].span.end)
-        if not edits:
-            return ()
-        begin, end = edits
-        if path is None:
-            return (begin, Edit(end.span, end.text.lstrip()))
-        names = path.split("/")
-        if any(name in self._names for name in names):
-            return ()
-        opened, closed = "".join(f"<{name}>" for name in names), "".join(f"</{name}>" for name in names[::-1])
-        return (begin, Edit(end.span, f"{opened}{end.text.lstrip()}{closed}"))
+    def _outward(self, level: _Level) -> tuple[Edit, ...]:
+        """The edits that move misplaced imports behind the one directly under the prompt that they are in.
 
-    def _renamed(self, parent: str, node: Import, near: str | None) -> tuple[Edit, ...]:
-        """The edits that import the nearest module, if it may stand here and take what the import holds."""
-        if near is None or any(isinstance(child, Import) for child in node.children):
+        All of a level move together, so that their order stays.
+        """
+        nodes, host = [node for node, *_ in level.misplaced], level.node
+        place = bisect_right(self._starts, nodes[0].span.start) - 1
+        holds_text = host is None or any(isinstance(one, Text) and not one.seam for one in host.children)
+        unclear = any(round_it or self._names[node.name] > 1 for node, _, _, round_it in level.misplaced)
+        if not self._source or place < 0 or holds_text or unclear or len(nodes) > _MOST_EDITS:
             return ()
-        index = self._schema.index
-        module = index.members.get(parent, {}).get(near)
-        if module is None and not parent and len(index.by_name[near]) == 1:
-            module = index.by_name[near][0]
-        if module is None:
+        end = self._imports[place].span.end
+        if end < nodes[-1].span.end:
             return ()
-        params = {param.name for param in module.params()}
-        if any(argument.name not in params for argument in node.arguments):
-            return ()
-        return (*swap(node.name_span, near), *(swap(node.end_span, near) if node.end_span else ()))
+        written = "".join(self._source[node.span.start : node.span.end] for node in nodes)
+        return (*(Edit(node.span, "") for node in nodes), Edit(Span(end, end), written))
 
     def _check_schema(self) -> None:
         given, name = self._prompt.schema, self._schema.name
@@ -365,7 +371,7 @@ class Resolver:
             f"{quote(path)} (line {here}) and {quote(other)} (line {there}) are members of one union, "
             "of which a prompt imports one; remove one of the two"
         )
-        self._report.add("E406", message, node.name_span, NOTHING, _without(node))
+        self._report.add("E406", message, node.name_span)
 
     def _arguments(self, module: Module, node: Import) -> None:
         params = {param.name for param in module.params()}
@@ -376,13 +382,17 @@ class Resolver:
             elif argument.name in given:
                 line = self._report.lines.line(given[argument.name].span.start)
                 message = f"the argument {quote(argument.name)} is already given at line {line}; keep one"
-                self._report.add("E408", message, argument.span, NOTHING, (Edit(argument.span, ""),))
+                same = argument.value == given[argument.name].value
+                fix = (Edit(argument.span, ""),) if same else ()
+                self._report.add("E408", message, argument.span, NOTHING, fix)
             else:
                 given[argument.name] = argument
 
     def _unknown_argument(self, module: Module, node: Import, argument: Argument, params: set[str]) -> None:
         given = {other.name for other in node.arguments}
-        near = self._speller.nearest(argument.name, sorted(params - given))
+        left = sorted(params - given)
+        found = self._speller.near(argument.name, left)
+        sure, near = meant(argument.name, found, left), next(iter(found), None)
         if near:
             remedy = f"did you mean {quote(near)}?"
         else:
@@ -393,15 +403,8 @@ class Resolver:
             )
         message = f"module {quote(module.path)} has no parameter {quote(argument.name)}; {remedy}"
         span = argument.name_span
-        fix = swap(span, near) if span else ()
-        if not params:
-            fix = (Edit(argument.span, ""),)
-        self._report.add("E407", message, argument.span, near or NOTHING, fix)
-
-
-def _without(node: Import) -> tuple[Edit, ...]:
-    """The edit that takes an import away which holds nothing; one that does is for a person to merge."""
-    return () if node.children or node.arguments else (Edit(node.span, ""),)
+        fix = swap(span, sure) if span else ()
+        self._report.add("E407", message, argument.span, near or "", fix)
 
 
 def _nested(path: str) -> str:

@@ -8,27 +8,24 @@ stack.
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from collections import Counter
-from itertools import islice
 from typing import Final
 
 from engine.pml import markup
 from engine.pml.attribute_scanner import AttributeScanner
-from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote, swap
+from engine.pml.diagnostics import NOTHING, Edit, Fix, Reporter, Span, quote
 from engine.pml.elements import Chars, Element
+from engine.pml.endings import Endings, Meanings
 from engine.pml.entities import decode
-from engine.pml.names import ATTRIBUTES, RESERVED, ROLES
-from engine.pml.remedies import EMPTY, MEANT_ELEMENTS, enclosed, meant_element
-from engine.pml.scanned_text import MAX_ITEMS, NAME_PATTERN, EnoughError, ScannedText
+from engine.pml.names import RESERVED, ROLES
+from engine.pml.pairing import NO_LAYOUT, Layout, Tag, TagCounts, layout_of
+from engine.pml.remedies import enclosed
+from engine.pml.scanned_text import NAME_PATTERN, EnoughError, ScannedText
 from engine.pml.spelling import Speller
 
 MAX_DEPTH: Final = 256
 """Elements nested deeper are reported and left out of the tree."""
-
-MAX_ENDS: Final = 200
-"""The most characters of missing end tags that one fix writes."""
 
 _MAX_APART: Final = 4000
 """How far an end tag may stand from its start tag to be mended together, in characters."""
@@ -37,11 +34,13 @@ _OPEN: Final = re.compile(rf"<({NAME_PATTERN})")
 _BELOW: Final = re.compile(rf"(?:/{NAME_PATTERN})+(?=[ \t\r\n>]|/>)")
 _CLOSE: Final = re.compile(rf"</([ \t]*)({NAME_PATTERN}(?:/{NAME_PATTERN})*)?[ \t\r\n]*(>?)")
 _CLOSE_REST: Final = re.compile(r"[^<>\n]*>")
-_TAGS: Final = re.compile(rf"<(/?)({NAME_PATTERN})(?:[^<>]*(/)>)?")
 _WHOLE: Final = re.compile(
     rf"<{NAME_PATTERN}(?:[ \t\r\n]+{NAME_PATTERN}[ \t\r\n]*=[ \t\r\n]*(?:\"[^\"<]*\"|'[^'<]*'))*[ \t\r\n]*/?>"
 )
-_BLANK_REST: Final = re.compile(r"[ \t\r\n]*\Z")
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
+_MARKS: Final = ("<", "&", "]]>", "--")
+"""What may be a piece of markup in a text that stands outside the root."""
+
 _LOST_OPEN: Final = re.compile(r"(?:schema|prompt)(?:>|[ \t\r\n]+\w+[ \t]*=)")
 _TAIL: Final = re.compile(r"[^<>\n]*")
 _ASSIGNED: Final = re.compile(r"[\w.\-][ \t]*=(?!=)")
@@ -50,27 +49,38 @@ _BACKSLASH: Final = re.compile(rf"<\\({NAME_PATTERN})[ \t]*>")
 
 
 class Scanner:
-    """Scans one text; `scan` is its one public method."""
+    """Scans one text.
 
-    def __init__(self, text: str, report: Reporter) -> None:
+    Args:
+        text: the text.
+        report: takes the faults.
+        layout: what its indentation says of its tags, where they do not pair.
+    """
+
+    def __init__(self, text: str, report: Reporter, layout: Layout = NO_LAYOUT) -> None:
         self._text = text
         self._report = report
         self._scanned = ScannedText(text, report)
         self._attributes = AttributeScanner(self._scanned)
         self._speller = Speller()
-        self._meanings: dict[str, str | None] = {}
+        self._meanings = Meanings(self._speller)
         self._holder = Element("", Span(0, 0), Span(0, 0), Span(0, len(text)))
         self._stack = [self._holder]
         self._open: Counter[str] = Counter()
         self._unfinished: Counter[str] = Counter()
-        self._balance: Counter[str] | None = None
         self._root = ""
         self._rooted = False
         self._outside: tuple[Span, str] | None = None
         self._deep = False
         self._prefixed: list[Element] = []
         self._nested_ends: set[int] = set()  # end tags that the fix of their start tag mends
-        self._ends = (-1, "")  # where elements were ended last, and the end tags that are missing there
+        self._swapped = -1  # the second of two end tags that stand in each other's place
+        self._ended = (-1, "")  # where the last end tag ends, and its name
+        self._counts = TagCounts(text)
+        self._endings = Endings(self._scanned, self._meanings)
+        self._layout, self._due = layout, [*reversed(layout.endings)]
+        self._tags: list[Tag] = []
+        self._hidden: list[Span] = []
 
     def scan(self) -> Element | None:
         """Scans the text and returns its root element, or None where it holds no element."""
@@ -92,10 +102,31 @@ class Scanner:
             mark = text.find("<", place)
             if mark < 0:
                 mark = len(text)
+            place = self._end_by_layout(place, mark)
             if mark > place:
                 self._characters(place, mark)
             place = self._markup(mark) if mark < len(text) else mark
         self._close_rest()
+
+    def _end_by_layout(self, place: int, mark: int) -> int:
+        """Ends the elements that end before `mark` by their indentation; the answer is where it has read to."""
+        while self._due and self._due[-1].place <= mark:
+            ending = self._due.pop()
+            if ending.place > place:
+                self._characters(place, ending.place)
+                place = ending.place
+            element = self._stack[-1]
+            if element.open_span.start == ending.opened:
+                line = self._report.lines.line(element.open_span.start)
+                lost = self._endings.end_without_bracket(element, mark)
+                why = f"the indentation of line {line} says where it ends"
+                self._say_open(element, why, ending.hint, (lost or ending.edit,))
+                self._pop(place, element.tag)
+        return place
+
+    def layout(self) -> Layout:
+        """What the indentation says of the tags of the text, once it is scanned."""
+        return layout_of(self._text, self._tags, self._hidden, self._counts)
 
     def first_tag(self) -> str | None:
         """The name of the root element, found without reading further."""
@@ -119,6 +150,7 @@ class Scanner:
         if text.startswith(("<!--", "<![CDATA["), mark):
             read = markup.comment if text.startswith("<!--", mark) else markup.cdata
             end, chars = read(self._scanned, mark)
+            self._hidden.append(Span(mark, end))
             self._add(chars)
             return end
         if text.startswith("<!", mark):
@@ -150,7 +182,9 @@ class Scanner:
         at = raw.find("]]>")
         while at >= 0:
             span = Span(start + at, start + at + 3)
-            self._report.instead("E109", "']]>' may not stand in text; write ]]&gt;", span, "]]&gt;")
+            last = not raw[at + 3 :].strip(" \t\r\n")  # it may end a CDATA section whose start is missing
+            fix = () if last else (Edit(span, "]]&gt;"),)
+            self._report.add("E109", "']]>' may not stand in text; write ]]&gt;", span, "]]&gt;", fix)
             self._scanned.stop_if_hopeless()
             at = raw.find("]]>", at + 3)
         self._add(Chars(decode(raw, start, self._report), Span(start, end)))
@@ -199,7 +233,7 @@ class Scanner:
         finished = text.endswith(">", opened.start, opened.end)
         if not after:
             lead = text[span.start : opened.start]
-            if "<" in lead or "&" in lead or "]]>" in lead or root.empty_tag or not finished:
+            if any(mark in lead for mark in _MARKS) or root.empty_tag or not finished:
                 return "", ()
             begin = Edit(Span(span.start, span.start), text[opened.start : opened.end])
             return f"<{root.tag}> before it", (begin, Edit(opened, ""))
@@ -207,7 +241,7 @@ class Scanner:
         if "<" in rest and root.tag == "prompt":
             return "", ()  # whether those are imports is not known here
         last = len(text.rstrip(" \t\r\n"))
-        if "&" in rest or "]]>" in rest or f"</{root.tag}" in rest or f"<{root.tag}" in rest:
+        if any(mark in rest for mark in _MARKS[1:]) or f"</{root.tag}" in rest or f"<{root.tag}" in rest:
             return "", ()
         hint = f"</{root.tag}> at the end"
         if root.empty_tag and finished:
@@ -242,10 +276,10 @@ class Scanner:
         if len(self._stack) == 1 and self._rooted:
             self._report_outside(tag_span, f"<{tag}>")
         first = not self._rooted
-        opens = finished or first or self._has_own_end(tag)
+        opens = finished or first or self._counts[tag] >= 0
+        self._hidden.append(element.open_span)
         if not finished:
-            message = f"the tag <{tag}> is not finished, its '>' is missing; write it"
-            self._report.missing("E104", message, element.open_span, ">" if opens else "/>", end)
+            self._say_unfinished(element, end, ">" if opens else "/>")
         self._rooted, self._root = True, self._root or tag
         if len(self._stack) > MAX_DEPTH and not self._deep:
             self._deep = True
@@ -261,10 +295,20 @@ class Scanner:
         if opens:
             self._stack.append(element)
             self._open[tag] += 1
+            self._tags.append(Tag(tag, element.open_span, False))
         else:
             element.empty_tag = True
             self._unfinished[tag] += 1
         return end
+
+    def _say_unfinished(self, element: Element, end: int, ending: str) -> None:
+        """Reports a start tag without its `>`; a name that text has run into is told by an end tag."""
+        tag = element.tag
+        lost = next((name for name in self._counts.unopened() if tag != name and tag.startswith(name)), None)
+        if lost and ending == "/>":
+            tag, end, ending = lost, element.tag_span.start + len(lost), ">"
+        message = f"the tag <{tag}> is not finished, its '>' is missing; write it"
+        self._report.missing("E104", message, element.open_span, ending, end)
 
     def _is_text(self, opening: re.Match[str]) -> bool:
         """Whether what begins like a tag is none: no element of PML, no attributes, and no end tag."""
@@ -279,15 +323,7 @@ class Scanner:
             return False
         if self._root == "prompt" and all(re.fullmatch(NAME_PATTERN, word) for word in words.split()):
             return False  # an attribute that is being written
-        return self._meaning(tag) is None and not self._has_own_end(tag)
-
-    def _meaning(self, tag: str) -> str | None:
-        """The element of PML that a name is, or is likely to mean."""
-        if tag not in self._meanings:
-            near = MEANT_ELEMENTS.get(tag.casefold())
-            near = near or self._speller.nearest(tag, (*ATTRIBUTES, "parameter"))
-            self._meanings[tag] = tag if tag in RESERVED else near
-        return self._meanings[tag]
+        return self._meanings[tag] is None and self._counts[tag] < 0
 
     def _say_nested(self, element: Element, names: list[str], finished: bool) -> None:
         """Reports a tag that names a path, as `<a/b/>`."""
@@ -313,14 +349,6 @@ class Scanner:
         fix = element.renamed(local) if local else ()
         self._report.add("E118", message, element.tag_span, local, fix)
 
-    def _has_own_end(self, tag: str) -> bool:
-        """Whether the text has at least as many end tags as start tags of this name."""
-        if self._balance is None:
-            self._balance = Counter()
-            for part in islice(_TAGS.finditer(self._text), MAX_ITEMS):
-                self._balance[part[2]] += 1 if part[1] else 0 if part[3] else -1
-        return self._balance[tag] >= 0
-
     def _end_tag(self, mark: int) -> int:
         match = _CLOSE.match(self._text, mark)
         if match is None:
@@ -343,9 +371,19 @@ class Scanner:
             message = f"a closing tag is </, the name of one element, and >; write </{tag}>"
             self._report.instead("E106", message, Span(mark, end), f"</{tag}>")
         written = tag if self._text.startswith(tag, mark + 2) else ""
-        if top != tag and self._near(tag, top) and (self._open[tag] or not self._unfinished[tag]):
+        before, self._ended = self._ended, (end, tag)
+        if match[3] and tag == path:
+            self._tags.append(Tag(tag, Span(mark, end), True))
+        if mark == self._swapped or (top != tag and self._swaps(tag, top, mark, end)):
+            self._pop(end, top, mark)
+        elif top != tag and not self._unfinished[tag] and self._is_misspelt(tag, top):
             message = f"</{tag}> does not match <{top}>, which is open here; write both the same"
-            self._report.instead("E106", message, Span(mark, end), f"</{top}>")
+            if tag in RESERVED and top not in RESERVED:
+                self._report.add(
+                    "E106", message, Span(mark, end), tag, (Edit(self._stack[-1].tag_span, tag),)
+                )
+            else:
+                self._report.instead("E106", message, Span(mark, end), f"</{top}>")
             self._pop(end, top, mark, written)
         elif self._open[tag]:
             while self._stack[-1].tag != tag:
@@ -354,8 +392,28 @@ class Scanner:
         elif self._unfinished[tag]:
             self._unfinished[tag] -= 1
         else:
-            self._stray_end(tag, top, Span(mark, end))
+            repeated = before[1] == tag and not self._text[before[0] : mark].strip(" \t\r\n")
+            self._stray_end(tag, top, Span(mark, end), repeated)
         return end
+
+    def _is_misspelt(self, tag: str, top: str) -> bool:
+        """Whether an end tag is that of the open element, one of their names being misspelt."""
+        return bool(top) and not self._report.full and self._counts.one_misspelt(top, tag)
+
+    def _swaps(self, tag: str, top: str, mark: int, end: int) -> bool:
+        """Whether an end tag and the one behind it stand in each other's place; reports that."""
+        if len(self._stack) < 3 or self._stack[-2].tag != tag or self._counts[tag] or self._counts[top]:
+            return False
+        blank = _BLANK.match(self._text, end)
+        second = _CLOSE.match(self._text, blank.end()) if blank else None
+        if second is None or second[1] or second[2] != top or not second[3]:
+            return False
+        self._swapped = second.start()
+        message = f"</{tag}> and </{top}> stand in each other's place; swap them"
+        names = Span(mark + 2, mark + 2 + len(tag)), Span(*second.span(2))
+        fix = (Edit(names[0], top), Edit(names[1], tag))
+        self._report.add("E106", message, Span(mark, end), f"</{top}></{tag}>", fix)
+        return True
 
     def _unfinished_end(self, mark: int, tag: str, end: int) -> int:
         """Reports a closing tag without its `>`, or with something before it; the answer is its end."""
@@ -367,31 +425,36 @@ class Scanner:
         self._report.instead("E104", message, Span(mark, end), f"</{tag}>")
         return end
 
-    def _stray_end(self, tag: str, top: str, span: Span) -> None:
-        hint = NOTHING
-        fix: tuple[Edit, ...] = (Edit(span, ""),)
-        if not top:
+    def _stray_end(self, tag: str, top: str, span: Span, repeated: bool) -> None:
+        """Reports an end tag that closes nothing; `repeated` says whether it follows another of its name."""
+        text, hint, fix = self._text, NOTHING, (Edit(span, ""),)
+        idle = span.start in self._layout.idle
+        sure = repeated and (idle or tag in (*ROLES, "schema", "prompt"))
+        beginning = self._layout.starts.get(span.start)
+        if (lost := self._endings.start_without_bracket(tag, self._stack[-1], span.start)) is not None:
+            hint, fix, sure = f"<{tag}", (lost,), True
+            remedy = "the < of its start tag is missing; write it"
+        elif beginning is not None:
+            hint, fix, sure = f"<{tag}>", (beginning,), True
+            remedy = f"<{tag}> is missing; write it before what it holds"
+        elif not top:
             remedy = "no element is open here; remove it"
         elif tag in RESERVED:
-            remedy = f"<{top}> is open here; write </{top}>, or remove it"
+            remedy = f"<{top}> is open here; write </{top}>, or write the start tag <{tag}>, or remove it"
         elif self._root == "prompt" and (near := self._speller.nearest(tag, ROLES)):
             remedy = f"no <{near}> is open here; remove it"
         elif self._root == "prompt" and (top == "prompt" or top not in RESERVED):
             hint = f"<{tag}/>"
-            remedy, fix = f"write {hint} to import it, or remove it", swap(span, hint)
+            remedy, fix = f"write {hint} to import it, or remove it", (Edit(span, hint),)
+            sure = idle or not text[self._stack[-1].open_span.end : span.start].strip()
         else:
             hint = f"&lt;/{tag}>"
-            remedy, fix = f"write {hint} where it is text", swap(Span(span.start, span.start + 1), "&lt;")
-        last = top == "prompt" and _BLANK_REST.match(self._text, span.end)
-        if last or span.start == self._scanned.broken:
-            fix = ()  # it may be the end of the prompt, which is missing then
+            remedy, fix = f"write {hint} where it is text", (Edit(Span(span.start, span.start + 1), "&lt;"),)
+            sure = not any(self._counts[one.tag] < 0 for one in self._stack[1:])
+        last = top == "prompt" and not text[span.end :].strip()
+        if not sure or last or span.start == self._scanned.broken:
+            fix = ()  # the last may be the end of the prompt, which is missing then
         self._report.add("E106", f"</{tag}> closes nothing: {remedy}", span, hint, fix)
-
-    def _near(self, tag: str, top: str) -> bool:
-        """Whether an end tag looks like a misspelling of the open element's name, or the other way round."""
-        if not top or self._report.full:
-            return False
-        return difflib.SequenceMatcher(None, tag[:64].casefold(), top[:64].casefold()).ratio() >= 0.8
 
     def _pop(self, end: int, tag: str, end_tag: int | None = None, end_name: str = "") -> None:
         """Ends the open element at `end`; `end_tag` is where its end tag begins, if it has one."""
@@ -404,42 +467,20 @@ class Scanner:
 
     def _never_closed(self, end: int, why: str) -> None:
         element = self._stack[-1]
+        self._say_open(element, why, *self._endings.of(element, end, self._root, len(self._stack) - 1))
+        self._pop(end, element.tag)
+
+    def _say_open(
+        self, element: Element, why: str, hint: str, fix: tuple[Edit, ...], choices: tuple[Fix, ...] = ()
+    ) -> None:
+        """Reports an element that is never closed."""
         name = element.get("name")
         label = f"<{element.tag} name={quote(name.value)}>" if name else f"<{element.tag}>"
-        hint, fix = self._ending(element, end)
         message = f"{label} is never closed ({why}); write {hint}"
         if element.tag not in RESERVED and not hint.startswith("&lt;"):
             message += f", or &lt;{element.tag} where it is text"
-        self._report.add("E105", message, element.open_span, hint, fix)
+        self._report.add("E105", message, element.open_span, hint, fix, choices)
         element.closed = False
-        self._pop(end, element.tag)
-
-    def _ending(self, element: Element, end: int) -> tuple[str, tuple[Edit, ...]]:
-        """What ends an element that is never closed, as a hint and as edits; `end` is where it has to end."""
-        tag, opened, parent = element.tag, element.open_span, element.parent
-        importing = self._root == "prompt" and tag not in RESERVED
-        meaning = self._meaning(tag)
-        if tag.casefold() in MEANT_ELEMENTS:
-            meaning = meant_element(element)
-        glued = tag not in RESERVED and self._text[opened.start - 1 : opened.start].isalnum()
-        if self._text.endswith(">", opened.start, opened.end) and opened.start != self._scanned.broken:
-            slash = (Edit(Span(opened.end - 1, opened.end - 1), "/"),)
-            if len(self._stack) > 2 and (glued or (meaning is None and not importing)):
-                return f"&lt;{tag}", (Edit(Span(opened.start, opened.start + 1), "&lt;"),)
-            if meaning in EMPTY and not importing:
-                return "/>", slash
-            if tag in RESERVED and (second := _second(element)) is not None:
-                return f"</{tag}>", second
-            if parent is not None and parent.tag == tag and not element.attributes:
-                return f"</{tag}>", (Edit(Span(opened.start + 1, opened.start + 1), "/"),)
-            if importing and not any(isinstance(child, Element) for child in element.children):
-                return f"<{tag}/>", slash
-        where, inner = self._ends
-        ends = f"{inner if where == end else ''}</{tag}>"
-        if len(ends) > MAX_ENDS or (self._scanned.swallows and end == len(self._text)):
-            return f"</{tag}>", ()
-        self._ends = (end, ends)
-        return f"</{tag}>", (Edit(Span(end, end), ends),)
 
     def _close_rest(self) -> None:
         while len(self._stack) > 1:
@@ -449,14 +490,3 @@ class Scanner:
         """Ends what is open without a word: its end was not looked for."""
         while len(self._stack) > 1:
             self._pop(len(self._text), self._stack[-1].tag)
-
-
-def _second(element: Element) -> tuple[Edit, ...] | None:
-    """The edits that end an element where a bare tag of its own name stands in it, as a slip for its end."""
-    for child in element.children:
-        if isinstance(child, Element) and child.tag == element.tag and not child.attributes:
-            if child.empty_tag:
-                return swap(child.span, f"</{element.tag}>")
-            if not child.closed:
-                return (Edit(Span(child.span.start + 1, child.span.start + 1), "/"),)
-    return None

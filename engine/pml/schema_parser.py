@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeAlias, cast
 
 from engine.pml.blocks import check_blocks
-from engine.pml.diagnostics import NOTHING, TAGS, Edit, Reporter, Span, quote, swap
+from engine.pml.diagnostics import NOTHING, TAGS, Edit, Fix, Reporter, Span, quote, swap
 from engine.pml.elements import Attribute, Element
 from engine.pml.escaping import escaped_value
 from engine.pml.including import SchemaFile, placed, placed_scaffolds
@@ -149,10 +149,9 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             message = (
                 f"text {quote(run.text.strip(), 30)} stands in a union, which holds modules only; move it out"
             )
-            place = frame.element.open_span.start
-            self._report.add(
-                "E207", message, run.span, "it before <union>", moved(self._text, run.span, place)
-            )
+            edits = moved(self._text, run.span, frame.element.open_span.start)
+            choices = (Fix("Move it before <union>: every prompt then reads it", edits),) if edits else ()
+            self._report.add("E207", message, run.span, choices=choices)
 
     def _element(self, frame: _Frame, element: Element) -> _Frame | None:
         tag = self._known_tag(element, frame)
@@ -183,11 +182,14 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         inside = frame.element.tag
         message = f"<{element.tag}> may not stand in <{inside}>: {rule}"
         hint, fix = self._elsewhere(frame, element, tag)
+        choices: tuple[Fix, ...] = ()
+        if tag in ROLES and fix:
+            choices, hint, fix = (Fix(f"Remove the tags: the text is then part of <{inside}>", fix),), "", ()
         if tag in ROLES and frame.kind != "union" and frame.path:
             message += f"; move module {quote(frame.path)} directly into the schema, or take its tags away"
-        elif hint == TAGS:
+        elif hint == TAGS or choices:
             message += "; take its tags away, or move it"
-        self._report.add("E206", message, element.tag_span, hint, fix)
+        self._report.add("E206", message, element.tag_span, hint, fix, choices)
         return None if tag in ("param", "scaffold", "arg", "include") else self._transparent(frame, element)
 
     def _elsewhere(self, frame: _Frame, element: Element, tag: str) -> tuple[str, tuple[Edit, ...]]:
@@ -229,7 +231,8 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             remedy, (hint, fix) = f"to define a module, write {found[0]}", found
         else:
             remedy = f'write &lt;{shown} where it is text, and <module name="…"> to define a module'
-        self._report.add("E205", f"PML has no element <{shown}>; {remedy}", element.tag_span, hint, fix)
+        message, same = f"PML has no element <{shown}>; {remedy}", not near and not element.closed
+        self._report.add("E205", message, element.tag_span, hint, fix, of_tags=same)
         return "param" if near == "parameter" else near
 
     # Elements
@@ -255,7 +258,8 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             message = (
                 f"the text of this module comes from {quote(src.value)}; empty the module, or remove src"
             )
-            self._report.add("E210", message, src.span, NOTHING, removed(self._text, src.span))
+            remove = Fix("Remove src: the module then says its own text", removed(self._text, src.span))
+            self._report.add("E210", message, src.span, choices=(remove,))
         frame.items = iter(())
         try:
             content = self._file.read(src.value)
@@ -389,7 +393,8 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         short, long = attributes.get("len"), attributes.get("length")
         if short and long:
             message = "len and length are two names of one thing; keep one"
-            self._report.add("E204", message, long.span, NOTHING, removed(self._text, long.span))
+            fix = removed(self._text, long.span) if short.value == long.value else ()
+            self._report.add("E204", message, long.span, NOTHING, fix)
         given = short or long
         if given is None:
             name = attributes.get("name")
@@ -458,7 +463,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         if name.value in names:
             where = self._file.where(*names[name.value])
             message = f"module {quote(name.value)} is already defined {where}; rename one, or nest it"
-            self._report.instead("E302", message, name.value_span, unlike(name.value, names))
+            self._report.add("E302", message, name.value_span, unlike(name.value, names))
             return False
         names[name.value] = self._file.path, self._report.lines.line(name.value_span.start)
         return True

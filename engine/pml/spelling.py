@@ -1,13 +1,85 @@
-"""The nearest known name to one that is not known."""
+"""The nearest known name to one that is not known, and whether it is a slip of the finger for it."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Container, Iterable, Sequence
 from typing import Final
 
 _MAX_LENGTH: Final = 64
 _CUTOFF: Final = 0.6
+_NEAR: Final = 0.75
+_APART: Final = 0.15
+"""By how much one name is nearer than the next to be the only one that is near."""
+
+_SHORT: Final = 5
+"""In shorter names one letter often makes another word."""
+
+_MOST_SLIPS: Final = 2
+_DOUBLE: Final = re.compile(r"(.)\1")
+_DIGITS: Final = re.compile("[0-9]+")
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether one of two names may be a misspelling of the other."""
+    return _ratio(one[:_MAX_LENGTH], other[:_MAX_LENGTH]) >= _CUTOFF
+
+
+def _ratio(one: str, other: str) -> float:
+    return difflib.SequenceMatcher(None, one.casefold(), other.casefold()).ratio()
+
+
+def slips(one: str, other: str) -> int:
+    """How many letters have to be added, left out, changed or exchanged with the next; capitals do not count.
+
+    Numbers tell names apart: names with different ones are no slips of each other.
+    """
+    left, right = one.casefold(), other.casefold()
+    if abs(len(left) - len(right)) > _MOST_SLIPS or _DIGITS.findall(left) != _DIGITS.findall(right):
+        return _MOST_SLIPS + 1
+    before: list[int] = []
+    row = list(range(len(right) + 1))
+    for i, char in enumerate(left, start=1):
+        earlier, before, row = before, row, [i]
+        for j, wanted in enumerate(right, start=1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (char != wanted))
+            if i > 1 and j > 1 and left[i - 2 : i] == wanted + right[j - 2]:
+                cost = min(cost, earlier[j - 2] + 1)
+            row.append(cost)
+    return min(row[-1], _MOST_SLIPS + 1)
+
+
+def _is_other_word(name: str, meant: str) -> bool:
+    """Whether a name is as likely a word of its own: it is short, and no letter is exchanged or doubled."""
+    if min(len(name), len(meant)) >= _SHORT:
+        return False
+    one, other = name.casefold(), meant.casefold()
+    return sorted(one) != sorted(other) and _DOUBLE.sub(r"\1", one) != _DOUBLE.sub(r"\1", other)
+
+
+def meant(name: str, near: Sequence[str], words: Container[str] = ()) -> str | None:
+    """The only one of some near names that a slip made `name` of; None where there are two such, or none.
+
+    Args:
+        name: the name that is not known.
+        near: names that are near.
+        words: those of them that are words of the language, or few; a short one of the others may be another.
+    """
+    found = sorted((slips(name, other), other) for other in near)
+    if not found or found[0][0] > _MOST_SLIPS:
+        return None
+    least, nearest = found[0]
+    rivals = sum(number <= (least if least < _MOST_SLIPS else _MOST_SLIPS + 1) for number, _ in found)
+    return nearest if rivals == 1 and (nearest in words or not _is_other_word(name, nearest)) else None
+
+
+def likeliest(name: str, near: Sequence[str]) -> str | None:
+    """The near name that is clearly nearer than each other; None where none is."""
+    numbers = _DIGITS.findall(name)
+    found = [one for one in near if _DIGITS.findall(one) == numbers and not _is_other_word(name, one)]
+    ratios = [*(_ratio(name, other) for other in found[:2]), 0.0, 0.0]
+    return found[0] if ratios[0] >= _NEAR and ratios[0] >= ratios[1] + _APART else None
 
 
 class Speller:
@@ -16,14 +88,25 @@ class Speller:
     def __init__(self, budget: int = 20_000) -> None:
         self._budget = budget
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether no more names are compared."""
+        return self._budget <= 0
+
     def nearest(self, name: str, known: Iterable[str]) -> str | None:
         """The known name most like `name`, or None when none is near or the budget is spent."""
+        return next(iter(self.near(name, known, 1)), None)
+
+    def near(self, name: str, known: Iterable[str], most: int = 4) -> list[str]:
+        """The known names like `name`, the nearest first; none when the budget is spent."""
         if len(name) > _MAX_LENGTH or self._budget <= 0:
-            return None
+            return []
         names = [candidate for candidate in dict.fromkeys(known) if len(candidate) <= _MAX_LENGTH]
         self._budget -= len(names)
         if self._budget < 0:
-            return None
-        folded = {candidate.casefold(): candidate for candidate in reversed(names)}
-        found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=_CUTOFF)
-        return folded[found[0]] if found else None
+            return []
+        folded: dict[str, list[str]] = {}
+        for candidate in names:
+            folded.setdefault(candidate.casefold(), []).append(candidate)
+        found = difflib.get_close_matches(name.casefold(), folded, n=most, cutoff=_CUTOFF)
+        return [candidate for one in found for candidate in folded[one]]

@@ -317,6 +317,7 @@ class Import(_Branch):
         span: the whole element.
         name_span: its name in the start tag.
         end_span: its name in the end tag, where there is one.
+        unclosed: where its start tag ends, if its end tag is missing.
     """
 
     name: str
@@ -325,6 +326,7 @@ class Import(_Branch):
     span: Span
     name_span: Span
     end_span: Span | None = None
+    unclosed: int | None = None
 
     def _own(self) -> tuple[Any, ...]:
         return (self.name, self.arguments)
@@ -344,6 +346,7 @@ class Prompt(_Branch):
         schema_span: the value of the `schema` attribute, or the tag's name where there is none.
         lines: turns spans of this document into lines and columns.
         source: the text that the spans count in; empty where the prompt was never in a document.
+        torn: whether tags of the document do not pair, so that it is not sure what stands in what.
     """
 
     schema: str | None
@@ -352,6 +355,7 @@ class Prompt(_Branch):
     schema_span: Span = field(default_factory=lambda: Span(0, 0))
     lines: LineIndex = field(default_factory=LineIndex)
     source: str = ""
+    torn: bool = False
 
     def _own(self) -> tuple[Any, ...]:
         return (self.schema,)

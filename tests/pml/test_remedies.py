@@ -1,80 +1,13 @@
-"""Mistakes that people make by hand: each has its code, and what its remedy says removes it."""
+"""Mistakes that people make by hand in schemas: each has its code, and what its remedy says removes it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 
-from engine.pml import Diagnostic, bind, mended, parse_prompt, parse_schema
-
-SCHEMA = """<schema name="travel">
-  <system>You plan.</system>
-  <user>
-    <module name="trip">I go for <param name="duration" len="5"/>.
-      <union>
-        <module name="domestic">Home, in <param name="city" len="4" default="Lyon"/>.</module>
-        <module name="overseas">Away.
-          <union> <module name="tokyo">Neon.</module> <module name="rome">Ruins.</module> </union>
-        </module>
-      </union>
-    </module>
-    <module name="budget">Cheap. <module name="notes">Spend little.</module></module>
-    <module name="food">Good. <module name="notes">Eat well.</module></module>
-    <module name="tone">Be brief.</module>
-  </user>
-</schema>
-"""
-TREE = parse_schema(SCHEMA).tree
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A document with one mistake.
-
-    Attributes:
-        name: what somebody did.
-        code: what it is reported as, among other things.
-        source: the document.
-        after: the document after all quick fixes; "" where only soundness is asked for.
-        says: what message or hint say, where a person has to write something.
-        writes: what that person writes: pairs of old and new text. Empty where quick fixes do it.
-    """
-
-    name: str
-    code: str
-    source: str
-    after: str = ""
-    says: str = ""
-    writes: tuple[tuple[str, str], ...] = ()
-
-
-def schema(name: str, code: str, source: str, after: str = "") -> Mistake:
-    return Mistake(
-        name, code, f'<schema name="s">{source}</schema>', after and f'<schema name="s">{after}</schema>'
-    )
-
-
-def text(name: str, code: str, source: str, after: str = "") -> Mistake:
-    """A mistake in the text of a module."""
-    module = '<module name="m">{}</module>'.format
-    return schema(name, code, module(source), after and module(after))
-
-
-def param(name: str, code: str, attributes: str, after: str = "") -> Mistake:
-    """A mistake in the attributes of a parameter."""
-    return text(name, code, f"a <param {attributes}/> b", after and f"a <param {after}/> b")
-
-
-def prompt(name: str, code: str, source: str, after: str = "") -> Mistake:
-    opening = '<prompt schema="travel">'
-    return Mistake(name, code, f"{opening}{source}</prompt>", after and f"{opening}{after}</prompt>")
-
-
-def by_hand(mistake: Mistake, says: str, *writes: tuple[str, str]) -> Mistake:
-    return Mistake(mistake.name, mistake.code, mistake.source, says=says, writes=writes)
-
+from engine.pml import Diagnostic, parse_schema
+from tests.pml.remedied import Mistake, by_hand, param, require_remedy, schema, text
 
 TWO = '<module name="a">x</module><module name="b">y</module>'
 
@@ -197,10 +130,20 @@ STRUCTURE = [
     schema("a slip", "E205", '<modul name="m">x</modul>', '<module name="m">x</module>'),
     schema("a slip at the end", "E106", '<module name="m">x</modul>', '<module name="m">x</module>'),
     schema("no end", "E105", '<module name="m">x', '<module name="m">x</module>'),
-    schema("one end too many", "E106", '<module name="m">x</module></module>', '<module name="m">x</module>'),
+    schema(
+        "one end too many",
+        "E106",
+        '\n  <module name="m">\n    x\n  </module>\n  </module>\n',
+        '\n  <module name="m">\n    x\n  </module>\n  \n',
+    ),
+    by_hand(
+        schema("one end too many, in a line", "E106", '<module name="m">x</module></module>'),
+        "remove it",
+        ("</module></module>", "</module>"),
+    ),
     schema(
         "ends crossed",
-        "E105",
+        "E106",
         '<user><module name="m">x</user></module>',
         '<user><module name="m">x</module></user>',
     ),
@@ -260,11 +203,10 @@ STRUCTURE = [
         "a name with spaces", "E301", '<module name="my trip">x</module>', '<module name="my-trip">x</module>'
     ),
     schema("a name of PML", "E303", '<module name="user">x</module>', '<module name="user-text">x</module>'),
-    schema(
-        "one name twice",
-        "E302",
-        '<module name="a">x</module><module name="a">y</module>',
-        '<module name="a">x</module><module name="a-2">y</module>',
+    by_hand(
+        schema("one name twice", "E302", '<module name="a">x</module><module name="a">y</module>'),
+        "rename one",
+        ('"a">y', '"b">y'),
     ),
     schema(
         "a name for a path",
@@ -342,157 +284,19 @@ STRUCTURE = [
         'a <param name="city" len="5"/> b <param name="city"/>',
     ),
 ]
-PROMPTS = [
-    prompt("an end for an import", "E106", "</tone>", "<tone/>"),
-    prompt("an import left open", "E105", "<tone>Where?", "<tone/>Where?"),
-    prompt("an import not finished", "E104", "<tone\n", "<tone/>\n"),
-    prompt("an import with half an end", "E107", "<tone/\n"),
-    prompt("a backslash", "E107", "<tone\\>", "<tone/>"),
-    prompt("a space", "E109", "< tone/>", "<tone/>"),
-    Mistake(
-        "name for schema",
-        "E203",
-        '<prompt name="travel"><tone/></prompt>',
-        '<prompt schema="travel"><tone/></prompt>',
-    ),
-    Mistake("no schema in it", "E202", '<prompt schema=""><tone/></prompt>', "<prompt><tone/></prompt>"),
-    Mistake(
-        "another schema",
-        "E401",
-        '<prompt schema="travels"><tone/></prompt>',
-        '<prompt schema="travel"><tone/></prompt>',
-    ),
-    Mistake(
-        "the file of the schema",
-        "E401",
-        '<prompt schema="travel.pml"><tone/></prompt>',
-        '<prompt schema="travel"><tone/></prompt>',
-    ),
-    Mistake("a capital", "E201", "<Prompt><tone/></Prompt>", "<prompt><tone/></prompt>"),
-    prompt("a path", "E107", "<budget/notes/>", "<budget><notes/></budget>"),
-    prompt(
-        "a path with an end", "E107", "<budget/notes>x</budget/notes>", "<budget><notes>x</notes></budget>"
-    ),
-    Mistake(
-        "the question behind", "E115", "<prompt><tone/></prompt>\nWhere?", "<prompt><tone/>\nWhere?</prompt>"
-    ),
-    Mistake(
-        "the question before", "E115", "Where?\n<prompt><tone/></prompt>", "<prompt>Where?\n<tone/></prompt>"
-    ),
-    prompt("an import in a role", "E206", "<user><tone/>Where?</user>", "<tone/> <user>Where?</user>"),
-    prompt("HTML in a role", "E206", "<user>A <b>big</b> one</user>", "<user>A &lt;b>big&lt;/b> one</user>"),
-    prompt("a role in an import", "E206", "<tone><user>Where?</user></tone>"),
-    prompt("a role before an import", "E409", "<user>Where?</user><tone/>", "<tone/><user>Where?</user>"),
-    prompt("module", "E206", '<module name="tone"/>', "<tone/>"),
-    prompt(
-        "module with content", "E206", '<module name="trip"><domestic/></module>', "<trip><domestic/></trip>"
-    ),
-    prompt("union", "E206", "<union><tone/></union>", "<tone/>"),
-    prompt(
-        "param",
-        "E206",
-        '<trip><param name="duration">3</param></trip>',
-        '<trip><arg name="duration">3</arg></trip>',
-    ),
-    prompt("a slip", "E402", "<tonne/>", "<tone/>"),
-    prompt("a tag of a prompt", "E402", "<question>Where?</question>", "&lt;question>Where?&lt;/question>"),
-    prompt("tags in tags", "E402", "<docs><doc>x</doc></docs>", "&lt;docs>&lt;doc>x&lt;/doc>&lt;/docs>"),
-    prompt("a generic type", "E105", "<tone/>What is List<String> x?", "<tone/>What is List&lt;String> x?"),
-    prompt("an argument's slip", "E407", '<trip durations="3"/>', '<trip duration="3"/>'),
-    prompt("an argument for nothing", "E407", '<tone style="x"/>', "<tone />"),
-    prompt(
-        "an argument twice",
-        "E408",
-        '<trip duration="3"><arg name="duration">3</arg></trip>',
-        '<trip duration="3"></trip>',
-    ),
-    prompt("an argument without quotes", "E107", "<trip duration=3 days/>", '<trip duration="3 days"/>'),
-    prompt("an argument in curly quotes", "E107", "<trip duration=“3 days”/>", '<trip duration="3 days"/>'),
-    prompt(
-        "markup in an argument",
-        "E206",
-        '<trip><arg name="duration"><b>3</b></arg></trip>',
-        '<trip><arg name="duration">&lt;b>3&lt;/b></arg></trip>',
-    ),
-    prompt("imported twice", "E405", "<tone/><budget/><tone/>", "<tone/><budget/>"),
-    prompt("two of a union", "E406", "<tokyo/><rome/>", "<tokyo/>"),
-    prompt("a level left out", "E403", "<trip><tokyo/></trip>", "<trip><overseas><tokyo/></overseas></trip>"),
-    prompt("a level too deep", "E403", "<trip><tone/></trip>", "<trip></trip><tone/>"),
-    prompt("two places", "E404", "<notes/>", "<budget><notes/></budget>"),
-    prompt("two places, one taken", "E404", "<budget/><notes/>", "<budget/><food><notes/></food>"),
-    by_hand(
-        prompt("an argument for the prompt", "E206", '<trip/><arg name="duration">3</arg>'),
-        "move it into that element",
-        ('<trip/><arg name="duration">3</arg>', '<trip><arg name="duration">3</arg></trip>'),
-    ),
-    by_hand(
-        prompt("no name of an argument", "E202", "<trip><arg>3</arg></trip>"),
-        '<arg name="…">',
-        ("<arg>", '<arg name="duration">'),
-    ),
-    by_hand(
-        prompt("two of a union, with more in them", "E406", '<domestic city="Nice"/><tokyo>x</tokyo>'),
-        "remove one of the two",
-        ("<tokyo>x</tokyo>", ""),
-    ),
-    by_hand(
-        Mistake("a schema", "E201", '<schema name="travel">x</schema>'),
-        '<prompt schema="…">',
-        ("schema name", "prompt schema"),
-        ("</schema>", "</prompt>"),
-    ),
-]
 
 
 def of_schema(source: str) -> Sequence[Diagnostic]:
     return parse_schema(source).diagnostics
 
 
-def of_prompt(source: str) -> Sequence[Diagnostic]:
-    parsed = parse_prompt(source)
-    assert TREE is not None
-    return (*parsed.diagnostics, *(bind(TREE, parsed.tree).diagnostics if parsed.tree else ()))
+MISTAKES = [*CODE, *ATTRIBUTES, *STRUCTURE]
 
 
-def errors(found: Sequence[Diagnostic]) -> list[Diagnostic]:
-    return [diagnostic for diagnostic in found if diagnostic.severity == "error"]
-
-
-MISTAKES = [
-    *((mistake, of_schema) for mistake in (*CODE, *ATTRIBUTES, *STRUCTURE)),
-    *((mistake, of_prompt) for mistake in PROMPTS),
-]
-
-
-def test_the_schema_of_the_prompts_is_sound() -> None:
-    assert of_schema(SCHEMA) == ()
-
-
-@pytest.mark.parametrize(("mistake", "diagnose"), MISTAKES, ids=lambda value: getattr(value, "name", ""))
-def test_the_remedy_removes_the_mistake(mistake: Mistake, diagnose: object) -> None:
-    assert callable(diagnose)
-    found = errors(diagnose(mistake.source))
-    assert mistake.code in {fault.code for fault in found}
-    result = mistake.source
-    if mistake.writes:
-        fault = next(fault for fault in found if fault.code == mistake.code)
-        assert mistake.says in fault.message + fault.hint
-        for old, new in mistake.writes:
-            assert old in result
-            result = result.replace(old, new)
-    while not mistake.writes and (left := errors(diagnose(result))):
-        fault = next((fault for fault in left if fault.fix), None)
-        assert fault is not None, (result, left)
-        assert fault.hint
-        changed = mended(result, fault, diagnose)
-        assert changed is not None, (result, fault)
-        assert len(errors(diagnose(changed))) <= len(left)
-        assert changed != result
-        result = changed
-    assert errors(diagnose(result)) == []
-    if mistake.after:
-        assert result == mistake.after
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.name)
+def test_the_remedy_removes_the_mistake(mistake: Mistake) -> None:
+    require_remedy(mistake, of_schema)
 
 
 def test_there_are_as_many_mistakes_as_people_make() -> None:
-    assert len(MISTAKES) >= 120
+    assert len(MISTAKES) >= 90

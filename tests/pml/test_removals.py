@@ -55,5 +55,5 @@ def test_remedies_of_files_work(tmp_path: Path) -> None:
     ):
         (fault,) = errors(diagnose(module(written)))
         assert fault.code == code
-        assert mended(module(written), fault, diagnose) == module(after)
+        assert mended(module(written), fault, diagnose, fault.fixes[0]) == module(after)
         assert errors(diagnose(module(after))) == []

@@ -16,12 +16,12 @@ import { moduleOf, tagAt } from "./places.js"
 import { look } from "./theme.js"
 
 /**
- * @typedef {{from: number, to: number, severity: "error" | "warning" | "info", code: string, message: string, fix: string}} Fault
+ * @typedef {{from: number, to: number, severity: "error" | "warning" | "info", code: string, message: string, fixes: string[]}} Fault
  * @typedef {Record<string, any> & {edited?: boolean}} Source where a text came from, as the page wants it kept
  * @typedef {{text: string, since: ChangeSet}} Mark
  * @typedef {import("./completion.js").Words} Words
  * @typedef {{
- *   label: string, keys?: Record<string, () => unknown>, onChange?: () => void, onLeave?: () => void, onFix?: (fault: any) => void,
+ *   label: string, keys?: Record<string, () => unknown>, onChange?: () => void, onLeave?: () => void, onFix?: (fault: any, fix: string) => void, onChoice?: (fault: any) => void,
  * }} Options
  */
 
@@ -65,16 +65,17 @@ function nextProblem(view) {
   return true
 }
 
-// The quick fix of what is wrong at the caret, for who uses no mouse.
-/** @param {EditorView} view @param {(fault: Fault) => void} onFix */
-function fixHere(view, onFix) {
+// The quick fix of what is wrong at the caret, for who uses no mouse; of several, a person chooses.
+/** @param {EditorView} view @param {(fault: Fault, fix: string) => void} onFix @param {(fault: Fault) => void} onChoice */
+function fixHere(view, onFix, onChoice) {
   const { head } = view.state.selection.main
   let here = /** @type {Fault | null} */ (null)
   forEachDiagnostic(view.state, (diagnostic, from, to) => {
     const { fault } = /** @type {{fault: Fault}} */ (/** @type {unknown} */ (diagnostic))
-    if (fault.fix && from <= head && head <= to) here ??= fault
+    if (fault.fixes.length && from <= head && head <= to) here ??= fault
   })
-  if (here) onFix(here)
+  if (here?.fixes.length === 1) onFix(here, here.fixes[0])
+  else if (here) onChoice(here)
   return here !== null
 }
 
@@ -97,12 +98,13 @@ function moduleHelp(words, facts) {
 }
 
 /**
- * An editor in `host`. `onChange()` is called after every change but `load`; `onLeave()` when the focus goes; `onFix(diagnostic)` when its quick fix is wanted;
+ * An editor in `host`. `onChange()` is called after every change but `load`; `onLeave()` when the focus goes; `onFix(diagnostic, fix)` when a quick fix
+ * is wanted; `onChoice(diagnostic)` when one of several is to be chosen;
  * `keys` maps CodeMirror key names to functions.
  * @param {HTMLElement} host
  * @param {Options} options
  */
-export function createEditor(host, { label, keys = {}, onChange = () => {}, onLeave = () => {}, onFix = () => {} }) {
+export function createEditor(host, { label, keys = {}, onChange = () => {}, onLeave = () => {}, onFix = () => {}, onChoice = () => {} }) {
   let words = EMPTY_WORDS
   /** What is known of modules, by their paths. @type {Record<string, string>} */
   let facts = {}
@@ -125,7 +127,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
     Prec.highest(keymap.of(pageKeys)),
     keymap.of([
       ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap, ...completionKeymap,
-      { key: "F8", run: nextProblem }, { key: "Mod-.", run: view => fixHere(view, onFix) }, indentWithTab,
+      { key: "F8", run: nextProblem }, { key: "Mod-.", run: view => fixHere(view, onFix, onChoice) }, indentWithTab,
     ]),
     EditorView.domEventHandlers({ blur: () => { onLeave() } }),
     follow, sourceHistory,
@@ -182,7 +184,7 @@ export function createEditor(host, { label, keys = {}, onChange = () => {}, onLe
         severity: diagnostic.severity,
         message: `${diagnostic.code}: ${diagnostic.message}`,
         fault: diagnostic,
-        actions: diagnostic.fix ? [{ name: diagnostic.fix, apply: () => onFix(diagnostic) }] : [],
+        actions: diagnostic.fixes.map(fix => ({ name: fix, apply: () => onFix(diagnostic, fix) })),
       }))))
     },
     /** Puts the caret at a place. Nothing is selected, so that the next key replaces nothing. @param {number} place */

@@ -502,6 +502,7 @@ declare namespace Api {
     kind: "schema" | "prompt"
     code: string
     at: number
+    fix: string
   }
 
   interface Flip {
@@ -713,7 +714,7 @@ declare namespace Api {
     code: string
     severity: "error" | "warning" | "info"
     message: string
-    fix: string
+    fixes: string[]
     from: number
     to: number
     line: number

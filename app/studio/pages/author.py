@@ -330,7 +330,7 @@ class AuthorPage(Page):
 
     @endpoint
     def fix_document(self, request: FixDocument) -> Written:
-        """A document after the quick fix of one of its faults."""
+        """A document after a quick fix of one of its faults."""
         base = self._base(request)
 
         def diagnose(text: str) -> tuple[Diagnostic, ...]:
@@ -343,7 +343,7 @@ class AuthorPage(Page):
             return self._documents.check(request.schema, text, base=base).of_prompt
 
         source = request.schema if request.kind == "schema" else request.prompt
-        return {"text": documents.mended_document(source, request.code, request.at, diagnose)}
+        return {"text": documents.mended_document(source, request.code, request.at, request.fix, diagnose)}
 
     @endpoint
     def format_document(self, request: OneText) -> Written:
