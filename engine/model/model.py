@@ -21,6 +21,7 @@ from engine.model.rope import Rotaries
 from engine.model.row_rounding import RowRounding
 from engine.model.varlen_attention import refusal
 from engine.prompt.chat_template import ChatFormat
+from engine.prompt.turn_end import turn_end
 from engine.prompt.unknown_tokens import UnknownTokens
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -155,8 +156,12 @@ class Model:
     @property
     def end_tokens(self) -> frozenset[int]:
         """Tokens that end an answer."""
-        own = self.tokenizer.eos_token_id
-        return self.generation.ends | (frozenset() if own is None else {own})
+        found = (*self.generation.ends, self.tokenizer.eos_token_id, self._turn_end)
+        return frozenset(token for token in found if token is not None)
+
+    @functools.cached_property
+    def _turn_end(self) -> int | None:
+        return turn_end(self.chat)
 
     @property
     def _endless(self) -> str:
