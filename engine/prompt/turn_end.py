@@ -19,7 +19,7 @@ def turn_end(chat: ChatFormat) -> int | None:
         chat: the chat format.
     """
     try:
-        turns = chat.turns(["user", "assistant", "user"])
+        turns = chat.render(["user", "assistant", "user"], ["Hi", "Yes?", "So?"])
     except PromptCacheError:
         return None
     opened, invited = (_specials(chat, text) for text in (turns.opens[1], turns.closes[2] + turns.generation))
