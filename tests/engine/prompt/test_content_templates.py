@@ -318,7 +318,6 @@ def test_a_special_token_that_an_author_spells_stays_text(content: str) -> None:
         "{% if '" + CLOSE + "' == '" + OPEN + "' %}{% endif %}" + chatml(before=" {{ m.content|length }}")
     )
     plain = conversed(of, [("user", content)])
-    assert CLOSE in of.chat._template.words  # type: ignore[union-attr]
     assert f"\n{content}{CLOSE}" in of.tokenizer.decode(plain)
     counts = [plain.count(of.tokenizer.convert_tokens_to_ids(one)) for one in SPECIALS]
     assert counts == [2, 1]
