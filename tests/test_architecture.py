@@ -28,6 +28,7 @@ BASE = {
     "engine.places",
     "engine.segment",
     "engine.stopwatch",
+    "engine.strict_json",
     "engine.tiers",
 }
 LAYERS = ("base", "pml", "programs", "exchange", "prompt", "model", "cache", "inference", "batch", "top")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
-from typing import Annotated, Any, NoReturn, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, ConfigDict, GetCoreSchemaHandler, model_validator
@@ -17,11 +16,11 @@ from starlette.responses import Response
 
 from app.server.echoing import cut, shown
 from app.server.errors import INVALID, WRONG_TYPE, ApiError
+from engine.strict_json import JsonError, JsonValueError, read_json
 
 One = TypeVar("One")
 DEEPEST = 64
 """How deep a body may nest; whatever is made of it, down to a chat template, has bounds of its own below."""
-_LONGEST_NUMBER = 1000  # digits
 _LARGE = 200_000  # bytes, which are read on a thread of their own
 _HALVES = re.compile(r"[\ud800-\udfff]")
 _ESCAPED_HALF = re.compile(r"\\u[dD][89a-fA-F]")
@@ -156,8 +155,11 @@ def parsed(data: bytes) -> dict[str, Any]:
         words = f"The body is no JSON in UTF-8: byte {error.start} belongs to no character."
         raise ApiError(INVALID, words) from error
     try:
-        found = value_of(text)
-    except ValueError as error:
+        found = read_json(text)
+    except JsonValueError as error:
+        where = f"See line {error.line}, column {error.column}."
+        raise ApiError(INVALID, f"The body is no JSON: {error.what}. {where}", error.path or None) from error
+    except JsonError as error:
         raise ApiError(INVALID, f"The body is no JSON: {error}.") from error
     if not isinstance(found, dict):
         kind = _KINDS.get(type(found), "a number")
@@ -167,34 +169,10 @@ def parsed(data: bytes) -> dict[str, Any]:
     return found
 
 
-def value_of(text: str) -> Any:
-    """Returns the value of a text of JSON.
-
-    Raises:
-        ValueError: it is none, for the reason that the error has as its words.
-    """
-    try:
-        return json.loads(text, parse_constant=_constant, parse_int=_integer)
-    except json.JSONDecodeError as error:
-        raise ValueError(f"{error.msg} in line {error.lineno}, column {error.colno}") from error
-    except RecursionError:
-        raise ValueError("it nests too deep") from None
-
-
 def half_in(text: str) -> str:
     """Returns the half of a surrogate pair that a text holds, as U+D800; "" where there is none."""
     found = _HALVES.search(text)
     return f"U+{ord(found[0]):04X}" if found else ""
-
-
-def _constant(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > _LONGEST_NUMBER:
-        raise ValueError(f"a number has {len(digits)} digits; {_LONGEST_NUMBER} are the most")
-    return int(digits)
 
 
 def _require_sound(body: dict[str, Any]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import Any
 
 from app.server.errors import INVALID, ApiError, unsupported
 from engine.prompt.tools import NO_TOOLS, ToolCall, Tools, ToolsError
+from engine.strict_json import JsonError, read_json
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ def call_of(name: object, arguments: object, identity: object, where: str) -> To
     """
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments or "{}")
-        except ValueError:
-            raise ApiError(INVALID, "The arguments are no JSON.", where) from None
+            arguments = read_json(arguments or "{}")
+        except JsonError as error:
+            raise ApiError(INVALID, f"The arguments are no JSON: {error}.", where) from None
     if not isinstance(name, str) or not isinstance(arguments, dict) or not isinstance(identity, str | None):
         raise ApiError(INVALID, "A call has a name, an object of arguments, and an id.", where)
     return ToolCall(name, arguments, identity or "")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
 from engine.exchange.notes import Notes
 from engine.exchange.turns import Block, Turn, blocks, of_message, rest
+from engine.strict_json import written
 
 _CONVERSATIONS: Final = ("messages", "conversations", "conversation", "contents", "input", "prompt")
 _LANGCHAIN: Final = {
@@ -128,7 +128,7 @@ def _parts(parts: Any, where: str, notes: Notes) -> Iterator[Block]:
         )
         if isinstance(answered, dict):
             notes.count("result", "of tools became modules in turns of the user", where)
-            said = json.dumps(answered.get("response"), ensure_ascii=False, indent=2)
+            said = written(answered.get("response"))
             yield from blocks(said, where, notes, alone=True, title=str(answered.get("name") or "result"))
         elif isinstance(part, dict) and "text" not in part:
             kind = next(iter(part), None)

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NoReturn
 
 from engine.exchange.errors import ExchangeError
+from engine.strict_json import JsonError, read_json
 
 Kind = Literal[
     "contains",
@@ -192,7 +193,7 @@ def _is_json(answer: str, value: str) -> str:
     from referencing.exceptions import Unresolvable
 
     try:
-        found = json.loads(_unfenced(answer))
+        found = json.loads(_unfenced(answer), parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         return f"It is no JSON: {error}."
     schema = _schema(value)
@@ -384,6 +385,10 @@ def _other_names(validator: Any, below: Any, found: Any, schema: Any) -> Iterato
             yield from validator.descend(value, below, path=name)
 
 
+def _no_number(word: str) -> NoReturn:
+    raise ValueError(f"{word} is no number of JSON")
+
+
 _WITH_PATTERNS: Final = {
     "pattern": _pattern_rule,
     "patternProperties": _named_by_pattern,
@@ -396,8 +401,8 @@ def _schema(value: str) -> _Schema:
     from jsonschema import SchemaError
 
     try:
-        document = json.loads(value)
-    except (ValueError, RecursionError) as error:
+        document = read_json(value)
+    except JsonError as error:
         raise ExchangeError(f"The JSON Schema is no JSON: {error}.") from None
     if not isinstance(document, dict | bool):
         raise ExchangeError('The JSON Schema is no object. Write one such as {"type": "object"}.')

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterator
 from typing import Any, Final, cast
 
@@ -14,6 +12,7 @@ from engine.exchange.notes import Notes
 from engine.exchange.templates import FORMS, Form, TemplateTurn, from_turns, role_turns
 from engine.exchange.turns import ROLES
 from engine.pml import RoleName
+from engine.strict_json import JsonError, JsonValueError, read_json, text_of
 
 _MESSAGES: Final = {
     "SystemMessagePromptTemplate": "system",
@@ -69,7 +68,8 @@ def _langchain(
     held: dict[Any, Any] = value["kwargs"] if isinstance(value.get("kwargs"), dict) else value
     given = held.get("partial_variables")
     if isinstance(given, dict):
-        constants.update({key: one for key, one in given.items() if isinstance(one, str)})
+        texts = {key: text_of(one) for key, one in given.items()}
+        constants.update({key: text for key, text in texts.items() if text is not None})
     if isinstance(held.get("template"), str):
         form = str(held.get("template_format") or "f-string")
         form = {"jinja2": "jinja"}.get(form, form)
@@ -178,8 +178,12 @@ def from_promptfoo(value: Any, name: str, length: int, row: int = 1) -> Imported
 
 def _promptfoo(prompt: Any, notes: Notes) -> Iterator[TemplateTurn]:
     if isinstance(prompt, str) and prompt.lstrip().startswith("["):
-        with contextlib.suppress(ValueError, RecursionError):
-            prompt = json.loads(prompt)
+        try:
+            prompt = read_json(prompt)
+        except JsonValueError as error:
+            raise ExchangeError(f"the messages of the prompt are not valid JSON: {error}") from None
+        except JsonError:  # a template that begins like a list
+            pass
     if isinstance(prompt, str) and (turns := role_turns(prompt, None)):
         yield from turns
     else:

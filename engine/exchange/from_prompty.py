@@ -10,6 +10,7 @@ from engine.exchange.imported import Imported
 from engine.exchange.notes import Notes
 from engine.exchange.templates import Form, TemplateTurn, from_turns, role_turns
 from engine.exchange.yaml_files import parsed_yaml
+from engine.strict_json import text_of
 
 HEAD: Final = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
 _READ: Final = frozenset({"template", "inputs", "sample"})
@@ -71,8 +72,8 @@ def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:
     defaults: dict[str, str] = {}
     for key, told in _inputs(given).items():
         if isinstance(told, dict):
-            if isinstance(told.get("default"), (str, int, float)):
-                defaults[str(key)] = str(told["default"])
+            if (text := text_of(told.get("default"))) is not None:
+                defaults[str(key)] = text
             if told.get("sample") is not None:
                 notes.count("sample", "of an input left out (give it as an argument)", str(key))
     samples = given.get("sample")

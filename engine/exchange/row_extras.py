@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
 from engine.exchange.expectations import Expectation, expected
+from engine.strict_json import text_of
 
 SET: Final = "set "
 """Begins the name of a CSV's column whose cells are settings: "set temperature"."""
@@ -88,12 +89,10 @@ def extra_values(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _text_of(kind: str, value: object) -> str:
-    if isinstance(value, str):
-        return value
     if isinstance(value, dict) and kind == "json":
         return json.dumps(value)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return str(value)
+    if not isinstance(value, bool) and (text := text_of(value)) is not None:
+        return text
     raise CellError(
         "expect", f"What is expected by {kind!r} is neither text nor a number. Write it in quotes."
     )

@@ -26,6 +26,7 @@ from engine.exchange.row_extras import (
 )
 from engine.pml.text_files import MAX_BYTES, Lines, NoFileError, TextFileError
 from engine.pml.whitespace import SPACE
+from engine.strict_json import JsonError, read_json, text_of
 
 KEYS: Final = ("id", "prompt", "schema", "picks", "arguments", "text", "settings", "expect")
 """What a row of JSON may hold.
@@ -144,12 +145,12 @@ def _json_rows(first: str, lines: Lines) -> Iterator[Row]:
 
 def _json_row(line: str, number: int) -> Row:
     try:
-        found = json.loads(line.strip())
-    except (ValueError, RecursionError) as error:
-        where = (
-            f"column {error.colno}: {error.msg}" if isinstance(error, json.JSONDecodeError) else str(error)
-        )
-        return Row(number, number, fault=f"This is not valid JSON: {where}. Write one object a line.")
+        found = read_json(line.strip(), spelled=True)
+    except JsonError as error:
+        where = f"column {error.column}: " if error.column else ""
+        of = f" ({error.path})" if error.path else ""
+        fault = f"This is not valid JSON: {where}{error.what}{of}. Write one object a line."
+        return Row(number, number, fault=fault)
     if not isinstance(found, dict):
         fault = 'This is no JSON object. Write one such as {"id": 1, "picks": ["…"], "text": "…"}.'
         return Row(number, number, fault=fault)
@@ -212,8 +213,8 @@ def _arguments(found: Any, of: str = "") -> dict[str, Any]:
     for key, value in found.items():
         if isinstance(value, dict) and not of:
             given[key] = _arguments(value, key)
-        elif isinstance(value, (str, int, float)) and not isinstance(value, bool):
-            given[key] = value if isinstance(value, str) else json.dumps(value)
+        elif not isinstance(value, bool) and (text := text_of(value)) is not None:
+            given[key] = text
         elif value is not None:
             raise _RowError(f"The argument {key!r} is neither text nor a number. Write it in quotes.")
     return given

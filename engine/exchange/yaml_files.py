@@ -1,8 +1,13 @@
-"""YAML as plain values: nothing in it is made or run, and what unfolds without bounds is refused."""
+"""YAML as plain values: nothing in it is made or run, and what unfolds without bounds is refused.
+
+Words without quotes are texts as they are spelled: 1.10, 0x10, 12:30, yes, 2024-01-01. Only `true`, `false`
+and null are values.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import re
+from typing import Any, ClassVar, Final
 
 import yaml
 
@@ -14,16 +19,41 @@ MAX_CHARACTERS: Final = 1 << 18
 _MOST_VALUES: Final = 200_000
 
 
+class _Loader(yaml.SafeLoader):  # type: ignore[misc]  # yaml tells no types
+    """Takes words as they are spelled, and each key once."""
+
+    yaml_implicit_resolvers: ClassVar[dict[Any, Any]] = {
+        None: [
+            ("tag:yaml.org,2002:null", re.compile(r"(?:~|null|Null|NULL|)\Z")),
+            ("tag:yaml.org,2002:bool", re.compile(r"(?:true|false)\Z")),
+            ("tag:yaml.org,2002:merge", re.compile(r"<<\Z")),
+        ]
+    }
+
+    def compose_mapping_node(self, anchor: Any) -> Any:
+        """Refuses a key that stands twice."""
+        node: Any = super().compose_mapping_node(anchor)
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen:
+                    what = f"the key {key.value!r} stands twice; write it once"
+                    raise yaml.composer.ComposerError(None, None, what, key.start_mark)
+                seen.add(key.value)
+        return node
+
+
 def parsed_yaml(source: str) -> Any:
     """Parses YAML.
 
     Raises:
-        ExchangeError: it is not valid, too long, too deep, or names parts of itself again and again.
+        ExchangeError: it is not valid, too long, too deep, names a key twice, or parts of itself again and
+            again.
     """
     if len(source) > MAX_CHARACTERS:
         raise ExchangeError(f"this YAML has more than {MAX_CHARACTERS:,} characters; split it into several")
     try:
-        value = yaml.safe_load(source)
+        value = yaml.load(source, Loader=_Loader)
         if _size(value, {}) > _MOST_VALUES:
             much = f"unfolds to more than {_MOST_VALUES:,} values"
             raise ExchangeError(f"this YAML {much}; write fewer aliases")

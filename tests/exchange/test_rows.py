@@ -290,6 +290,38 @@ def test_lines_of_just_the_bound_and_beyond_with_any_end(end: bytes) -> None:
     assert sum(1 for _ in many) == many.number == 40_000
 
 
+@pytest.mark.parametrize("number", ["12.50", "12345678901234567890123", "1e-7", "100000.00", "-0.0", "1E5"])
+def test_a_number_reaches_the_prompt_as_it_is_spelled(number: str) -> None:
+    for arguments in (f'{{"plan/duration": {number}}}', f'{{"plan": {{"duration": {number}}}}}'):
+        (row,) = rows(f'{{"picks": ["plan"], "arguments": {arguments}}}'.encode())
+        assert spelled(row)[1] == {"plan/duration": number}
+    one, other = rows(
+        f'{{"arguments": {{"duration": {number}}}}}\n{{"arguments": {{"duration": 7}}}}'.encode()
+    )
+    assert one.digest != other.digest
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"arguments": {"duration": NaN}}', "column 28: NaN is no number of JSON (arguments.duration)."),
+        (
+            '{"arguments": {"duration": 1e400}}',
+            "column 28: the number 1e400 is too large (arguments.duration).",
+        ),
+        ('{"arguments": {"a": 1, "a": 2}}', "column 24: the key 'a' stands twice (arguments.a)."),
+        ('{"text": "a", "text": "b"}', "column 15: the key 'text' stands twice (text)."),
+        ('{"settings": {"temperature": Infinity}}', "Infinity is no number of JSON (settings.temperature)."),
+        ('{"expect": {"contains": "a", "contains": "b"}}', "the key 'contains' stands twice"),
+    ],
+)
+def test_what_json_leaves_open_is_a_fault_of_the_row(line: str, words: str) -> None:
+    good, bad, after = rows(f'{{"id": 1}}\n{line}\n{{"id": 3}}'.encode())
+    assert (good.fault, after.fault) == ("", "")
+    assert bad.line == 2
+    assert words in bad.fault
+
+
 def test_lines_of_a_file_within_bounds() -> None:
     lines = Lines(
         io.BytesIO(b"\xef\xbb\xbfone\r\n" + b"x" * 40 + b"\ntwo\n" + b"y" * 40), "the file", limit=9

@@ -13,7 +13,7 @@ from engine.exchange.from_jinja import from_jinja
 from engine.exchange.templates import TemplateTurn, from_turns
 from engine.exchange.yaml_files import parsed_yaml
 from engine.pml import Module, Param, Role, Text, Union, parse_schema
-from engine.pml.writer import write_schema
+from engine.pml.writer import write_prompt, write_schema
 
 
 def outline(found: Imported) -> list[Any]:
@@ -230,6 +230,93 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
 def test_yaml_that_is_hostile_or_broken(source: str, says: str) -> None:
     with pytest.raises(ExchangeError, match=says):
         parsed_yaml(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        ("a: 1\nb: 2\na: 3\n", "line 3, column 1: the key 'a' stands twice"),
+        ("x:\n  price: {default: 1, default: 2}\n", "line 2, column 23: the key 'default' stands twice"),
+        ("a: 1\n'a': 2\n", "line 2, column 1: the key 'a' stands twice"),
+    ],
+)
+def test_yaml_with_a_key_twice(source: str, says: str) -> None:
+    with pytest.raises(ExchangeError, match=says):
+        parsed_yaml(source)
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        *("1.10", "0x10", "1_000", "010", "0b11", "12:30:45", "1e3", "+5", "12345678901234567890123"),
+        *("yes", "No", "on", "True", "2024-01-01", "2024-01-01 10:00:00", ".nan", "-.inf", "="),
+    ],
+)
+def test_words_of_yaml_reach_a_prompt_as_they_are_spelled(tmp_path: Path, word: str) -> None:
+    assert parsed_yaml(f"a: {word}\nb: [{word}]\n? {word}\n: c") == {"a": word, "b": [word], word: "c"}
+    (tmp_path / "chat.yaml").write_text(f"messages:\n- role: user\n  content: {word}\n", encoding="utf-8")
+    prompt = import_from(tmp_path / "chat.yaml").prompt
+    assert prompt is not None
+    assert f"<user>{word}</user>" in write_prompt(prompt)
+    head = f"---\ninputs:\n  price:\n    default: {word}\n---\nsystem:\nPay {{{{price}}}}\n"
+    (tmp_path / "p.prompty").write_text(head, encoding="utf-8")
+    assert f'default="{word}"' in write_schema(import_from(tmp_path / "p.prompty").schema)
+
+
+def test_what_yaml_has_besides_words_stays() -> None:
+    source = "a: true\nb: ~\nc:\nd: 'true'\ne: &e {x: 1, y: 2}\nf: {<<: *e, x: 5}\ng: {<<: *e, y: 6}\n"
+    e = {"x": "1", "y": "2"}
+    assert parsed_yaml(source) == {
+        "a": True,
+        "b": None,
+        "c": None,
+        "d": "true",
+        "e": e,
+        "f": {**e, "x": "5"},
+        "g": {**e, "y": "6"},
+    }
+
+
+@pytest.mark.parametrize("number", ["12.50", "12345678901234567890123.0", "1E5"])
+def test_numbers_of_json_reach_a_prompt_as_they_are_spelled(tmp_path: Path, number: str) -> None:
+    answered = f'{{"functionResponse": {{"name": "f", "response": {{"price": {number}, "of": [{number}]}}}}}}'
+    parts = f'{{"role": "user", "parts": [{{"text": "Hi"}}]}}, {{"role": "function", "parts": [{answered}]}}'
+    (tmp_path / "gemini.json").write_text(f'{{"contents": [{parts}]}}', encoding="utf-8")
+    schema = write_schema(import_from(tmp_path / "gemini.json").schema)
+    assert schema.count(number) == 2
+    lines = f'{{"_type": "prompt", "template": "Pay {{p}} now", "partial_variables": {{"p": {number}}}}}'
+    (tmp_path / "chain.json").write_text(lines, encoding="utf-8")
+    assert f"Pay {number} now" in write_schema(import_from(tmp_path / "chain.json").schema)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ('{"messages": [{"role": "user", "content": "a", "content": "b"}]}', "'content' stands twice"),
+        ('{"contents": [{"parts": [{"functionResponse": {"response": NaN}}]}]}', "NaN is no number of JSON"),
+        (
+            '{"messages": []}\n{"messages": [], "messages": []}',
+            "line 2 is not valid JSON: the key 'messages'",
+        ),
+    ],
+)
+def test_json_that_leaves_something_open_is_refused(tmp_path: Path, content: str, says: str) -> None:
+    (tmp_path / "chat.json").write_text(content, encoding="utf-8")
+    with pytest.raises(ExchangeError, match=says):
+        import_from(tmp_path / "chat.json")
+    config = {"prompts": ['[{"role": "user", "content": "a", "content": "b"}]']}
+    (tmp_path / "promptfooconfig.yaml").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(ExchangeError, match="messages of the prompt are not valid JSON: the key 'content'"):
+        import_from(tmp_path / "promptfooconfig.yaml")
+
+
+def test_lines_of_json_end_where_lines_end(tmp_path: Path) -> None:
+    text = '{"messages": [{"role": "user", "content": "a\u2028b"}]}'
+    for end in ("\n", "\r\n", "\r"):
+        (tmp_path / "chat.jsonl").write_text(text + end + text, encoding="utf-8", newline="")
+        assert import_from(tmp_path / "chat.jsonl", row=2).notes == (
+            "it holds 2 conversations, and number 2 is imported; --row gives another",
+        )
 
 
 def test_what_could_be_anything_is_asked_about(tmp_path: Path) -> None:

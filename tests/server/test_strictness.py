@@ -161,7 +161,10 @@ def test_half_of_a_surrogate_pair_is_refused_wherever_it_stands(server: Served, 
         (b"null", "The body must be an object of JSON, and this is null."),
         (b"5", "The body must be an object of JSON, and this is a number."),
         (b'{"model": "x",}', "The body is no JSON: "),
-        (b'{"temperature": NaN}', "The body is no JSON: NaN is no number of JSON."),
+        (b'{"temperature": NaN}', "NaN is no number of JSON. See line 1, column 17."),
+        (b'{"temperature": 1e400}', "The body is no JSON: the number 1e400 is too large. See line 1"),
+        (b'{"a": [1, {"b": -Infinity}]}', "-Infinity is no number of JSON. See line 1, column 17."),
+        (b'{"model": "a",\n "model": "b"}', "the key 'model' stands twice. See line 2, column 2."),
         (
             b'{"seed": ' + b"9" * 2000 + b"}",
             "The body is no JSON: a number has 2000 digits; 1000 are ",
@@ -179,6 +182,41 @@ def test_a_body_that_cannot_be_read_is_told_why(
     error = answer.json()["error"]
     assert answer.status_code == 400
     assert words in error["message"]
+
+
+def test_what_json_leaves_open_is_refused_by_its_field(server: Served) -> None:
+    kind = {"content-type": "application/json"}
+    for content, field in (
+        (b'{"messages": [{"role": "user", "role": "system"}]}', "messages[0].role"),
+        (
+            b'{"tools": [{"function": {"parameters": {"const": 1e999}}}]}',
+            "tools[0].function.parameters.const",
+        ),
+        (b'{"temperature": NaN}', "temperature"),
+    ):
+        told = server.http.post("/v1/chat/completions", content=content, headers=kind).json()
+        assert told["error"]["param"] == field
+        told = server.http.post("/v1/messages", content=content, headers=kind).json()
+        assert told["error"]["message"].startswith(f"{field.replace('[0]', '.0')}: The body is no JSON: ")
+    put = server.http.put("/v1/prompt_cache/schemas/a", content=b'{"pml": "", "pml": "x"}', headers=kind)
+    assert (put.status_code, put.json()["error"]["param"]) == (400, "pml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ('{"a": NaN}', "NaN is no number of JSON (a) in line 1, column 7"),
+        ('{"a": 1, "a": 2}', "the key 'a' stands twice (a) in line 1, column 10"),
+        ('{"a": 1e400}', "the number 1e400 is too large (a)"),
+        ("{", "The arguments are no JSON: "),
+    ],
+)
+def test_arguments_of_a_call_are_read_as_strictly(server: Served, arguments: str, words: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    told = [{"role": "user", "content": "Hello"}, {"role": "assistant", "tool_calls": [call]}]
+    status, param, message = post(server, "chat/completions", {"messages": told})
+    assert (status, param) == (400, "messages[1].tool_calls[0].function")
+    assert words in message
 
 
 @pytest.mark.parametrize("path", ALL)
