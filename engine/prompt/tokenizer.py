@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -240,9 +241,9 @@ class Tokenizer:
     def _plain_pair(self) -> tuple[Backend, Backend]:
         """Copies to which special tokens are text: for the beginning of a prompt, and for inside it."""
         assert self._form is not None
-        begin = _backend(self._form, plain=True)
+        begin = _backend(_without_specials(self._form))
         same = self._within is self._begin
-        return begin, begin if same else _backend(self._within_form, plain=True)
+        return begin, begin if same else _backend(_without_specials(self._within_form))
 
     def _slow(self, fragment: Fragment, begins: bool) -> list[int]:
         """A tokenizer that cannot be copied: one caller at a time, each text by itself."""
@@ -282,12 +283,33 @@ def _untrimmed(form: str) -> str:
     return json.dumps(whole)
 
 
-def _backend(form: str, *, plain: bool = False) -> Backend:
+def _backend(form: str) -> Backend:
     made = Backend.from_str(form)
     made.no_truncation()
     made.no_padding()
-    made.encode_special_tokens = plain
     return made
+
+
+def _without_specials(form: str) -> str:
+    """A tokenizer that no text makes write special tokens: they have names that nobody can spell.
+
+    Where the vocabulary itself has them, as for pieces of text, it is not enough to look for none.
+    """
+    whole = json.loads(form)
+    model, unspelled = whole["model"], secrets.token_hex(16)
+    names = {one["content"]: one["content"] + unspelled for one in whole["added_tokens"] if one["special"]}
+    for one in whole["added_tokens"]:
+        one["content"] = names.get(one["content"], one["content"])
+    if isinstance(model["vocab"], dict):
+        model["vocab"] = {names.get(piece, piece): index for piece, index in model["vocab"].items()}
+    else:
+        model["vocab"] = [[names.get(piece, piece), score] for piece, score in model["vocab"]]
+    if model.get("unk_token"):
+        model["unk_token"] = names.get(model["unk_token"], model["unk_token"])
+    if model.get("merges"):
+        pairs = (pair.split(" ") if isinstance(pair, str) else pair for pair in model["merges"])
+        model["merges"] = [pair for pair in pairs if names.keys().isdisjoint([*pair, "".join(pair)])]
+    return json.dumps(whole)
 
 
 def _encode(backend: Backend, text: str) -> Encoded:

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer as Backend
-from transformers import AutoTokenizer
+from tokenizers import models, pre_tokenizers
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from engine.cache.store import Store
 from engine.engine import Engine
@@ -115,6 +116,45 @@ def test_special_tokens_arise_from_the_template_alone(name: str) -> None:
             assert not set(found) & set(special), fragments
         both = tokens.encode([Fragment("a " + mark), Fragment(mark, template=True), Fragment(mark + " b")])
         assert [sum(token in special for token in ids) for ids in both] == [0, 1, 0]
+
+
+LETTERS = ["a", "b", "<", "/", "s", ">", "▁", *(f"##{one}" for one in "/s>")]
+WITHIN: dict[str, Any] = {
+    "unigram": lambda names: models.Unigram([(name, -1.0) for name in names], unk_id=0),
+    "words": lambda names: models.WordLevel(_numbered(names), unk_token="<unk>"),
+    "word pieces": lambda names: models.WordPiece(_numbered(names), unk_token="<unk>"),
+    "merges": lambda names: models.BPE(
+        vocab=_numbered([*names, "</", "</s", "</s>s"]),
+        merges=[("<", "/"), ("</", "s"), ("</s", ">"), ("</s>", "s")],
+        unk_token="<unk>",
+    ),
+    "whole words": lambda names: models.BPE(
+        vocab=_numbered(names), merges=[], unk_token="<unk>", ignore_merges=True
+    ),
+}
+
+
+def _numbered(names: list[str]) -> dict[str, int]:
+    return {name: index for index, name in enumerate(names)}
+
+
+@pytest.mark.parametrize("name", WITHIN)
+def test_special_tokens_that_the_vocabulary_has_as_pieces_arise_from_no_text(name: str) -> None:
+    raw = Backend(WITHIN[name](["<unk>", "<s>", "</s>", *LETTERS]))
+    raw.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(prepend_scheme="never")]
+    )
+    raw.add_special_tokens(["<unk>", "<s>", "</s>", "<|last|>"])
+    raw.add_tokens(["<tool>"])
+    tokens = Tokenizer(PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>"))
+    tool, last = raw.token_to_id("<tool>"), raw.token_to_id("<|last|>")
+    for text in ("</s>", "a </s> b", "a<s>", "<s></s>s", "<unk> a", "<|last|>"):
+        assert {1, 2, last}.isdisjoint(tokens.plain(text)), text
+        begun = tokens.encode([Fragment("</s>", template=True), Fragment(text)], begins=True)
+        assert begun[0] == [2]
+        assert {1, 2, last}.isdisjoint(begun[1]), text
+    assert tool in tokens.plain("a </s> <tool>"), "what is no special token keeps its number"
+    assert tokens.plain("a b") == tokens.encode([Fragment("a b </s>")])[0][: len(tokens.plain("a b"))]
 
 
 def test_a_tokenizer_that_cannot_be_copied_is_used_as_it_is() -> None:
