@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jinja2
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from engine.exchange import ExchangeError, export
@@ -142,7 +142,12 @@ def test_new_text_behind_seams_is_read_as_the_engine_does(drawn: tuple[Schema, P
     more = [text("So?")] if not space else [Text(space, NOWHERE, seam=True), text("So?")]
     imports = tuple(child for child in prompt.children if not isinstance(child, Text))
     prompt = Prompt(prompt.schema, (*imports, *more), NOWHERE)
-    assert rendered(schema, prompt) == "".join(one.text for one in said(schema, prompt))
+    try:
+        found = rendered(schema, prompt)
+    except ExchangeError as error:
+        assume("in no turn on either side" not in str(error))
+        raise
+    assert found == "".join(one.text for one in said(schema, prompt))
 
 
 def test_a_true_change_of_order_is_refused_as_such() -> None:
