@@ -23,6 +23,7 @@ _LANGCHAIN: Final = {
     "function": "function",
     "functionmessage": "function",
 }
+_SYSTEM: Final = "the system text"
 _NONE: Final = (
     'there are no messages; give a list of them, or an object such as {"messages": […]}, or the body of a '
     "request to a chat service"
@@ -68,7 +69,7 @@ def turns(body: Any, notes: Notes) -> Iterator[Turn]:
 
 def _system(content: Any, notes: Notes) -> Iterator[Turn]:
     if content is not None:
-        yield Turn("system", tuple(blocks(content, "system", notes)))
+        yield Turn("system", tuple(blocks(content, "system", notes)), _SYSTEM)
 
 
 def _messages(messages: list[Any], notes: Notes) -> Iterator[Turn]:
@@ -97,7 +98,7 @@ def _gemini(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
         held = body.get(key)
         if held is not None:
             parts = held.get("parts") if isinstance(held, dict) else held
-            yield Turn("system", tuple(_parts(parts, "system", notes)))
+            yield Turn("system", tuple(_parts(parts, "system", notes)), _SYSTEM)
     contents = body["contents"]
     for place, one in enumerate(contents if isinstance(contents, list) else [contents], 1):
         where = f"message {place}"
@@ -110,9 +111,9 @@ def _gemini(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
         role = str(one.get("role") or "user")
         found = tuple(_parts(one.get("parts"), where, notes))
         if role == "model":
-            yield Turn("assistant", found)
+            yield Turn("assistant", found, where)
         elif role in ("user", "function", "tool"):
-            yield Turn("user", found, result=role != "user" or (bool(found) and all(b.alone for b in found)))
+            yield Turn("user", found, where, result=role != "user" or any(block.alone for block in found))
         else:
             notes.count("message", f"of the role {role!r} left out (PML has no such turn)", where)
     rest(body, frozenset({"contents", "systemInstruction", "system_instruction"}), notes)
@@ -163,8 +164,8 @@ def _responses(body: dict[str, Any], notes: Notes) -> Iterator[Turn]:
         kind = item.get("type") if isinstance(item, dict) else None
         if isinstance(item, dict) and "role" not in item and kind is not None:
             found = tuple(blocks(item, where, notes))
-            if found:
-                yield Turn("user", found, result=True)
+            if found or kind == "function_call_output":
+                yield Turn("user", found, where, result=True)
             continue
         turn = of_message(item, where, notes)
         if turn is not None:

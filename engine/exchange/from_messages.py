@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Final
 
@@ -92,30 +93,24 @@ def from_conversation(value: Any, name: str, row: int = 1) -> Imported:
     notes = Notes()
     several = rows(value)
     body = value if several is None else picked(several, row, "conversation", notes)
-    found = _joined(turns(body, notes))
+    found = _joined(turns(body, notes), notes)
     if not found:
         nothing = "the messages hold no text, so there is nothing to make a schema of"
         raise ExchangeError("; ".join([nothing, *notes.told()[:3]]))
     return _build(found, name, notes)
 
 
-def _joined(found: Iterable[Turn]) -> list[Turn]:
-    """The turns that hold something. What stood apart by nothing but a turn that is gone becomes one turn.
-
-    So does what a tool has answered with the turn of the user before it.
-    """
+def _joined(found: Iterable[Turn], notes: Notes) -> list[Turn]:
+    """The turns that hold something; what a tool has answered joins the turn of the user before it."""
     result: list[Turn] = []
-    gone = False
     for turn in found:
-        if not turn.blocks:
-            gone = True
-            continue
         last = result[-1] if result else None
-        if last is not None and last.role == turn.role and (gone or turn.result):
-            result[-1] = Turn(last.role, (*last.blocks, *turn.blocks))
+        if not turn.blocks:
+            notes.left_out(turn.where, turn.role)
+        elif last is not None and last.role == turn.role and turn.result:
+            result[-1] = replace(last, blocks=(*last.blocks, *turn.blocks))
         else:
             result.append(turn)
-        gone = False
     return result
 
 

@@ -72,7 +72,7 @@ def to_openai_marked(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, 
             messages.append({"role": block.role, "content": []})
         mark = {"prompt_cache_breakpoint": {"mode": "explicit"}} if place in marks else {}
         messages[-1]["content"].append({"type": "text", "text": block.text, **mark})
-    return {"messages": messages}, (_stable_note(blocks), *_turn_notes(parts))
+    return {"messages": messages}, (_stable_note(blocks), *_turn_notes(parts), *_blank_note(parts, blocks))
 
 
 def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -93,11 +93,7 @@ def to_anthropic(parts: Iterable[Part]) -> tuple[dict[str, Any], tuple[str, ...]
     ordered = _with_words(_stable_first(sorted(blocks, key=lambda block: block.role != "system")))
     if not ordered:
         raise ExchangeError("the prompt is empty, and a service takes no empty request; import a module")
-    blank = len({block.turn for block in blocks} - {block.turn for block in ordered})
-    if blank:
-        left = "turn of white space alone is left out, as the service refuses it"
-        several = "turns of white space alone are left out, as the service refuses them"
-        notes.append(f"{blank} {left if blank == 1 else several}")
+    notes.extend(_blank_note(parts, ordered))
     marks = breakpoints(ordered)
     system: list[dict[str, Any]] = []
     messages: list[dict[str, Any]] = []
@@ -127,6 +123,14 @@ def _turn_notes(parts: tuple[Part, ...]) -> tuple[str, ...]:
     roles = any(isinstance(part, RoleOpen) for part in parts)
     outside = any(message.role is None and message.text for message in conversation(parts))
     return ("text between the turns became turns of the user",) if roles and outside else ()
+
+
+def _blank_note(parts: tuple[Part, ...], sent: list[ContentBlock]) -> tuple[str, ...]:
+    """What is said of turns that hold nothing but white space, which are not among the blocks sent."""
+    blank = len({block.turn for block in _blocks(parts)} - {block.turn for block in sent})
+    left = "turn of white space alone is left out, as the service refuses it"
+    several = "turns of white space alone are left out, as the service refuses them"
+    return (f"{blank} {left if blank == 1 else several}",) if blank else ()
 
 
 def _blocks(parts: tuple[Part, ...]) -> list[ContentBlock]:

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 _SHOWN: Final = 3
+_NAMED: Final = 50
 
 
 @dataclass
 class _Kind:
     noun: str
     what: str
+    most: int = _SHOWN
     number: int = 0
     examples: list[str] = field(default_factory=list)
 
@@ -34,18 +36,30 @@ class Notes:
         """Adds a sentence; the same one is told once."""
         self._kinds.setdefault(("", sentence), _Kind("", sentence))
 
-    def count(self, noun: str, what: str, example: str) -> None:
+    def count(self, noun: str, what: str, example: str, most: int = _SHOWN) -> None:
         """Counts one more of a kind.
 
         Args:
             noun: what is counted, one of it.
             what: what became of it, to stand behind the number and the noun.
             example: which one it is; the first few are shown.
+            most: how many are shown.
         """
-        kind = self._kinds.setdefault((noun, what), _Kind(noun, what))
+        kind = self._kinds.setdefault((noun, what), _Kind(noun, what, most))
         kind.number += 1
-        if len(kind.examples) < _SHOWN:
+        if len(kind.examples) < kind.most:
             kind.examples.append(_printable(example))
+
+    def left_out(self, where: str, role: str) -> None:
+        """Names a message without text, which becomes no turn.
+
+        Args:
+            where: which message it is.
+            role: its role.
+        """
+        self.count("message", "without text left out (PML has no empty turn)", f"{where} ({role})", _NAMED)
+        if role == "system":
+            self.say("a chat template may write a system text of its own where this one is empty")
 
     def told(self) -> tuple[str, ...]:
         """The notes, a sentence each."""

@@ -58,10 +58,18 @@ class Block:
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of a conversation; `result` where a tool has answered, which joins the user's turn before."""
+    """A turn of a conversation.
+
+    Attributes:
+        role: its role.
+        blocks: what it says; none where it is left out.
+        where: what messages call it.
+        result: whether a tool has answered, which joins the user's turn before it.
+    """
 
     role: RoleName
     blocks: tuple[Block, ...]
+    where: str
     result: bool = False
 
 
@@ -84,13 +92,18 @@ def of_message(message: Any, where: str, notes: Notes) -> Turn | None:
     marked = message.get("cache_control") not in _EMPTY
     if given.lower() in RESULTS:
         found = tuple(blocks(content, where, notes, alone=True, title=str(message.get("name") or "result")))
-        notes.count("result", "of tools became modules in turns of the user", where)
-        return Turn("user", found, result=True)
+        if found:
+            notes.count("result", "of tools became modules in turns of the user", where)
+        return Turn("user", found, where, result=True)
     role = ROLES.get(given.lower())
     if role is None:
         notes.count("message", f"of the role {given!r} left out (PML has no such turn)", where)
         return None
-    return Turn(cast(RoleName, role), tuple(blocks(content, where, notes, alone=marked)))
+    answered = isinstance(content, list) and any(
+        isinstance(one, dict) and one.get("type") == "tool_result" for one in content
+    )
+    found = tuple(blocks(content, where, notes, alone=marked))
+    return Turn(cast(RoleName, role), found, where, result=answered)
 
 
 def blocks(
@@ -139,10 +152,15 @@ def _of_block(block: dict[str, Any], where: str, notes: Notes) -> Iterator[Block
     elif kind == "search_result":
         title = str(block.get("title") or block.get("source") or "")
         found = tuple(_titled(blocks(block.get("content"), where, notes), title))
+        if not found:
+            notes.count("search result", "without text left out", where)
     elif kind in ("tool_result", "function_call_output"):
         inner = block.get("content") if kind == "tool_result" else block.get("output")
         found = tuple(blocks(inner, where, notes, alone=True, title="result"))
-        notes.count("result", "of tools became modules in turns of the user", where)
+        if found:
+            notes.count("result", "of tools became modules in turns of the user", where)
+        else:
+            notes.count("result", "of a tool left out (it has no text)", where)
     else:
         notes.count("block", f"of type {str(kind)[:40]!r} left out {_NO_TURN}", where)
         return
@@ -156,12 +174,14 @@ def _document(block: dict[str, Any], where: str, notes: Notes) -> Iterator[Block
     kind = source.get("type") if isinstance(source, dict) else None
     data = source.get("data") if isinstance(source, dict) else None
     if kind == "text" and isinstance(data, str):
-        found = [Block(data)]
+        found = [Block(data)] if data else []
     elif kind == "content" and isinstance(source, dict):
         found = list(blocks(source.get("content"), where, notes))
     else:
         notes.count("document", f"left out (its source is {str(kind)[:40]!r}, and no text)", where)
         return
+    if not found:
+        notes.count("document", "without text left out", where)
     context = block.get("context")
     if isinstance(context, str) and context and found:
         found[0] = Block(f"{context}\n\n{found[0].text}")
