@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final, cast
 
 from engine.exchange.errors import ExchangeError
@@ -23,6 +27,7 @@ _MESSAGES: Final = {
     "AIMessage": "assistant",
 }
 _PROMPTS: Final = ("ChatPromptTemplate", "PromptTemplate", "StructuredPrompt", "RunnableSequence", *_MESSAGES)
+_OTHER: Final = re.compile(r"@@@langfusePrompt:.*?@@@")
 _DEEPEST: Final = 20
 
 
@@ -52,31 +57,33 @@ def from_langchain(value: Any, name: str, length: int) -> Imported:
         ExchangeError: it holds no prompt, or its templates cannot be read.
     """
     notes = Notes()
-    constants: dict[str, Any] = {}
-    turns = tuple(_langchain(value, None, constants, notes, 0))
+    turns = tuple(_langchain(value, None, {}, notes, 0))
     if not turns:
         raise ExchangeError("; ".join(["there is no prompt of LangChain in it", *notes.told()[:3]]))
-    return from_turns(turns, name, length, constants=constants, notes=notes)
+    return from_turns(turns, name, length, notes=notes)
 
 
 def _langchain(
-    value: Any, role: RoleName | None, constants: dict[str, Any], notes: Notes, depth: int
+    value: Any, role: RoleName | None, constants: Mapping[str, Any], notes: Notes, depth: int
 ) -> Iterator[TemplateTurn]:
     if not isinstance(value, dict) or depth > _DEEPEST:
         return
     kind = _kind(value)
     held: dict[Any, Any] = value["kwargs"] if isinstance(value.get("kwargs"), dict) else value
     given = held.get("partial_variables")
-    if isinstance(given, dict):
-        texts = {key: text_of(one) for key, one in given.items()}
-        constants.update({key: text for key, text in texts.items() if text is not None})
+    for key, one in given.items() if isinstance(given, dict) else ():
+        text = text_of(one)
+        if text is not None:
+            constants = {**constants, key: text}
+        else:
+            notes.count("value", "of a variable left out (it is no text; give it as an argument)", str(key))
     if isinstance(held.get("template"), str):
         form = str(held.get("template_format") or "f-string")
         form = {"jinja2": "jinja"}.get(form, form)
         if form not in FORMS:
             known = "there are f-string, mustache, jinja2"
             raise ExchangeError(f"the template format {form[:40]!r} is unknown; {known}")
-        yield TemplateTurn(role, held["template"], cast(Form, form))
+        yield TemplateTurn(role, held["template"], cast(Form, form), constants=constants)
         return
     own = _MESSAGES.get(kind) or ROLES.get(str(held.get("role") or "").lower())
     role = cast(RoleName, own) if own else role
@@ -87,8 +94,12 @@ def _langchain(
     held_in = [part if isinstance(part, list) else [part] for part in inner if part is not None]
     found = [one for part in held_in for one in part]
     parts = [turn for one in found for turn in _langchain(one, role, constants, notes, depth + 1)]
-    if own and len({part.form for part in parts}) == 1:  # a message of several parts is one turn
-        parts = [TemplateTurn(role, "".join(part.text for part in parts), parts[0].form)]
+    if own and parts:  # a message of several parts is one turn
+        whole = replace(parts[0], text="".join(part.text for part in parts))
+        if all(replace(part, text=whole.text) == whole for part in parts):
+            parts = [whole]
+        else:
+            notes.say(f"a message of the {role} has parts of several kinds, and each became a turn")
     yield from parts
     for key in ("middle", "last", "schema_", "examples"):
         if held.get(key):
@@ -119,6 +130,8 @@ def from_langfuse(value: Any, name: str, length: int, row: int = 1) -> Imported:
     if one.get("config"):
         notes.count("field", "left out (settings are given to a run)", "config")
     turns = tuple(_chat(one.get("prompt"), "mustache", notes))
+    for named in (name for turn in turns for name in _OTHER.findall(turn.text)):
+        notes.count("other prompt", "not put in its place (its name stays in the text)", named)
     if not turns:
         raise ExchangeError("; ".join(["there is no prompt of Langfuse in it", *notes.told()[:3]]))
     return from_turns(turns, name, length, notes=notes)

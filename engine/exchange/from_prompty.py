@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from engine.exchange.errors import ExchangeError
@@ -13,6 +15,10 @@ from engine.exchange.yaml_files import parsed_yaml
 from engine.strict_json import text_of
 
 HEAD: Final = re.compile(r"\A\s*---[ \t]*\r?\n(.*?)^---[ \t]*\r?$", re.DOTALL | re.MULTILINE)
+_FORMS: Final[Mapping[str, Form]] = {
+    **dict.fromkeys(("jinja", "jinja2", "nunjucks"), "jinja"),
+    "mustache": "mustache",
+}
 _READ: Final = frozenset({"template", "inputs", "sample"})
 _DESCRIBES: Final = frozenset({"name", "description", "authors", "author", "version", "tags"})
 
@@ -54,8 +60,9 @@ def from_prompty(source: str, name: str, length: int) -> Imported:
         if re.search(rf"\b{re.escape(str(key))}\b", body) is None:
             notes.count("input", "left out (no text has it)", str(key))
     form = _form(given)
-    turns = role_turns(body, "system") or (TemplateTurn("user", body.strip()),)
-    turns = tuple(TemplateTurn(one.role, one.text, form, one.where) for one in turns)
+    above = source.count("\n", 0, head.end())
+    turns = role_turns(body, "system", above) or (TemplateTurn("user", body.strip()),)
+    turns = tuple(replace(one, form=form) for one in turns)
     return from_turns(turns, name, length, defaults=defaults, notes=notes)
 
 
@@ -64,7 +71,11 @@ def _form(given: dict[Any, Any]) -> Form:
     kind = template.get("format", template.get("type")) if isinstance(template, dict) else template
     if isinstance(kind, dict):
         kind = kind.get("kind")
-    return "mustache" if str(kind).lower() == "mustache" else "jinja"
+    form = _FORMS.get(str(kind or "jinja2").lower())
+    if form is None:
+        known = "there are jinja2, mustache"
+        raise ExchangeError(f"the template format {str(kind)[:40]!r} is unknown; {known}")
+    return form
 
 
 def _defaults(given: dict[Any, Any], notes: Notes) -> dict[str, str]:

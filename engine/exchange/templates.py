@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, cast
 
 from jinja2 import Environment, nodes
@@ -14,9 +14,11 @@ from jinja2.exceptions import TemplateSyntaxError
 from engine.exchange.errors import ExchangeError
 from engine.exchange.imported import Imported
 from engine.exchange.notes import Notes
+from engine.exchange.template_expressions import path_of
 from engine.exchange.template_reader import Place, TemplateReader
+from engine.exchange.template_statements import written_in
 from engine.exchange.turns import ROLE_LINE, ROLES
-from engine.pml import RoleName
+from engine.pml import RoleName, Schema
 from engine.programs.build import build_schema
 from engine.programs.outline import Compiled, Node, Turn
 
@@ -24,6 +26,9 @@ Form = Literal["jinja", "mustache", "f-string", "plain"]
 FORMS: Final = ("jinja", "mustache", "f-string", "plain")
 
 _TAG: Final = re.compile(r"\{\{\{\s*([^{}]*?)\s*\}\}\}|\{\{\s*([#^/!>&]?)\s*([^{}]*?)\s*\}\}")
+_SETS: Final = re.compile(r"(?:\s++|(?>\{#.*?#\})|(?>\{%-?\s*set\b[^=%]*=.*?%\}))*+", re.DOTALL)
+_SILENT: Final = ("#", "^", "/", "!", ">")
+_LINE_END: Final = re.compile(r"[ \t]*(?:\r?\n|\Z)")
 _PATH: Final = re.compile(r"[^\W\d]\w*(?:[.\[][^.\[\]]+\]?)*")
 _BLOCKS: Final = re.compile(r"\{%-?\s*(?:block|extends)\b")
 
@@ -37,38 +42,52 @@ class TemplateTurn:
         text: the template.
         form: what marks its variables.
         where: what messages call it; empty where lines are enough.
+        line: its first line in the source; 0 where it goes by what messages call it.
+        continues: whether it is a part of the same template as the turn before.
+        constants: values that variables have, whatever a prompt says.
     """
 
     role: RoleName | None
     text: str
     form: Form = "jinja"
     where: str = ""
+    line: int = 0
+    continues: bool = False
+    constants: Mapping[str, Any] = field(default_factory=dict)
 
 
-def role_turns(source: str, before: RoleName | None) -> tuple[TemplateTurn, ...]:
+def role_turns(source: str, before: RoleName | None, above: int = 0) -> tuple[TemplateTurn, ...]:
     """Cuts a template at lines that name a role; none where no such line stands in it.
 
     Args:
         source: the template.
-        before: the role of text before the first such line; None where such a line has to be the first.
+        before: the role of text before the first such line; None where there has to be none but comments and
+            values that are set.
+        above: how many lines stand above the template.
     """
     headers = list(ROLE_LINE.finditer(source))
     if not headers or _BLOCKS.search(source):
         return ()
-    found = []
-    first = source[: headers[0].start()].strip()
-    if first and before is None:
-        return ()
-    if first:
-        found.append(TemplateTurn(before, first, where="the text before the first role"))
+    found: list[TemplateTurn] = []
+    if source[: headers[0].start()].strip():
+        if _SETS.fullmatch(source, 0, headers[0].start()):
+            before = None
+        elif before is None:
+            return ()
+        found.append(_cut(source, 0, headers[0].start(), before, "the text before the first role", above))
     for place, header in enumerate(headers):
         end = headers[place + 1].start() if place + 1 < len(headers) else len(source)
-        line = source.count("\n", 0, header.start()) + 1
+        line = source.count("\n", 0, header.start()) + above + 1
         role = cast(RoleName, ROLES[header[1].lower()])
-        body = source[header.end() : end].strip()
-        if body:
-            found.append(TemplateTurn(role, body, where=f"the turn of line {line}"))
-    return tuple(found)
+        found.append(_cut(source, header.end(), end, role, f"the turn of line {line}", above))
+    return tuple(replace(turn, continues=place > 0) for place, turn in enumerate(found))
+
+
+def _cut(source: str, start: int, end: int, role: RoleName | None, where: str, above: int) -> TemplateTurn:
+    """The turn of a part of a template, without the white space at its ends."""
+    text = source[start:end]
+    begins = start + len(text) - len(text.lstrip())
+    return TemplateTurn(role, text.strip(), where=where, line=source.count("\n", 0, begins) + above + 1)
 
 
 def from_turns(
@@ -76,7 +95,6 @@ def from_turns(
     name: str,
     length: int,
     *,
-    constants: Mapping[str, Any] | None = None,
     defaults: Mapping[str, str] | None = None,
     notes: Notes | None = None,
 ) -> Imported:
@@ -86,36 +104,63 @@ def from_turns(
         turns: in their order.
         name: name of the schema.
         length: length of the parameters, in tokens.
-        constants: values that variables have, whatever a prompt says.
         defaults: what parameters are where a prompt gives nothing.
         notes: what is to be told besides.
 
     Raises:
         ExchangeError: a turn is no valid template, or nothing in them has a counterpart.
     """
-    reader = TemplateReader(length, constants, defaults)
-    top = Place({}, False, True)
-    body: list[Node] = []
-    for turn in turns:
-        try:
-            place = top if turn.role is None else top.turn()
-            inner = reader.anonymous(reader.body(parsed(turn.text, turn.form), place), top)
-        except TemplateSyntaxError as error:
-            where = f"{turn.where}, " if turn.where else ""
-            raise ExchangeError(
-                f"this is not valid Jinja: {where}line {error.lineno}: {error.message}"
-            ) from None
-        except RecursionError:
-            raise ExchangeError("this template is nested too deep to be read; flatten it") from None
-        body.extend(inner if turn.role is None else [Turn(turn.role, tuple(inner))] if inner else [])
-    if not body:
-        raise ExchangeError("; ".join(["nothing in this template can become a schema", *reader.notes[:3]]))
+    reader = TemplateReader(length, defaults)
     try:
-        schema = build_schema(Compiled(name, (), tuple(body), (), (), None, None))
+        schema = read_turns(turns, name, reader, notes := notes or Notes())
+        told = (*reader.told(), *notes.told())
+        return Imported(schema, None, told, always=reader.choices.always(defaults or {}))
     except RecursionError:
         raise ExchangeError("this template is nested too deep to be read; flatten it") from None
-    told = (*reader.told(), *(notes.told() if notes else ()))
-    return Imported(schema, None, told, always=tuple(reader.always))
+
+
+def read_turns(turns: Sequence[TemplateTurn], name: str, reader: TemplateReader, notes: Notes) -> Schema:
+    """Makes a schema of turns, by a reader that then knows what it has read.
+
+    Raises:
+        ExchangeError: a turn is no valid template, or nothing in them has a counterpart.
+    """
+    top = Place()
+    body: list[Node] = []
+    for number, turn in enumerate(turns, 1):
+        if not turn.continues:
+            reader.begin(turn.constants)
+        reader.stand("" if turn.line else turn.where, max(turn.line - 1, 0))
+        try:
+            place = top if turn.role is None else top.turn()
+            items = parsed(turn.text, turn.form)
+            inner = reader.anonymous(reader.body(items, place), top)
+        except TemplateSyntaxError as error:
+            where = f"{turn.where}, " if turn.where else ""
+            line = error.lineno + max(turn.line - 1, 0)
+            raise ExchangeError(f"this is not valid Jinja: {where}line {line}: {error.message}") from None
+        for section in _sections(items) if turn.form == "mustache" else ():
+            once = "became a module, whose text stands once (Mustache repeats it for a list)"
+            notes.count("section", once, f"{{{{#{section}}}}}")
+        if turn.role is None:
+            body.extend(inner)
+        elif inner:
+            body.append(Turn(turn.role, tuple(inner)))
+        else:
+            notes.left_out(turn.where or f"turn {number}", turn.role)
+    if not body:
+        told = (*reader.notes[:3], *notes.told()[:3])
+        raise ExchangeError("; ".join(["nothing in this template can become a schema", *told]))
+    return build_schema(Compiled(name, (), tuple(body), (), (), None, None))
+
+
+def _sections(items: list[nodes.Node]) -> Iterator[str]:
+    """The sections that write other variables than their own."""
+    for item in items:
+        for one in (item, *item.find_all(nodes.If)):
+            name = path_of(one.test) if isinstance(one, nodes.If) else None
+            if name is not None and set(written_in(one)) - {name}:
+                yield name
 
 
 def parsed(source: str, form: Form) -> list[nodes.Node]:
@@ -137,12 +182,14 @@ def parsed(source: str, form: Form) -> list[nodes.Node]:
 def _fields(source: str) -> Iterator[nodes.Expr]:
     line = 1
     try:
-        for text, name, _, _ in string.Formatter().parse(source):
+        for text, name, spec, conversion in string.Formatter().parse(source):
             if text:
                 yield nodes.TemplateData(text, lineno=line)
             line += text.count("\n")
             if name is not None:
-                yield _variable(name, line)
+                found = _variable(name, line)
+                form = f"{(conversion and f'!{conversion}') or ''}{(spec and f':{spec}') or ''}"
+                yield nodes.Filter(found, form, [], [], None, None, lineno=line) if form else found
     except ValueError as error:
         raise ExchangeError(f"this is no format string: {error}; write {{{{ for a brace") from None
 
@@ -158,8 +205,20 @@ def _variable(words: str, line: int) -> nodes.Expr:
     return found
 
 
+def _alone(source: str, tag: re.Match[str]) -> tuple[int, int]:
+    """Where the text before a tag ends and goes on behind it."""
+    begins = source.rfind("\n", 0, tag.start()) + 1
+    rest = _LINE_END.match(source, tag.end())
+    if rest is None or source[begins : tag.start()].strip(" \t"):
+        return tag.span()
+    return begins, rest.end()
+
+
 def _mustache(source: str) -> list[nodes.Node]:
-    """Variables, sections (what is there where they are true) and inverted sections."""
+    """Variables, sections (what is there where they are true) and inverted sections.
+
+    A line that holds a tag which writes nothing, and white space, is no line of the text.
+    """
     bodies: list[list[nodes.Node]] = [[]]
     opened: list[tuple[str, str, int]] = []
     at, line = 0, 1
@@ -168,11 +227,19 @@ def _mustache(source: str) -> list[nodes.Node]:
         bodies[-1].append(nodes.Output([found], lineno=line))
 
     for tag in _TAG.finditer(source):
-        text = source[at : tag.start()]
+        sign, words = tag[2] or "", tag[1] or tag[3] or ""
+        begins, ends = _alone(source, tag) if sign in _SILENT else tag.span()
+        text = source[at:begins]
         if text:
             say(nodes.TemplateData(text, lineno=line))
-        line += text.count("\n")
-        sign, words = tag[2] or "", tag[1] or tag[3] or ""
+        line += source.count("\n", at, tag.start())
+        if words.startswith("="):
+            raise ExchangeError(
+                f"line {line}: {tag[0]} changes the marks of tags, which is not read; use {{{{ }}}}"
+            )
+        if sign in ("#", "^") and " " in words:
+            plain = f"{{{{{sign}{words.rpartition(' ')[2]}}}}}"
+            raise ExchangeError(f"line {line}: {tag[0]} is Handlebars, which is not read; write {plain}")
         if sign in ("#", "^"):
             opened.append((sign, words, line))
             bodies.append([])
@@ -190,8 +257,8 @@ def _mustache(source: str) -> list[nodes.Node]:
             bodies[-1].append(nodes.Include(nodes.Const(words), False, False, lineno=line))
         elif sign != "!":
             say(_variable(words, line))
-        line += tag[0].count("\n")
-        at = tag.end()
+        line += source.count("\n", tag.start(), ends)
+        at = ends
     if opened:
         raise ExchangeError(f"line {opened[-1][2]}: the section {{{{#{opened[-1][1]}}}}} is never closed")
     if source[at:]:

@@ -11,7 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.exchange import ExchangeError, Imported
+from engine.exchange.from_jinja import from_jinja
+from engine.exchange.from_libraries import from_langchain, from_langfuse, from_promptfoo
 from engine.exchange.from_messages import from_messages
+from engine.exchange.from_prompty import from_prompty
 from engine.exchange.messages import to_anthropic, to_openai_marked
 from engine.pml import bind, parse_prompt, parse_schema
 from tests.exchange.test_import import turns
@@ -153,6 +156,37 @@ def test_an_empty_system_text_warns_of_the_one_of_the_chat_template() -> None:
 def test_every_message_is_named_also_where_there_are_many() -> None:
     found = of([HI if place % 2 else {"role": "assistant", "content": ""} for place in range(20)])
     assert left_out(found.notes) == set(range(1, 21, 2))
+
+
+def chain(*messages: tuple[str, str]) -> dict[str, Any]:
+    held = [
+        {"id": [kind], "kwargs": {"prompt": {"id": ["PromptTemplate"], "kwargs": {"template": text}}}}
+        for kind, text in messages
+    ]
+    return {"lc": 1, "id": ["ChatPromptTemplate"], "kwargs": {"messages": held}}
+
+
+CHAT = [{"role": "system", "content": ""}, {"role": "user", "content": "Hi"}]
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        (from_langfuse({"type": "chat", "prompt": CHAT}, "s", 8), "message 1 (system)"),
+        (from_promptfoo({"prompts": [CHAT]}, "s", 8), "message 1 (system)"),
+        (
+            from_langchain(
+                chain(("SystemMessagePromptTemplate", ""), ("HumanMessagePromptTemplate", "Hi")), "s", 8
+            ),
+            "turn 1 (system)",
+        ),
+        (from_prompty("---\nname: x\n---\nsystem:\n\nuser:\nHi\n", "s", 8), "the turn of line 4 (system)"),
+        (from_jinja("system:\n{# none #}\nuser:\nHi\n", "s"), "the turn of line 1 (system)"),
+    ],
+)
+def test_templates_with_turns(found: Imported, says: str) -> None:
+    assert [child.role for child in found.schema.children if hasattr(child, "role")] == ["user"]
+    assert any("without text left out" in note and says in note for note in found.notes), found.notes
 
 
 def test_exports_name_turns_of_white_space_that_a_service_refuses() -> None:

@@ -202,6 +202,33 @@ def jinja(template: str) -> list[Any]:
         ("{{ 'a' if b else 'c' }}", [[[{"b": ["a"]}, {"not-b": ["c"]}]]]),
         ("{% if a is defined and b %}A{% endif %}", [{"a-and-b": ["A"]}]),
         ("{% block user %}Hi{% endblock %}", [[["Hi"]]]),
+        (
+            "{% set x = 'A' %}{% if b %}{% set x = 'B' %}{% endif %}In {{ x }}.",
+            ["In ", [[{"b": ["B"]}, {"not-b": ["A"]}]], "."],
+        ),
+        (
+            "{% if b %}{% set x = 'B' %}{% elif c %}{% set x = 'C' %}{% else %}{% set x = 'D' %}{% endif %}"
+            "{{ x }}.",
+            [[[{"b": ["B"]}, {"c": ["C"]}, {"otherwise": ["D"]}]], "."],
+        ),
+        (
+            "{% if b %}{% set x = 'B' %}{% elif c %}{% set y = 'C' %}{% else %}D{% endif %}",
+            [{"not-b-and-not-c": ["D"]}],
+        ),
+        (
+            "{% if b %}{% set x = 'B' %}{{ x }}{% endif %}{{ x }}",
+            [{"b": ["B"]}, [[{"b-2": ["B"]}, {"not-b": [("x", 32, None)]}]]],
+        ),
+        ("{% set x = 'A' %}{{ x | default('B') }}", ["A"]),
+        ("{% set x = x | default('B') %}{{ x }}", [{"x": [("x", 32, "B")]}]),
+        ("{% set x = 'A' %}{% if x == 'A' %}B{% else %}C{% endif %}", ["B"]),
+        ("{% if a %}A{% if a %}B{% else %}C{% endif %}{% endif %}", [{"a": ["AB"]}]),
+        ("{% if not a %}A{% else %}B{% endif %}", [[[{"not-a": ["A"]}, {"a": ["B"]}]]]),
+        ("{% if not (a and b) %}A{% endif %}", [{"not-a-or-not-b": ["A"]}]),
+        ("{% if n > 3 %}A{% endif %}", [{"n": ["A"]}]),
+        ("{{ ('A' if b else 'C') | upper }}", [[[{"b": ["A"]}, {"not-b": ["C"]}]]]),
+        ("{{ a or 'B' }}", [{"a": [("a", 32, "B")]}]),
+        ("{% with x = 'A' %}{{ x }}{% endwith %}", ["A"]),
     ],
 )
 def test_a_template_becomes_a_schema(template: str, expected: list[Any]) -> None:
@@ -217,6 +244,30 @@ def test_a_template_becomes_a_schema(template: str, expected: list[Any]) -> None
         ("A{{ f(x) }}", "computes is left out"),
         ("A{{ x | upper }}", "the filter upper is left out"),
         ("A{{ x }}", "got len=32"),
+        ("A{{ 1 + x }}", "line 1: what {{ … }} computes is left out"),
+        (
+            "{% if a %}A{% endif %}\n{% if a %}B{% endif %}",
+            "a decides on the modules a (line 1), a-2 (line 2); ",
+        ),
+        (
+            "{% if a %}A{% endif %}{% if not a %}B{% endif %}",
+            "a decides on the modules a (line 1), not-a (line 1); import those that fit one value of it",
+        ),
+        (
+            "{% if a and b %}A{% endif %}{% if a and b %}B{% endif %}",
+            "a and b decide on the modules a-and-b (line 1), a-and-b-2 (line 1); import those that fit one "
+            "value of each",
+        ),
+        (
+            "{% if a %}A{% endif %}\n{{ a }}",
+            "a decides on the modules a (line 1) and is an argument of the modules a-2; ",
+        ),
+        (
+            "{% if a %}{{ n }}{% endif %}{% if b %}{{ n }}{% endif %}",
+            "n is an argument of the modules a, b; give them the same value",
+        ),
+        ("{% if a %}{% block user %}A{% endblock %}{% endif %}", "{% block user %} begins no turn here"),
+        ("{% autoescape true %}{{ a }}{% endautoescape %}", "{% autoescape %} is left out"),
     ],
 )
 def test_what_a_template_loses_is_said(template: str, says: str) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from engine.exchange import ExchangeError, Imported, import_from
 from engine.exchange.from_jinja import from_jinja
+from engine.exchange.from_libraries import from_langchain, from_langfuse, from_promptfoo
+from engine.exchange.from_prompty import from_prompty
 from engine.exchange.templates import TemplateTurn, from_turns
 from engine.exchange.yaml_files import parsed_yaml
 from engine.pml import Module, Param, Role, Text, Union, parse_schema
@@ -196,6 +198,11 @@ def test_promptfoo(tmp_path: Path) -> None:
         (TemplateTurn("user", "{x", "f-string"), "no format string"),
         (TemplateTurn("user", "{{#a}}x", "mustache"), "never closed"),
         (TemplateTurn("user", "x{{/a}}", "mustache"), "ends no section"),
+        (
+            TemplateTurn("user", "a\n{{#if a}}x{{/if}}", "mustache"),
+            r"line 2: {{#if a}} is Handlebars.* write {{#a}}",
+        ),
+        (TemplateTurn("user", "{{=<% %>=}}<% a %>", "mustache"), "changes the marks of tags"),
         (TemplateTurn("user", "{% if %}", "jinja", "the turn of line 3"), "the turn of line 3, line 1"),
         (TemplateTurn("user", "{{#a}}" * 3000 + "{{/a}}" * 3000, "mustache"), "nested too deep"),
     ],
@@ -203,6 +210,79 @@ def test_promptfoo(tmp_path: Path) -> None:
 def test_templates_that_are_none(turn: TemplateTurn, says: str) -> None:
     with pytest.raises(ExchangeError, match=says):
         from_turns((turn,), "s", 32)
+
+
+def of(text: str, form: Any = "mustache") -> Imported:
+    return from_turns((TemplateTurn("user", text, form),), "s", 32)
+
+
+def test_sections_of_mustache_are_conditions() -> None:
+    found = of("{{#a}}A{{#a}}B{{/a}}{{^a}}C{{/a}}{{/a}} {{^a}}D{{/a}}{{#a}}E{{/a}}")
+    assert outline(found) == [("user", "(a: AB) (not-a: D)(a-2: E)")]
+    assert told(found, "a decides on the modules a (", "not-a (", "a-2 (")
+    assert told(
+        of("{{#docs}}{{title}}{{/docs}}"), "1 section became a module", "repeats it for a list", "docs"
+    )
+    assert not told(of("{{#long}}Long.{{/long}}{{#name}}I am {{name}}.{{/name}}"), "repeats")
+
+
+def test_a_line_of_mustache_with_a_tag_that_writes_nothing_is_no_line() -> None:
+    assert outline(of("A\n {{#b}} \nB\n{{/b}}\n{{! no }}\nC {{#b}}D\n{{/b}}")) == [
+        ("user", "A\n(b: B\n)C (b-2: D\n)")
+    ]
+    assert told(of("A\n{{#b}}\n{{/b}}\nC\n{{> part}}"), "line 5: {% include %}")
+
+
+def test_formats_of_f_strings_are_left_out_with_a_word() -> None:
+    found = of("{a:>10} {b!r} {c}", "f-string")
+    assert outline(found) == [("user", "(a: {a} {b} {c})")]
+    assert told(found, "line 1: the format :>10 is left out")
+    assert told(found, "line 1: the format !r is left out")
+
+
+def test_a_value_of_langchain_is_that_of_its_message() -> None:
+    own = prompt("You know {topic}.", partial_variables={"topic": "ships", "n": 3, "f": {"lc": 1}})
+    chat = message(
+        "ChatPromptTemplate",
+        partial_variables={"place": "Rome"},
+        messages=[
+            message("SystemMessagePromptTemplate", prompt=own),
+            message("HumanMessagePromptTemplate", prompt=prompt("{topic} in {place}, {n}")),
+        ],
+    )
+    found = from_langchain(chat, "s", 32)
+    assert outline(found) == [("system", "You know ships."), ("user", "(topic: {topic} in Rome, {n})")]
+    assert told(found, "1 value of a variable left out", "f")
+
+
+def test_values_may_be_set_above_the_first_role(tmp_path: Path) -> None:
+    source = "{# tone #}\n{%- set tone = 'kind' %}\n\nsystem:\nBe {{ tone }}.\nuser:\nHi\n"
+    for found in (
+        written(tmp_path, "a.jinja", source),
+        from_prompty(f"---\nname: x\n---\n{source}", "s", 32),
+    ):
+        assert outline(found) == [("system", "Be kind."), ("user", "Hi")]
+        assert not told(found, "without text")
+
+
+def test_variables_are_set_for_the_template_that_sets_them() -> None:
+    set_first, used = "{% set tone = 'kind' %}Be {{ tone }}.", "I am {{ tone }}."
+    found = from_jinja(f"system:\n{set_first}\n\nuser:\n{used}\n{{% for x in y %}}{{% endfor %}}", "s")
+    assert outline(found) == [("system", "Be kind."), ("user", "I am kind.\n")]
+    assert told(found, "line 6: {% for %} is left out")
+    chat = [{"role": "system", "content": set_first}, {"role": "user", "content": used}]
+    found = from_promptfoo({"prompts": [chat]}, "s", 32)
+    assert outline(found) == [("system", "Be kind."), ("user", "(tone: I am {tone}.)")]
+
+
+def test_lines_of_a_prompty_file_are_those_of_the_file() -> None:
+    found = from_prompty("---\nname: x\n---\nsystem:\n\n{% for a in b %}{% endfor %}Hi\n", "s", 32)
+    assert told(found, "line 6: {% for %}")
+
+
+def test_references_to_other_prompts_of_langfuse_are_said() -> None:
+    found = from_langfuse({"type": "text", "prompt": "@@@langfusePrompt:name=x|version=1@@@ Hi"}, "s", 32)
+    assert told(found, "1 other prompt not put in its place", "name=x")
 
 
 def test_what_a_template_computes_is_left_out() -> None:
@@ -323,3 +403,8 @@ def test_what_could_be_anything_is_asked_about(tmp_path: Path) -> None:
     (tmp_path / "x.prompt").write_text("Just words.", encoding="utf-8")
     with pytest.raises(ExchangeError, match=r"x\.prompt: it could be anything; name what it is"):
         import_from(tmp_path / "x.prompt")
+
+
+def test_a_template_format_that_is_unknown_is_refused() -> None:
+    with pytest.raises(ExchangeError, match="the template format 'handlebars' is unknown"):
+        from_prompty("---\ntemplate: handlebars\n---\nuser:\nHi\n", "s", 32)
