@@ -219,6 +219,11 @@ def jinja(template: str) -> list[Any]:
             "{% if b %}{% set x = 'B' %}{{ x }}{% endif %}{{ x }}",
             [{"b": ["B"]}, [[{"b-2": ["B"]}, {"not-b": [("x", 32, None)]}]]],
         ),
+        (
+            "{% if a %}\n  {% set x = 'A' %}\n{% endif %}[{{ x }}]",
+            ["[", [[{"a": ["A"]}, {"not-a": [("x", 32, None)]}]], "]"],
+        ),
+        ("A{% if a %} {% endif %}B", ["A", {"a": [" "]}, "B"]),
         ("{% set x = 'A' %}{{ x | default('B') }}", ["A"]),
         ("{% set x = x | default('B') %}{{ x }}", [{"x": [("x", 32, "B")]}]),
         ("{% set x = 'A' %}{% if x == 'A' %}B{% else %}C{% endif %}", ["B"]),
@@ -311,6 +316,14 @@ def test_a_variable_is_one_parameter_of_a_module_whatever_its_defaults(
     told = [note for note in found.notes if "default" in note]
     assert len(told) == bool(says)
     assert all(note.startswith(says) and "one parameter" in note for note in told)
+
+
+def test_what_a_template_writes_where_it_is_given_nothing() -> None:
+    tone = "{% set tone = 'F' %}{% if casual %}{% set tone = 'C' %}{% endif %}{{ tone }}."
+    found = from_jinja(
+        f"{tone}{{% if d %}}D{{% elif e == 'x' %}}E{{% else %}}G{{% endif %}}\n{{{{ q }}}}", "s"
+    )
+    assert found.always == ("not-casual", "otherwise", "q")
 
 
 def test_each_module_has_a_default_of_its_own() -> None:
