@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -72,9 +70,8 @@ def _langchain(
     held: dict[Any, Any] = value["kwargs"] if isinstance(value.get("kwargs"), dict) else value
     given = held.get("partial_variables")
     for key, one in given.items() if isinstance(given, dict) else ():
-        text = text_of(one)
-        if text is not None:
-            constants = {**constants, key: text}
+        if isinstance(one, str | int | float):  # a template asks whether 0 and false hold
+            constants = {**constants, key: text_of(one) if one and one is not True else one}
         else:
             notes.count("value", "of a variable left out (it is no text; give it as an argument)", str(key))
     if isinstance(held.get("template"), str):
