@@ -14,7 +14,7 @@ from engine.prompt.layout import SchemaLayout
 from engine.prompt.pieces import PromptPlan
 from engine.prompt.rendering import Rendering
 from engine.prompt.spec import ModelSpec
-from engine.prompt.tokenizer import Fragment
+from engine.prompt.tokenizer import Fragment, Tokenizer
 from engine.prompt.trimming import turn_texts
 from engine.prompt.turn_marks import fixed_turns, said_by
 from engine.prompt.turns import ChatError
@@ -73,20 +73,22 @@ def of_prompt(
     )
     if len(conversation(bound.parts)) == len(contents):  # no text between turns, of which no template knows
         whole = [
-            token for ids in chat.tokens.encode(list(_fragments(rendering)), begins=True) for token in ids
+            token
+            for ids in chat.tokens.encode(list(_fragments(rendering, chat.tokens)), begins=True)
+            for token in ids
         ]
         yield from _tokens(spec, plan.token_ids, whole, prompt)
 
 
-def _fragments(rendering: Rendering) -> Iterator[Fragment]:
+def _fragments(rendering: Rendering, tokens: Tokenizer) -> Iterator[Fragment]:
     """The texts of a rendering, each by one author."""
-    yield Fragment.rendered(rendering.begin)
+    yield tokens.rendered(rendering.begin)
     for opened, content, closed in zip(rendering.opens, rendering.contents, rendering.closes, strict=True):
-        yield Fragment.rendered(opened)
+        yield tokens.rendered(opened)
         for one in content:
-            yield Fragment.rendered(one) if isinstance(one, str) else Fragment(one.text)
-        yield Fragment.rendered(closed)
-    yield Fragment.rendered(rendering.generation)
+            yield tokens.rendered(one) if isinstance(one, str) else Fragment(one.text)
+        yield tokens.rendered(closed)
+    yield tokens.rendered(rendering.generation)
 
 
 def _refused_system(rendering: Rendering, span: Span, document: Schema | Prompt) -> Iterator[Diagnostic]:

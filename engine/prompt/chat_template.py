@@ -264,11 +264,10 @@ class ChatFormat:
             return found
         template, said = self._for(told.tools), None
         if template is not None and sum(map(len, contents)) <= MOST_MASKED:
-            masks = Masks(contents, template.words)
-            hidden = any(masks.hides(one) for one in contents if self.tokens.specials(one))
+            masks = Masks(contents, template.words, self.tokens.spelled)
             with contextlib.suppress(ChatError):
                 masked = self._spell(headers, masks.contents, told)
-                said = None if hidden else masks.find(text, masked, self.tokens.specials(text))
+                said = masks.find(text, masked, self.tokens.specials(text))
         if (
             said is None
         ):  # nobody knows who wrote what, but spellings of special tokens are the template's own
@@ -278,7 +277,8 @@ class ChatFormat:
         with contextlib.suppress(ChatError):
             uninvited = self._spell(headers, contents, told, invite=False)
         specials = self.tokens.specials(text)
-        made = traced(text, uninvited, said or (), contents, known, self.bos_text, specials)
+        guard = self.tokens.guarded
+        made = traced(text, uninvited, said or (), contents, known, self.bos_text, specials, guard)
         return replace(made, form=told.form)
 
     def _formed(

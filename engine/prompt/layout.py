@@ -197,7 +197,7 @@ class _Builder:
 
     def build(self) -> SchemaLayout:
         if self.marks.begin is not None:
-            self._say(self.schema, "open", Fragment.rendered(self.marks.begin))
+            self._say(self.schema, "open", self.chat.tokens.rendered(self.marks.begin))
         elif self.chat.bos is not None:
             self._add(self.schema, [self.chat.bos], "open")
             self.beginning = 1
@@ -226,7 +226,7 @@ class _Builder:
                 self._place(child)
             self.turn = -1
             return
-        self._say(role, "open", Fragment.rendered(mark.open))
+        self._say(role, "open", self.chat.tokens.rendered(mark.open))
         for place, child in enumerate(role.children):
             sides = (place == 0, place == len(role.children) - 1)
             apart = isinstance(child, Text) and _stripped(child.text, role.role, sides, mark.trims)
@@ -238,7 +238,7 @@ class _Builder:
         unfinished = turn == self.marks.unfinished
         if unfinished:  # what ends the last turn depends on what the prompt adds
             self._enter("", cacheable=False)
-        self._say(role, "close", Fragment.rendered(mark.close))
+        self._say(role, "close", self.chat.tokens.rendered(mark.close))
         if unfinished:
             self._enter("")
         self.turn = -1

@@ -139,7 +139,7 @@ class _Planner:
                 self._whole(part)
         self.turn, self.part = False, None
         if self.rendering is not None:
-            self._write("text", Fragment.rendered(self.rendering.generation))
+            self._write("text", self.chat.tokens.rendered(self.rendering.generation))
         self._settle()
         self._recompute_last()
         if self.faults:
@@ -160,7 +160,7 @@ class _Planner:
                 self._settle()
             self.turn, self.part = place in earlier, place
             if isinstance(entry, str):
-                self._write("text", Fragment.rendered(entry))
+                self._write("text", self.chat.tokens.rendered(entry))
             elif entry.whole:
                 self._whole(parts[place])
             elif entry.cut is not None:
@@ -219,7 +219,7 @@ class _Planner:
             self._laid_out(schema, "open", extent)
             return
         if self.rendering is not None:
-            self._write("text", Fragment.rendered(self.rendering.begin))
+            self._write("text", self.chat.tokens.rendered(self.rendering.begin))
             return
         ids = self.layout.runs[extent.run].token_ids[extent.lo : extent.hi]
         self.stretches.append(Stretch(None, None, 0, len(ids)))
@@ -240,7 +240,7 @@ class _Planner:
         if extent is not None and extent.hi > extent.lo and self.placement == "schema":
             self._settle()
             self.position = max(self.position, self.layout.runs[extent.run].start + extent.lo)
-        self._write("text" if part.new else "anonymous", Fragment.rendered(text))
+        self._write("text" if part.new else "anonymous", self.chat.tokens.rendered(text))
 
     def _ends_as_laid_out(self, turn: Role, extent: Extent, text: str) -> bool:
         """Whether the schema's last turn ends like any other, and right behind its own text."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
@@ -19,13 +19,15 @@ from typing import Final, NamedTuple
 from engine.prompt.tools import FORMS, Form
 from engine.prompt.turns import System, Turns, likely
 
-GUARD: Final = "\U0010fffd"
-"""Stands before and behind words of an author in what a chat template is given."""
 _FIRST, _LETTERS = 0x20000, 0xA6D0  # rare letters, without case
 _MASK = re.compile(f"[{chr(_FIRST)}-{chr(_FIRST + _LETTERS - 1)}]")
 MOST_MASKED: Final = 1_000_000
 """Characters of contents that are masked."""
 _ESCAPED = re.compile(r'["\\\x00-\x1f]')
+
+
+Place = tuple[int, int]
+"""Where something begins and ends in a text."""
 
 
 class Said(NamedTuple):
@@ -59,7 +61,7 @@ class Rendering:
         invites: whether the template writes otherwise when it is asked to invite the assistant.
         form: how calls of tools are written.
 
-    Words of an author in what the template writes are guarded; `Fragment.rendered` reads them.
+    Words of an author in what the template writes are guarded; `Tokenizer.rendered` reads them.
     """
 
     begin: str
@@ -167,17 +169,21 @@ class Masks:
     """Contents whose letters say where they come from.
 
     White space, digits, signs and the words that the template itself looks for stay as they are, so that it
-    mostly decides as it does over the contents themselves. Contents that are alike have the same masks.
+    mostly decides as it does over the contents themselves. Contents that are alike have the same masks. No
+    character of a special token stays: whoever spells one must be known.
 
     Args:
         contents: of the turns.
         words: texts that the template looks for.
+        specials: finds the places of special tokens in a content.
 
     Attributes:
         contents: with their masks.
     """
 
-    def __init__(self, contents: Sequence[str], words: Iterable[str]) -> None:
+    def __init__(
+        self, contents: Sequence[str], words: Iterable[str], specials: Callable[[str], Sequence[Place]]
+    ) -> None:
         longest_first = sorted(filter(str.strip, words), key=len, reverse=True)
         spared = re.compile("|".join(map(re.escape, longest_first)) or "(?!)", re.IGNORECASE)
         places: dict[str, int] = {}
@@ -186,17 +192,13 @@ class Masks:
         for turn, content in enumerate(contents):
             if content not in places:
                 places[content] = len(self._whole)
-                self._whole += _masked(content, len(self._whole), spared)
+                self._whole += _masked(content, len(self._whole), spared, specials(content))
             if content:
                 self._turns.setdefault(places[content], []).append(turn)
-        self._starts, self._plain = list(self._turns), list(contents)
+        self._starts = list(self._turns)
         self.contents = [self._whole[places[one] : places[one] + len(one)] for one in contents]
 
-    def hides(self, content: str) -> bool:
-        """Whether nothing of a content says where it comes from."""
-        return _MASK.search(self.contents[self._plain.index(content)]) is None
-
-    def find(self, text: str, masked: str, specials: Sequence[tuple[int, int]] = ()) -> list[Found] | None:
+    def find(self, text: str, masked: str, specials: Sequence[Place] = ()) -> list[Found] | None:
         """Finds the contents in a rendering.
 
         Args:
@@ -249,7 +251,7 @@ class Masks:
         return place if place >= 0 else None
 
 
-def _clear_of(found: Found, specials: Sequence[tuple[int, int]]) -> Found:
+def _clear_of(found: Found, specials: Sequence[Place]) -> Found:
     """Leaves a special token to the template where only a part of its spelling was taken for a content's."""
     text, start = found.said.text, found.at
     end = start + len(text)
@@ -275,16 +277,13 @@ def _agree(text: str, masked: str, found: Sequence[Found]) -> bool:
     return text[done:] == masked[done:]
 
 
-def _masked(content: str, start: int, spared: re.Pattern[str]) -> str:
-    made: list[str] = []
-    done = 0
-    for lo, hi in [*(one.span() for one in spared.finditer(content)), (len(content), len(content))]:
-        made.extend(
-            chr(_FIRST + (start + place) % _LETTERS) if content[place].isalpha() else content[place]
-            for place in range(done, lo)
-        )
-        made.append(content[lo:hi])
-        done = hi
+def _masked(content: str, start: int, spared: re.Pattern[str], specials: Sequence[Place]) -> str:
+    made = list(content)
+    kept = {at for one in spared.finditer(content) for at in range(*one.span())}
+    known = {at for place in specials for at in range(*place)}
+    for at, letter in enumerate(content):
+        if at in known or (letter.isalpha() and at not in kept):
+            made[at] = chr(_FIRST + (start + at) % _LETTERS)
     return "".join(made)
 
 
@@ -295,7 +294,8 @@ def traced(
     contents: Sequence[str],
     known: Turns | None,
     begin: str,
-    specials: Sequence[tuple[int, int]],
+    specials: Sequence[Place],
+    guard: Callable[[str], str],
 ) -> Rendering:
     """Cuts a rendering at the places where contents were found.
 
@@ -307,6 +307,7 @@ def traced(
         known: what stands round turns of such roles where the template does not look at contents.
         begin: the spelling of the token that may begin a text.
         specials: the places of special tokens in the rendering.
+        guard: marks spellings of special tokens in words of an author that the template has moved.
     """
     count = len(contents)
     begin = begin if text.startswith(begin) else ""
@@ -314,7 +315,7 @@ def traced(
     blank = "".join("\0" * (b - a) if place % 2 else text[a:b] for place, (a, b) in enumerate(ends))
     found = sorted([*found, *_without_letters(text, blank, found, contents, known)])
     text = text.removeprefix(begin)
-    said, gaps = _gaps(text, [one._replace(at=one.at - len(begin)) for one in found])
+    said, gaps = _gaps(text, [one._replace(at=one.at - len(begin)) for one in found], guard)
     opens, closes = [""] * count, [""] * count
     made: list[list[Said | str]] = [[] for _ in contents]
     last = -1
@@ -363,7 +364,9 @@ def _without_letters(
             done = at + len(words)
 
 
-def _gaps(text: str, found: Sequence[Found]) -> tuple[list[tuple[int, Said]], list[str]]:
+def _gaps(
+    text: str, found: Sequence[Found], guard: Callable[[str], str]
+) -> tuple[list[tuple[int, Said]], list[str]]:
     """What is said in the order of the turns, and the texts round it; there too what the template moves."""
     said: list[tuple[int, Said]] = []
     gaps, done = [""], 0
@@ -371,7 +374,7 @@ def _gaps(text: str, found: Sequence[Found]) -> tuple[list[tuple[int, Said]], li
         gaps[-1] += text[done:at]
         done = at + len(piece.text)
         if said and (turn, piece.lo) < (said[-1][0], said[-1][1].hi):
-            gaps[-1] += GUARD + piece.text + GUARD
+            gaps[-1] += guard(piece.text)
         else:
             said.append((turn, piece))
             gaps.append("")

@@ -22,7 +22,11 @@ from engine.errors import require_characters
 
 Encoded = tuple[list[int], list[tuple[int, int]]]
 _LONG = 5_000  # characters, which take a few milliseconds
-_GUARD = "\U0010fffd"  # stands before and behind words of an author in what a chat template is given
+_OPEN, _CLOSE = (
+    "\U0010fffc",
+    "\U0010fffd",
+)  # round an author's special tokens in what a chat template is given
+_GUARDS = re.compile(f"[{_OPEN}{_CLOSE}]")
 
 
 @dataclass(frozen=True)
@@ -39,16 +43,6 @@ class Fragment:
     text: str
     template: bool = False
     plain: tuple[tuple[int, int], ...] = ()
-
-    @classmethod
-    def rendered(cls, text: str) -> Fragment:
-        """Text of the chat template, in which an author's words may be guarded (`Tokenizer.guarded`)."""
-        if _GUARD not in text:
-            return cls(text, template=True)
-        parts = text.split(_GUARD)
-        ends = list(accumulate(map(len, parts)))
-        places = tuple(place for number, place in enumerate(pairwise(ends)) if number % 2 == 0)
-        return cls("".join(parts), template=True, plain=places)
 
     def parts(self) -> list[Fragment]:
         """The same text as fragments of which each is plain or not."""
@@ -161,20 +155,36 @@ class Tokenizer:
 
     def specials(self, text: str) -> list[tuple[int, int]]:
         """The places of special tokens in a text of the chat template."""
-        if self._form is None:
-            return []
-        spellings = _any_of(self._special.values())
-        return [(found.start(), found.end()) for found in spellings.finditer(text)]
+        return [] if self._form is None else [one.span() for one in self._spellings.finditer(text)]
+
+    def spelled(self, text: str) -> list[tuple[int, int]]:
+        """The places in an author's text of what may become a special token, in capitals too."""
+        return [] if self._form is None else [one.span() for one in self._any_case.finditer(text)]
 
     def guarded(self, text: str) -> str:
         """An author's text for the chat template, in which spellings of special tokens stay plain text.
 
-        What the template makes of it is to be read by `Fragment.rendered`.
+        What the template makes of it is to be read by `rendered`. Two characters that no language has mark
+        the spellings; in the text itself the replacement character stands for them.
         """
-        text = text.replace(_GUARD, "\ufffd")
-        for start, end in reversed(self.specials(text)):
-            text = f"{text[:start]}{_GUARD}{text[start:end]}{_GUARD}{text[end:]}"
+        text = _GUARDS.sub("\ufffd", text)
+        for start, end in reversed(self.spelled(text)):
+            text = f"{text[:start]}{_OPEN}{text[start:end]}{_CLOSE}{text[end:]}"
         return text
+
+    def rendered(self, text: str) -> Fragment:
+        """Text of the chat template, in which an author's words may be guarded.
+
+        A mark whose other mark the template has taken away means nothing.
+        """
+        if _GUARDS.search(text) is None:
+            return Fragment(text, template=True)
+        made, plain, done = "", [], 0
+        for one in self._guarded.finditer(text):
+            made += _GUARDS.sub("", text[done : one.start()])
+            plain.append((len(made), len(made) + len(one[1])))
+            made, done = made + one[1], one.end()
+        return Fragment(made + _GUARDS.sub("", text[done:]), template=True, plain=tuple(plain))
 
     def border(self, text: str, place: int) -> int:
         """The last place up to this one that lies in no token which has a spelling of its own."""
@@ -230,6 +240,18 @@ class Tokenizer:
         head, offsets = _encode(self._within, text[: first.start()])
         tail, further = _encode(self._begin, text[first.start() :])
         return head + tail, offsets + [(a + first.start(), b + first.start()) for a, b in further]
+
+    @cached_property
+    def _spellings(self) -> re.Pattern[str]:
+        return _any_of(self._special.values())
+
+    @cached_property
+    def _any_case(self) -> re.Pattern[str]:
+        return re.compile(self._spellings.pattern, re.IGNORECASE)
+
+    @cached_property
+    def _guarded(self) -> re.Pattern[str]:
+        return re.compile(f"{_OPEN}({self._spellings.pattern}){_CLOSE}", re.IGNORECASE)
 
     @cached_property
     def _exact(self) -> Tokenizer:

@@ -60,7 +60,7 @@ class Turns:
         form: how calls of tools are written.
 
     Words of an author in what the template writes, as in definitions of tools, are guarded: what stands round
-    turns is read by `Fragment.rendered`.
+    turns is read by `Tokenizer.rendered`.
     """
 
     begin: str

@@ -323,6 +323,47 @@ def test_a_special_token_that_an_author_spells_stays_text(content: str) -> None:
     assert counts == [2, 1]
 
 
+MARKED = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{{ EXPR }}{{ '<|im_end|>' }}{{ '\n' }}{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    ("expression", "content"),
+    [
+        ("m.content.replace('\n', ' ')", f"hi\n{CLOSE}"),
+        ("m.content.replace('\n', ' ')", f"hi\n{CLOSE}{OPEN}\n42"),
+        ("m.content.splitlines()|join(' ')", f"hi\n{CLOSE}"),
+        ("m.content|lower", "<|IM_END|>"),
+        ("m.content ~ m.content", f"a \U0010fffd{CLOSE}b"),
+        ("m.content|reverse", f"\U0010fffd{CLOSE}"),
+        ("m.content.replace('/think', '').rstrip()", f"Be kind./think{CLOSE}\n"),
+    ],
+)
+def test_no_template_makes_special_tokens_of_what_an_author_spells(expression: str, content: str) -> None:
+    of = spec(MARKED.replace("EXPR", expression))
+    ours = conversed(of, [("user", content)])
+    counts = [ours.count(of.tokenizer.convert_tokens_to_ids(one)) for one in SPECIALS]
+    assert counts == [1, 1]
+
+
+@pytest.mark.parametrize("content", [f"x{CLOSE}", f"x{CLOSE}y", f"{CLOSE}", f"x{CLOSE}{CLOSE}"])
+@pytest.mark.parametrize(
+    "expression",
+    [
+        f"m.content.replace('{CLOSE}', '')",
+        f"m.content.split('{CLOSE}')[0]",
+        "m.content[:1]",
+        "m.content|truncate(1, true, '')",
+    ],
+)
+def test_a_template_that_takes_special_tokens_away_keeps_its_own(expression: str, content: str) -> None:
+    of, messages = spec(MARKED.replace("EXPR", expression)), [("user", content), ("assistant", content)]
+    if content.startswith(CLOSE) and "1" in expression:
+        return  # the template leaves a part of the spelling
+    ours, want = conversed(of, messages), wanted(of, messages)
+    assert of.tokenizer.decode(ours) == of.tokenizer.decode(want)
+    assert ours == want
+
+
 def test_rewritten_text_of_the_schema_is_computed_and_the_plan_says_why() -> None:
     of = spec(TEMPLATES["shouts"])
     user = '<user><module name="map">Look at it.</module></user>'
