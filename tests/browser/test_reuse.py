@@ -116,6 +116,7 @@ def test_flipped_tokens_are_listed_with_what_stands_before_them(author: Page) ->
     modules = (
         ModuleFidelity("a", 9, 0.1, 0.1, 0.1, 0.3, 0),
         ModuleFidelity("b", 9, 0.1, 0.1, 0.1, 0.1, 2),
+        ModuleFidelity("c", 9, 0.1, 0.1, 0.1, 0.5, -1),
     )
     remedy = Remedy("repair link:2", "link:2", (), 3, 0.125, 0.015, 0.9, 4)
     found = Fidelity(0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, (remedy,), "Ten tokens flip.")
@@ -124,6 +125,7 @@ def test_flipped_tokens_are_listed_with_what_stands_before_them(author: Page) ->
     expect(shown.locator(".advice")).to_have_text("Ten tokens flip.")
     expect(shown).to_contain_text("128 tokens, and agrees on 90% of them")
     expect(shown).to_contain_text("0.30 at worst, at token 42")
+    expect(shown.locator("tr[data-worst=yes] th")).to_have_text("b")
     rows = shown.get_by_role("region", name="Flipped tokens").locator("tbody tr")
     expect(rows).to_have_count(8)
     expect(rows.first).to_have_text('41" <b>Rome"" Oslo"0.30…go to 0')
