@@ -6,9 +6,10 @@ Each tag reports one attribute that is none: a tag that went astray says it once
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final
 
-from engine.pml.diagnostics import NOTHING, Edit, Span, quote
+from engine.pml.diagnostics import NOTHING, Edit, Reporter, Span, quote
 from engine.pml.elements import Attribute, Element
 from engine.pml.entities import decode
 from engine.pml.names import ATTRIBUTES
@@ -42,6 +43,33 @@ _FIRST: Final = dict.fromkeys(("schema", "module", "param", "parameter", "arg"),
 _KNOWN_PREFIXED: Final = ("xml:space", "xml:lang")
 
 
+@dataclass
+class _Words:
+    """Words in a tag that are no attributes, so that they are text where the tag is not finished.
+
+    Attributes:
+        place: where they begin.
+        slash: whether a slash begins them, which ends the tag.
+        errors: how many errors were there before them.
+        attributes: those of the tag before them.
+        number: how many they are.
+    """
+
+    place: int
+    slash: bool
+    errors: int
+    attributes: dict[str, Attribute]
+    number: int = 0
+
+    def undone(self, element: Element, report: Reporter) -> int:
+        """Forgets what was said of the words as attributes; the answer is where the tag ends."""
+        if not report.full:
+            del report.errors[self.errors :]
+        element.attributes = self.attributes
+        element.empty_tag = self.slash
+        return self.place + self.slash
+
+
 class AttributeScanner:
     """Reads the attributes of one element after the other into it."""
 
@@ -52,6 +80,7 @@ class AttributeScanner:
     def read(self, element: Element, place: int) -> tuple[int, bool]:
         """Reads from `place` on; the answer is the tag's end and whether its `>` was there."""
         text, complained, last = self._text, False, place
+        words: _Words | None = None
         while True:
             spaced = _SPACE.match(text, place)
             begin = spaced.end() if spaced else place
@@ -63,6 +92,8 @@ class AttributeScanner:
                 return begin + 2, True
             if char in ("", "<"):
                 self._scanned.broken = begin
+                if words is not None and (words.number > 1 or words.slash):
+                    return words.undone(element, self._report), False
                 return last, False
             self._scanned.count(begin)
             if ending := _LOOSE_END.match(text, begin):
@@ -72,6 +103,8 @@ class AttributeScanner:
                 element.empty_tag = True
                 return ending.end(), True
             found = _ATTRIBUTE.match(text, begin)
+            if found is None or not found[2]:
+                words = words or _Words(place, char == "/", len(self._report.errors), {**element.attributes})
             if found is None:
                 last = place = self._junk(element, begin, complained)
                 complained = True
@@ -83,6 +116,8 @@ class AttributeScanner:
                 complained = True
             place, closed = self._attribute(element, found, complained)
             complained = complained or not found[2]
+            if words is not None and place == begin + len(found[1]):
+                words.number += 1
             last = place
             if closed is not None:
                 element.empty_tag = text[closed - 2] == "/"
@@ -181,7 +216,8 @@ class AttributeScanner:
                 value_end, after = self._unclosed(name, begin, start, end, mark)
                 return start, value_end, after, None
             return start, stop, stop + 1, None
-        if 0 <= stop < line_end:
+        runs_on = text.find(">", start, angle) >= 0 and text[stop + 1 : stop + 2] not in ("", *" \t\r\n/>?")
+        if 0 <= stop < line_end and not runs_on:
             message = f"'<' may not stand in the value of {quote(name)}; write &lt;"
             self._report.instead("E109", message, Span(angle, angle + 1), "&lt;")
             return start, stop, stop + 1, None

@@ -378,8 +378,9 @@ class Reporter:
         return len(self.errors) + self.hidden_errors >= MAX_ERRORS
 
     def finish(self) -> tuple[Diagnostic, ...]:
-        """All diagnostics in the order of the text."""
-        found = sort_diagnostics((*self.errors, *self.advice))
+        """All diagnostics in the order of the text; advice has no fix while there are errors."""
+        advice = [replace(one, fix=(), choices=()) for one in self.advice] if self.errors else self.advice
+        found = sort_diagnostics((*self.errors, *advice))
         notes: list[Diagnostic] = []
         if self.hidden_errors:
             count = f"{self.hidden_errors} or more" if self.hopeless else f"{self.hidden_errors} more"
@@ -411,6 +412,14 @@ def _printable(message: str) -> str:
     if message.isprintable():
         return message
     return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in message)
+
+
+_SHOWN: Final = 40
+
+
+def quote_text(said: str) -> str:
+    """The beginning of a text, as the title of a repair shows it."""
+    return f"“{said if len(said) <= _SHOWN else said[: _SHOWN - 1] + '…'}”"
 
 
 def quote(value: str, limit: int = 60) -> str:

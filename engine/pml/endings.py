@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from engine.pml.diagnostics import Edit, Fix, Span, swap
+from engine.pml.diagnostics import Edit, Fix, Span, quote_text, swap
 from engine.pml.elements import Element
 from engine.pml.names import ATTRIBUTES, RESERVED, ROLES
 from engine.pml.remedies import EMPTY, MEANT_ELEMENTS, meant_element
@@ -19,7 +19,6 @@ from engine.pml.spelling import Speller
 MAX_ENDS: Final = 200
 """The most characters of missing end tags that one fix writes."""
 
-_SHOWN: Final = 40
 _FAR: Final = 20_000
 """How far a tag without its `<` is looked for, in characters."""
 
@@ -28,6 +27,7 @@ _BARE_START: Final = re.compile(
     rf"(?<![</\w.:-])({NAME_PATTERN})(?:[ \t\r\n]+[\w.:-]+=(?:\"[^\"<>]*\"|'[^'<>]*'))*[ \t\r\n]*>"
 )
 
+_BLANK: Final = re.compile(r"[ \t\r\n]*")
 _MANY: Final = 50
 """With so many errors, it is not looked for."""
 
@@ -122,6 +122,14 @@ class Endings:
         """The edit that writes the `<` of a start tag which stands in the text of an element without it."""
         return self._bracket(_BARE_START, tag, host.open_span.end, end)
 
+    def repeated(self, element: Element) -> Edit | None:
+        """The edit that removes the start tag behind that of an element, where both are the same."""
+        opened = element.open_span
+        tag = self._text[opened.start : min(opened.end, opened.start + _FAR)]
+        blank = _BLANK.match(self._text, opened.end)
+        place = blank.end() if blank else opened.end
+        return Edit(Span(place, place + len(tag)), "") if self._text.startswith(tag, place) else None
+
     def _bracket(self, bare: re.Pattern[str], tag: str, start: int, end: int) -> Edit | None:
         if len(self._scanned.report.errors) > _MANY:
             return None
@@ -134,19 +142,20 @@ class Endings:
         if not lead.strip():
             empty = inner is None or inner.tag in ROLES
             return (f"<{tag}/>", _slash(element), ()) if empty else (f"</{tag}>", (), ())
+        start = element.open_span.end
         limit = inner.open_span.start if inner else element.children[-1].span.end
-        place = len(self._text[:limit].rstrip(" \t\r\n"))
-        said = " ".join(lead.split())
-        said = f"“{said if len(said) <= _SHOWN else said[: _SHOWN - 1] + '…'}”"
-        inside = (Edit(Span(place, place), f"</{tag}>"),)
-        return (
-            f"<{tag}/>",
-            (),
-            (
-                Fix(f"Write <{tag}/>: {said} then stands behind {tag}", _slash(element)),
-                Fix(f"Write </{tag}> behind {said}: it then stands inside {tag}", inside),
-            ),
-        )
+        line_end = self._text.find("\n", start, limit)
+        first = self._begins_line(element) and bool(self._text[start:line_end].strip()) and line_end >= 0
+        place = start + len(self._text[start : line_end if first else limit].rstrip(" \t\r\n"))
+        said = quote_text(" ".join(self._text[start:place].split()))
+        behind = Fix(f"Write <{tag}/>: {said} then stands behind {tag}", _slash(element))
+        closing = (Edit(Span(place, place), f"</{tag}>"),)
+        inside = Fix(f"Write </{tag}> behind {said}: it then stands inside {tag}", closing)
+        return f"<{tag}/>", (), (inside, behind) if first else (behind, inside)
+
+    def _begins_line(self, element: Element) -> bool:
+        start = element.open_span.start
+        return not self._text[self._text.rfind("\n", 0, start) + 1 : start].strip()
 
     def _place(self, element: Element, end: int, root: str, depth: int) -> int | None:
         """Where an element of PML itself ends; None where that is not sure."""

@@ -97,11 +97,13 @@ class Layout:
         endings: of elements that are never closed, in the order of their places, inner ones first.
         starts: by the place of an end tag that closes nothing, the edit that writes its start tag.
         idle: the places of end tags that close nothing, where nothing stands that they could close.
+        turned: the places of start tags that stand where the end tag of an element of their name is missing.
     """
 
     endings: tuple[Ending, ...] = ()
     starts: dict[int, Edit] = field(default_factory=dict)
     idle: frozenset[int] = frozenset()
+    turned: frozenset[int] = frozenset()
 
 
 NO_LAYOUT: Final = Layout()
@@ -189,6 +191,7 @@ class _Matcher:
         self._stack: list[_Open] = []
         self._unclosed: list[tuple[_Open, _Open | None, int]] = []
         self._strays: list[tuple[Tag, _Open]] = []
+        self._turned: list[int] = []
 
     def match(self, tags: Sequence[Tag]) -> Layout:
         """What the indentation says; nothing where it pairs the tags no better than their order."""
@@ -210,15 +213,30 @@ class _Matcher:
             tuple(sorted((one for one in endings if one), key=lambda one: one.place)),
             {tag.span.start: edit for tag, above in self._strays if (edit := self._beginning(tag, above))},
             frozenset(tag.span.start for tag, above in self._strays if self._is_idle(tag, above)),
+            frozenset(self._turned),
         )
 
     def _open(self, tag: Tag) -> None:
         if tag.name in EMPTY and self._root == "schema" and self._counts[tag.name] < 0:
             return  # it is closed at once
+        if self._is_turned(tag):
+            self._stack.pop()
+            self._turned.append(tag.span.start)
+            return
         mode = _SPACE_MODE.search(self._text, tag.span.start, tag.span.end)
         above = self._stack[-1].preserve if self._stack else False
         preserve = mode[1] == "preserve" if mode else above
         self._stack.append(_Open(tag, self._lines.own(tag.span.start), preserve))
+
+    def _is_turned(self, tag: Tag) -> bool:
+        """Whether a start tag stands below one of its name, and two end tags of that name are missing."""
+        bare, top = (
+            tag.span.end - tag.span.start == len(tag.name) + 2,
+            self._stack[-1] if self._stack else None,
+        )
+        if top is None or top.tag.name != tag.name or not bare or self._counts[tag.name] > -2:
+            return False
+        return top.indent is not None and top.indent == self._lines.own(tag.span.start)
 
     def _close(self, tag: Tag) -> bool:
         """Finds what an end tag closes; False where indentation and order disagree."""
@@ -272,7 +290,7 @@ class _Matcher:
         return Ending(tag.span.start, place, closing, Edit(Span(place, place), written))
 
     def _parts(self, line: int, indent: str, above: _Open) -> bool:
-        """Whether a line ends what stands before it: it is laid out as a sibling, or ends the element above."""
+        """Whether a line ends what stands before it: it is laid out as a sibling, or ends its parent."""
         closing = self._text.startswith(f"</{above.tag.name}", self._lines.bodies[line])
         return self._lines.indent(line) == (above.indent if closing else indent)
 
@@ -288,11 +306,9 @@ class _Matcher:
             body = lines.bodies[line]
             alone = tag.span.end == lines.ends[line] and "<" not in self._text[body : tag.span.start]
             follows = self._text[lines.ends[line - 1] - 1] == ">" if line else False
-            return (
-                Edit(Span(body, body), opening)
-                if alone and follows and above.holds(lines.indent(line))
-                else None
-            )
+            asking = self._root == above.tag.name == "prompt"
+            sure = alone and follows and (asking or above.holds(lines.indent(line)))
+            return Edit(Span(body, body), opening) if sure else None
         begin = self._block(line, indent, above)
         if begin is None or begin == line or not self._may_hold(tag.name, begin, line):
             return None

@@ -19,8 +19,8 @@ from engine.pml.elements import Chars, Element
 from engine.pml.endings import Endings, Meanings
 from engine.pml.entities import decode
 from engine.pml.names import RESERVED, ROLES
+from engine.pml.outside import Outside
 from engine.pml.pairing import NO_LAYOUT, Layout, Tag, TagCounts, layout_of
-from engine.pml.remedies import enclosed
 from engine.pml.scanned_text import NAME_PATTERN, EnoughError, ScannedText
 from engine.pml.spelling import Speller
 
@@ -38,10 +38,6 @@ _WHOLE: Final = re.compile(
     rf"<{NAME_PATTERN}(?:[ \t\r\n]+{NAME_PATTERN}[ \t\r\n]*=[ \t\r\n]*(?:\"[^\"<]*\"|'[^'<]*'))*[ \t\r\n]*/?>"
 )
 _BLANK: Final = re.compile(r"[ \t\r\n]*")
-_MARKS: Final = ("<", "&", "]]>", "--")
-"""What may be a piece of markup in a text that stands outside the root."""
-
-_LOST_OPEN: Final = re.compile(r"(?:schema|prompt)(?:>|[ \t\r\n]+\w+[ \t]*=)")
 _TAIL: Final = re.compile(r"[^<>\n]*")
 _ASSIGNED: Final = re.compile(r"[\w.\-][ \t]*=(?!=)")
 _SPACED: Final = re.compile(rf"<([ \t]+)(/?)({NAME_PATTERN})(?=[^<>]*>)")
@@ -70,7 +66,7 @@ class Scanner:
         self._unfinished: Counter[str] = Counter()
         self._root = ""
         self._rooted = False
-        self._outside: tuple[Span, str] | None = None
+        self._outside = Outside(text, report)
         self._deep = False
         self._prefixed: list[Element] = []
         self._nested_ends: set[int] = set()  # end tags that the fix of their start tag mends
@@ -92,8 +88,7 @@ class Scanner:
         root = next(found, None)
         for element in self._prefixed:
             self._say_prefixed(element)
-        if self._outside is not None:
-            self._say_outside(*self._outside, root)
+        self._outside.say(root)
         return root
 
     def _scan(self) -> None:
@@ -109,7 +104,7 @@ class Scanner:
         self._close_rest()
 
     def _end_by_layout(self, place: int, mark: int) -> int:
-        """Ends the elements that end before `mark` by their indentation; the answer is where it has read to."""
+        """Ends what ends before `mark` by its indentation; the answer is how far it has read."""
         while self._due and self._due[-1].place <= mark:
             ending = self._due.pop()
             if ending.place > place:
@@ -177,7 +172,7 @@ class Scanner:
     def _characters(self, start: int, end: int) -> None:
         raw = self._text[start:end]
         if len(self._stack) == 1:
-            self._check_outside(raw, start)
+            self._outside.note_text(raw, start)
             return
         at = raw.find("]]>")
         while at >= 0:
@@ -193,63 +188,10 @@ class Scanner:
         host = self._stack[-1]
         if len(self._stack) == 1 and isinstance(child, Chars):
             if child.kind != "comment":
-                self._report_outside(child.span, "text")
+                self._outside.note(child.span, "text")
             return
         if len(self._stack) <= MAX_DEPTH + 1:
             host.children.append(child)
-
-    # What stands outside the root element
-
-    def _check_outside(self, raw: str, start: int) -> None:
-        content = raw.strip(" \t\r\n\ufeff" if start == 0 else " \t\r\n")
-        if not content:
-            return
-        begin = start + raw.index(content)
-        self._report_outside(Span(begin, begin + len(content)), "text")
-
-    def _report_outside(self, span: Span, what: str) -> None:
-        """Remembers the first thing outside; what mends it shows when the root is known whole."""
-        self._outside = self._outside or (span, what)
-
-    def _say_outside(self, span: Span, what: str, root: Element | None) -> None:
-        after = root is not None and span.start > root.span.start
-        message = f"{what} stands {'after' if after else 'before'} the root element; "
-        if what in ("<schema>", "<prompt>"):
-            self._report.add("E115", f"{message}put it into a document of its own", span)
-            return
-        hint, fix = self._moved_in(span, root, after) if root is not None else ("", ())
-        self._report.add("E115", f"{message}move it inside, or remove it", span, hint, fix)
-
-    def _moved_in(self, span: Span, root: Element, after: bool) -> tuple[str, tuple[Edit, ...]]:
-        """The edits that let the root begin before what stands before it, or end after what stands after."""
-        text, opened, closing = self._text, root.open_span, root.close_span
-        if not after and _LOST_OPEN.match(text, span.start):
-            return f"<{text[span.start : span.start + 6]}", (Edit(Span(span.start, span.start), "<"),)
-        if root.tag not in ("schema", "prompt"):
-            if root.tag not in RESERVED or "</schema>" in text:
-                return "", ()
-            opening, end = '<schema name="my-schema">', "</schema>"
-            return f"{opening}…{end}", enclosed(text, opening, end)
-        finished = text.endswith(">", opened.start, opened.end)
-        if not after:
-            lead = text[span.start : opened.start]
-            if any(mark in lead for mark in _MARKS) or root.empty_tag or not finished:
-                return "", ()
-            begin = Edit(Span(span.start, span.start), text[opened.start : opened.end])
-            return f"<{root.tag}> before it", (begin, Edit(opened, ""))
-        rest = text[root.span.end :]
-        if "<" in rest and root.tag == "prompt":
-            return "", ()  # whether those are imports is not known here
-        last = len(text.rstrip(" \t\r\n"))
-        if any(mark in rest for mark in _MARKS[1:]) or f"</{root.tag}" in rest or f"<{root.tag}" in rest:
-            return "", ()
-        hint = f"</{root.tag}> at the end"
-        if root.empty_tag and finished:
-            tail = Edit(Span(last, last), f"</{root.tag}>")
-            return hint, (Edit(Span(opened.end - 2, opened.end), ">"), tail)
-        if closing is None or root.end_name != root.tag or text[closing.end - 1] != ">":
-            return "", ()
-        return hint, (Edit(closing, ""), Edit(Span(last, last), f"</{root.tag}>"))
 
     # Tags
 
@@ -267,6 +209,8 @@ class Scanner:
         tag = names[-1]
         tag_span = Span(name_end - len(tag), name_end)
         element = Element(tag, tag_span, tag_span, tag_span)
+        if start in self._layout.turned:
+            return self._turned_tag(tag, name_end)
         if ":" in tag:
             self._prefixed.append(element)
         end, finished = self._attributes.read(element, name_end)
@@ -274,12 +218,12 @@ class Scanner:
         if len(names) > 1:
             self._say_nested(element, names, finished)
         if len(self._stack) == 1 and self._rooted:
-            self._report_outside(tag_span, f"<{tag}>")
+            self._outside.note(tag_span, f"<{tag}>")
         first = not self._rooted
         opens = finished or first or self._counts[tag] >= 0
         self._hidden.append(element.open_span)
         if not finished:
-            self._say_unfinished(element, end, ">" if opens else "/>")
+            self._say_unfinished(element, end, ">" if opens or element.empty_tag else "/>")
         self._rooted, self._root = True, self._root or tag
         if len(self._stack) > MAX_DEPTH and not self._deep:
             self._deep = True
@@ -300,6 +244,13 @@ class Scanner:
             element.empty_tag = True
             self._unfinished[tag] += 1
         return end
+
+    def _turned_tag(self, tag: str, name_end: int) -> int:
+        """Reads a start tag that stands in the place of the end tag of its element; the answer is its end."""
+        fix = (Edit(Span(name_end - len(tag), name_end - len(tag)), "/"),)
+        self._say_open(self._stack[-1], f"another <{tag}> comes first", f"</{tag}>", fix)
+        self._pop(name_end + 1, tag)
+        return name_end + 1
 
     def _say_unfinished(self, element: Element, end: int, ending: str) -> None:
         """Reports a start tag without its `>`; a name that text has run into is told by an end tag."""
@@ -355,6 +306,12 @@ class Scanner:
             return mark + 2
         path, end = match[2] or "", match.end()
         tag, top = path.rpartition("/")[2], self._stack[-1].tag
+        if not match[3] and top and path != top and path.startswith(top) and not self._open[path]:
+            end = mark + len("</") + len(match[1]) + len(top)  # text has run into the tag
+            message = f"the closing tag </{top} is not finished, its '>' is missing; write it"
+            self._report.missing("E104", message, Span(mark, end), ">", end)
+            self._pop(end, top, mark)
+            return end
         if not match[3]:
             end = self._unfinished_end(mark, tag or top, end)
         if not tag:
@@ -427,9 +384,11 @@ class Scanner:
 
     def _stray_end(self, tag: str, top: str, span: Span, repeated: bool) -> None:
         """Reports an end tag that closes nothing; `repeated` says whether it follows another of its name."""
-        text, hint, fix = self._text, NOTHING, (Edit(span, ""),)
+        text, hint = self._text, NOTHING
+        fix: tuple[Edit, ...] = (Edit(span, ""),)
         idle = span.start in self._layout.idle
-        sure = repeated and (idle or tag in (*ROLES, "schema", "prompt"))
+        once = tag in (*ROLES, "schema", "prompt") or (self._root == "prompt" and tag not in RESERVED)
+        sure = repeated and (idle or once)
         beginning = self._layout.starts.get(span.start)
         if (lost := self._endings.start_without_bracket(tag, self._stack[-1], span.start)) is not None:
             hint, fix, sure = f"<{tag}", (lost,), True
@@ -444,9 +403,10 @@ class Scanner:
         elif self._root == "prompt" and (near := self._speller.nearest(tag, ROLES)):
             remedy = f"no <{near}> is open here; remove it"
         elif self._root == "prompt" and (top == "prompt" or top not in RESERVED):
-            hint = f"<{tag}/>"
-            remedy, fix = f"write {hint} to import it, or remove it", (Edit(span, hint),)
-            sure = idle or not text[self._stack[-1].open_span.end : span.start].strip()
+            remedy = f"write <{tag}/> to import it, or remove it"
+            if not repeated:
+                hint, fix = f"<{tag}/>", (Edit(span, f"<{tag}/>"),)
+                sure = idle or not text[self._stack[-1].open_span.end : span.start].strip()
         else:
             hint = f"&lt;/{tag}>"
             remedy, fix = f"write {hint} where it is text", (Edit(Span(span.start, span.start + 1), "&lt;"),)
@@ -474,6 +434,9 @@ class Scanner:
         self, element: Element, why: str, hint: str, fix: tuple[Edit, ...], choices: tuple[Fix, ...] = ()
     ) -> None:
         """Reports an element that is never closed."""
+        repeated = self._endings.repeated(element)
+        if repeated is not None:
+            hint, fix, choices = "one start tag", (repeated,), ()
         name = element.get("name")
         label = f"<{element.tag} name={quote(name.value)}>" if name else f"<{element.tag}>"
         message = f"{label} is never closed ({why}); write {hint}"

@@ -361,7 +361,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             return
         if first is not None:
             if own:
-                self._say_twice(first, name, own)
+                self._say_twice(first, element, name, own)
             frame.children.append(replace(first, span=element.span, name_span=name.value_span, repeats=True))
             return
         default, scaffold = attributes.get("default"), attributes.get("scaffold")
@@ -378,7 +378,7 @@ class _SchemaBuilder(AttributeReader[_Frame]):
         frame.params[name.value] = param
         frame.children.append(param)
 
-    def _say_twice(self, first: Param, name: Attribute, own: list[Attribute]) -> None:
+    def _say_twice(self, first: Param, element: Element, name: Attribute, own: list[Attribute]) -> None:
         """Reports a parameter that is defined again, and not repeated."""
         line = self._report.lines.line((first.name_span or first.span).start)
         removing = " and ".join(one.name for one in own)
@@ -387,6 +387,10 @@ class _SchemaBuilder(AttributeReader[_Frame]):
             "its argument, or rename one"
         )
         fix = tuple(edit for one in own for edit in removed(self._text, one.span))
+        here = element.span
+        if self._text[first.span.start : first.span.end] == self._text[here.start : here.end]:
+            between = self._text[first.span.end : here.start]
+            fix = fix if between.strip(" \t\r\n") else (Edit(here, ""),)
         self._report.add("E304", message, name.value_span, NOTHING, fix)
 
     def _length(self, element: Element, attributes: dict[str, Attribute], earlier: dict[str, Param]) -> int:

@@ -75,11 +75,11 @@ def meant(name: str, near: Sequence[str], words: Container[str] = ()) -> str | N
 
 
 def likeliest(name: str, near: Sequence[str]) -> str | None:
-    """The near name that is clearly nearer than each other; None where none is."""
-    numbers = _DIGITS.findall(name)
-    found = [one for one in near if _DIGITS.findall(one) == numbers and not _is_other_word(name, one)]
-    ratios = [*(_ratio(name, other) for other in found[:2]), 0.0, 0.0]
-    return found[0] if ratios[0] >= _NEAR and ratios[0] >= ratios[1] + _APART else None
+    """The first of some near names, where it is clearly nearer than the next; else None."""
+    ratios = [*(_ratio(name, other) for other in near[:2]), 0.0, 0.0]
+    if ratios[0] < _NEAR or ratios[0] < ratios[1] + _APART or _is_other_word(name, near[0]):
+        return None
+    return near[0] if _DIGITS.findall(near[0]) == _DIGITS.findall(name) else None
 
 
 class Speller:

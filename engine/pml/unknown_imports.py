@@ -15,16 +15,16 @@ from functools import cached_property
 from itertools import islice
 from typing import Final
 
-from engine.pml.diagnostics import Edit, Fix, Span, quote, swap
+from engine.pml.diagnostics import Edit, Fix, Span, quote, quote_text, swap
 from engine.pml.names import RESERVED, ROLES
 from engine.pml.spelling import Speller, likeliest, meant
-from engine.pml.tree import Import, Module, Param, Role, Schema, Text
+from engine.pml.tree import Import, Module, Param, Role, Schema, Text, Union
 
 _MOST_EDITS: Final = 100
 """The most places that one fix changes."""
 
-_SHOWN: Final = 40
-_TOKEN: Final = re.compile(r"[^-_.]{1,3}|[-_.][^-_.]+|[^-_.]+[-_.]")
+_ENDING: Final = re.compile(r"[^-_.]{1,3}|[-_.][^-_.]+")
+_BEGINNING: Final = re.compile(r"[^-_.]+[-_.]")
 """What a name gets that is changed a little: a short ending, or one word."""
 
 
@@ -74,7 +74,7 @@ class UnknownImports:
         if same is not None:
             return Meaning(f"it is called <{same}/> now", same, _renamed(node, same))
         if self._speller.is_spent:
-            return self._choice(parent, node, None, None)
+            return self._choice(parent, node, None, None, ())
         here = [one for one in self._free(parent) if self._fits(parent, one, node)]
         known = here if parent else [*here, *(one for one in self._deeper if self._fits("", one, node))]
         words = _words(parent, node)
@@ -90,12 +90,14 @@ class UnknownImports:
             hint = f"&lt;{node.name}"
             return Meaning(f"write {hint} where it is text", hint, self._as_text(node), is_text=True)
         found = [one for one in found if one not in words]
-        near = likeliest(node.name, found) or _changed_a_little(node.name, known)
+        near = _changed_a_little(node.name, known) or likeliest(node.name, found)
         if near is None and len(left := self._between(parent, node, beside, here)) == 1:
             near = left[0]
-        return self._choice(parent, node, near, next(iter(found), None))
+        return self._choice(parent, node, near, next(iter(found), None), here)
 
-    def _choice(self, parent: str, node: Import, near: str | None, guess: str | None) -> Meaning:
+    def _choice(
+        self, parent: str, node: Import, near: str | None, guess: str | None, free: Sequence[str]
+    ) -> Meaning:
         index = self._schema.index
         choices: list[Fix] = []
         tag = f"<{node.name}/>"
@@ -105,7 +107,8 @@ class UnknownImports:
             choices.append(Fix(title, _renamed(node, near)))
             if not node.children and not node.arguments and node.unclosed is None:
                 choices.append(Fix(f"Remove {tag}: nothing is read in its place", (Edit(node.span, ""),)))
-        as_text = self._as_text(node) if near is not None or self._only_says(node) else ()
+        in_words = (not free and not guess) or self._follows_text(node)
+        as_text = self._as_text(node) if near or (in_words and self._only_says(node)) else ()
         if as_text:
             choices.append(Fix(f"Write &lt;{node.name}: the tag is then read as text", as_text))
         said = near or guess
@@ -174,7 +177,7 @@ class UnknownImports:
         members = index.members.get(parent, {})
         order = {name: index.order[module.path] for name, module in members.items()}
         known = [order[one.name] for one in siblings if one.name in order]
-        if known != sorted(known):
+        if len(known) < 2 or known != sorted(known):
             return names
         place = siblings.index(node)
         low = max((order[one.name] for one in siblings[:place] if one.name in order), default=-1)
@@ -182,6 +185,12 @@ class UnknownImports:
             (order[one.name] for one in siblings[place:] if one.name in order), default=len(index.order)
         )
         return [name for name in names if low < order[name] < high]
+
+    def _follows_text(self, node: Import) -> bool:
+        """Whether text stands before an import in its line."""
+        start = node.span.start
+        before = self._source[self._source.rfind("\n", 0, start) + 1 : start].strip()
+        return before[-1:] not in ("", ">")
 
     def _only_says(self, node: Import) -> bool:
         """Whether an import holds text and imports nothing."""
@@ -232,8 +241,9 @@ def _changed_a_little(name: str, known: Sequence[str]) -> str | None:
     found = []
     for other in dict.fromkeys(known):
         short, long = sorted((name, other), key=len)
-        rest = long.removeprefix(short) if long.startswith(short) else long.removesuffix(short)
-        if len(rest) == len(long) - len(short) and _TOKEN.fullmatch(rest):
+        if (long.startswith(short) and _ENDING.fullmatch(long, len(short))) or (
+            long.endswith(short) and _BEGINNING.fullmatch(long, 0, len(long) - len(short))
+        ):
             found.append(other)
     return found[0] if len(found) == 1 else None
 
@@ -241,7 +251,7 @@ def _changed_a_little(name: str, known: Sequence[str]) -> str | None:
 def _content(module: Module) -> tuple[tuple[str, ...], ...]:
     """The texts and parameters of a module and of what is nested in it, in order."""
     found: list[tuple[str, ...]] = []
-    pending: list[object] = [*reversed(module.children)]
+    pending: list[Text | Param | Module | Union | Role] = [*reversed(module.children)]
     while pending:
         node = pending.pop()
         if isinstance(node, Text):
@@ -249,9 +259,8 @@ def _content(module: Module) -> tuple[tuple[str, ...], ...]:
         elif isinstance(node, Param):
             found.append(("parameter", node.name))
         else:
-            children = getattr(node, "members", None) or getattr(node, "children", ())
             found.append((type(node).__name__,))
-            pending.extend(reversed(children))
+            pending += reversed(node.members if isinstance(node, Union) else node.children)
     return tuple(found)
 
 
@@ -259,8 +268,3 @@ def _shown(module: Module) -> str:
     """How the text of a module begins, quoted."""
     said = " ".join("".join(child.text for child in module.contents() if isinstance(child, Text)).split())
     return quote_text(said) if said else f"module {quote(module.path)}"
-
-
-def quote_text(said: str) -> str:
-    """The beginning of a text, as a choice shows it."""
-    return f"“{said if len(said) <= _SHOWN else said[: _SHOWN - 1] + '…'}”"

@@ -14,6 +14,8 @@ from engine.pml import ArgumentText, NewText, RoleClose, RoleOpen, Schema, bind,
 from engine.pml.parts import part_text
 
 SAMPLES = Path(__file__).parents[2] / "sample_schemas"
+Reading = tuple[tuple[str, ...], ...]
+"""Turns, and texts with their modules."""
 Spoil = Callable[[random.Random, str], Iterator[str]]
 """From a document to documents with one mistake, in any number."""
 
@@ -50,7 +52,7 @@ def samples() -> list[Pair]:
 
 
 @lru_cache(maxsize=64)
-def reading(schema: str, prompt: str) -> tuple[tuple[str, ...], ...] | None:
+def reading(schema: str, prompt: str) -> Reading | None:
     """What a prompt says, in order, with turns and modules; None where there is an error."""
     parsed = parse_schema(schema)
     own = parse_prompt(prompt)
@@ -72,6 +74,16 @@ def reading(schema: str, prompt: str) -> tuple[tuple[str, ...], ...] | None:
         elif text:
             found.append([kind, module, text])
     return tuple(tuple(one) for one in found)
+
+
+def called(found: Reading | None, name: str, other: str) -> Reading | None:
+    """What is read, with another name of a module."""
+    if found is None:
+        return None
+    return tuple(
+        (kind, "/".join(other if one == name else one for one in module.split("/")), *text)
+        for kind, module, *text in found
+    )
 
 
 # One mistake
@@ -121,6 +133,25 @@ def _no_start(*tags: str) -> Spoil:
                 yield _cut(source, *match.span())
 
     return spoil
+
+
+def _no_end_line(_: random.Random, source: str) -> Iterator[str]:
+    for match in _outside(source, re.compile(rf"\n[ \t]*{_END.pattern}[ \t]*(?=\r?\n)")):
+        yield _cut(source, *match.span())
+
+
+def _twice(pattern: re.Pattern[str]) -> Spoil:
+    def spoil(_: random.Random, source: str) -> Iterator[str]:
+        for match in _outside(source, pattern):
+            yield _cut(source, match.end(), match.end(), match[0])
+
+    return spoil
+
+
+def _turned(_: random.Random, source: str) -> Iterator[str]:
+    """An end tag that is written as a start tag."""
+    for match in _outside(source, _END):
+        yield _cut(source, match.start() + 1, match.start() + 2)
 
 
 def _no_slash(_: random.Random, source: str) -> Iterator[str]:
@@ -317,6 +348,10 @@ PROMPT_MISTAKES: dict[str, Spoil] = {
 }
 BOTH: dict[str, Spoil] = {
     "no slash": _no_slash,
+    "no line of an end tag": _no_end_line,
+    "end tag twice": _twice(_END),
+    "start tag twice": _twice(_START),
+    "a start tag for an end tag": _turned,
     "no >": _no_bracket,
     "no <": _no_opening_bracket,
     "start tag misspelt": _other_start(misspelt),

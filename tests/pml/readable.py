@@ -9,6 +9,8 @@ NAMES = (
     *("intro", "terse", "tone", "rules", "style", "trip", "rome", "tokyo", "oslo", "budget", "notes"),
     *("doc-1", "doc-2", "doc-3", "about-cats", "about-dogs", "unit.py", "map.py", "glossary", "summary"),
     *("customer", "invoice", "policy", "faq", "table", "history", "persona", "examples", "appendix"),
+    *("greeting", "closing", "sources", "warnings", "prices", "opening-hours", "how-to-get-there"),
+    *("legal-notice", "colours", "sizes", "team", "roadmap", "milestones", "risks"),
 )
 SENTENCES = (
     *("Answer briefly.", "Be kind &amp; clear.", "Use a table where a &lt; b.", "Name the source."),

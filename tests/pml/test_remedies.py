@@ -117,6 +117,7 @@ ATTRIBUTES = [
     ),
     schema("a prefix", "E118", '<x:module name="m">x</x:module>', '<module name="m">x</module>'),
 ]
+P = '<param name="p" len="5"/>'
 STRUCTURE = [
     schema("developer", "E205", "<developer>x</developer>", "<system>x</system>"),
     schema("human", "E205", "<human>x</human>", "<user>x</user>"),
@@ -146,6 +147,33 @@ STRUCTURE = [
         "E106",
         '<user><module name="m">x</user></module>',
         '<user><module name="m">x</module></user>',
+    ),
+    schema(
+        "an end left out",
+        "E105",
+        '\n <user>\n  <module name="a">\n   x\n  <module name="b">y z</module>\n </user>\n',
+        '\n <user>\n  <module name="a">\n   x\n  </module>\n  <module name="b">y z</module>\n </user>\n',
+    ),
+    schema(
+        "a start left out",
+        "E106",
+        '\n <user>\n   <module name="a">x y</module>\n  </union>\n  z\n </user>\n',
+        '\n <user>\n  <union>\n   <module name="a">x y</module>\n  </union>\n  z\n </user>\n',
+    ),
+    schema(
+        "a start for an end, in lines",
+        "E105",
+        '\n <module name="a">\n  x y\n <module>\n <module name="b">z</module>\n',
+        '\n <module name="a">\n  x y\n </module>\n <module name="b">z</module>\n',
+    ),
+    schema(
+        "the start without >, before text",
+        "E104",
+        '<module name="m"\n x y</module>',
+        '<module name="m">\n x y</module>',
+    ),
+    schema(
+        "a parameter twice", "E304", f'<module name="m">{2 * P}</module>', f'<module name="m">{P}</module>'
     ),
     schema("a start for an end", "E105", '<module name="m">x<module>', '<module name="m">x</module>'),
     schema("a slash behind for an end", "E105", '<module name="m">x<module/>', '<module name="m">x</module>'),
