@@ -72,11 +72,8 @@ def of_prompt(
         rendering, [part.role for part in bound.parts if isinstance(part, RoleOpen)], contents, plan, prompt
     )
     if len(conversation(bound.parts)) == len(contents):  # no text between turns, of which no template knows
-        whole = [
-            token
-            for ids in chat.tokens.encode(list(_fragments(rendering, chat.tokens)), begins=True)
-            for token in ids
-        ]
+        fragments = list(_fragments(rendering, chat.tokens))
+        whole = [token for ids in chat.tokens.encode(fragments, begins=True) for token in ids]
         yield from _tokens(spec, plan.token_ids, whole, prompt)
 
 

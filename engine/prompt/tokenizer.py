@@ -22,10 +22,7 @@ from engine.errors import require_characters
 
 Encoded = tuple[list[int], list[tuple[int, int]]]
 _LONG = 5_000  # characters, which take a few milliseconds
-_OPEN, _CLOSE = (
-    "\U0010fffc",
-    "\U0010fffd",
-)  # round an author's special tokens in what a chat template is given
+_OPEN, _CLOSE = "\U0010fffc", "\U0010fffd"  # stand round special tokens that an author spells
 _GUARDS = re.compile(f"[{_OPEN}{_CLOSE}]")
 
 

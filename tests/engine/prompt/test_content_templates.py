@@ -323,7 +323,10 @@ def test_a_special_token_that_an_author_spells_stays_text(content: str) -> None:
     assert counts == [2, 1]
 
 
-MARKED = "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{{ EXPR }}{{ '<|im_end|>' }}{{ '\n' }}{% endfor %}"
+MARKED = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' }}{{ EXPR }}{{ '<|im_end|>' }}{{ '\n' }}"
+    "{% endfor %}"
+)
 
 
 @pytest.mark.parametrize(
