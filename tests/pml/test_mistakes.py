@@ -36,7 +36,7 @@ RENAMED = 2
 """Modules that each prompt has renamed in its schema."""
 
 LEAST = 90
-"""This share of a kind of mistake, in percent, is repaired; less of the kinds below, whose meaning is open."""
+"""This share of a kind of mistake, in percent, is repaired; less of the kinds below, which are open."""
 
 SOME = {
     "prompt: a module called quite otherwise": 0,
