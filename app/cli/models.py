@@ -59,6 +59,8 @@ def models(look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
     say(model.probe.summary)
     if model.apart:
         say(f"What prompts share is read segment by segment on this GPU: {model.apart}.")
+    for note in found["notes"][len(model.notes) :]:  # the others were said when it was loaded
+        say(f"pml: {note}", err=True)
     for check, difference in model.probe.checks.items():
         say(f"  {check}: {difference:.1e}")
 

@@ -183,11 +183,15 @@ def test_a_fix_is_made_by_its_place_in_utf16(documents: Documents) -> None:
     source = '<schema name="😀s"><modul name="a">x</modul></schema>'
     faults = diagnostics_json(documents.schema(source).diagnostics, source)
     fault = next(found for found in faults if found["code"] == "E205")
-    assert fault["fix"] == "Write module"
-    found = mended_document(source, "E205", fault["from"], lambda text: documents.schema(text).diagnostics)
+    assert fault["fixes"][0] == "Write module"
+
+    def diagnose(text: str) -> tuple[Diagnostic, ...]:
+        return documents.schema(text).diagnostics
+
+    found = mended_document(source, "E205", fault["from"], "Write module", diagnose)
     assert found == source.replace("modul", "module")
     with pytest.raises(PromptCacheError, match="changed since"):
-        mended_document(source, "E205", 0, lambda text: documents.schema(text).diagnostics)
+        mended_document(source, "E205", 0, "Write module", diagnose)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +209,7 @@ def test_a_fix_is_made_by_its_place_in_utf16(documents: Documents) -> None:
 )
 def test_a_button_says_what_its_fix_does(documents: Documents, source: str, code: str, says: str) -> None:
     faults = diagnostics_json(documents.schema(source).diagnostics, source)
-    assert next(found["fix"] for found in faults if found["code"] == code) == says
+    assert next(found["fixes"] for found in faults if found["code"] == code)[:1] == ([says] if says else [])
 
 
 def test_a_fix_that_would_do_harm_is_not_made() -> None:
@@ -215,7 +219,7 @@ def test_a_fix_that_would_do_harm_is_not_made() -> None:
         return (one,) if text == "a" else (one, make("E104", "", span, text))
 
     with pytest.raises(PromptCacheError, match="more faults than it mends"):
-        mended_document("a", "E105", 0, diagnose)
+        mended_document("a", "E105", 0, diagnose("a")[0].fixes[0].title, diagnose)
 
 
 def test_faults_of_an_included_file_are_marked_at_the_include(tmp_path: Path) -> None:
@@ -224,7 +228,7 @@ def test_faults_of_an_included_file_are_marked_at_the_include(tmp_path: Path) ->
     documents = Documents()
     (mark,) = diagnostics_json(documents.schema(source, tmp_path).diagnostics, source)
     assert source[mark["from"] : mark["to"]] == "rules.pml"
-    assert (mark["code"], mark["line"], mark["fix"]) == ("E301", 2, "")
+    assert (mark["code"], mark["line"], mark["fixes"]) == ("E301", 2, [])
     assert mark["message"].startswith("rules.pml:2:15: 'a b' cannot name a module")
     (tmp_path / "rules.pml").write_text('<schema name="r"><module name="brief">x</module></schema>')
     tree = documents.schema(source, tmp_path).tree

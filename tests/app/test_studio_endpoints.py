@@ -133,8 +133,8 @@ def test_a_sample_prompt_is_told_in_a_few_words(asked: Asked) -> None:
 def test_a_quick_fix_is_asked_for_by_the_place_of_its_mark(asked: Asked) -> None:
     prompt = TEXTS["prompt"].replace("<b/>", "<bb/>")
     marks = asked.ask("check", {**TEXTS, "prompt": prompt})["prompt"]["diagnostics"]
-    (mark,) = [one for one in marks if one["fix"]]
-    fixed = {"kind": "prompt", "code": mark["code"], "at": mark["from"]}
+    (mark,) = [one for one in marks if one["fixes"]]
+    fixed = {"kind": "prompt", "code": mark["code"], "at": mark["from"], "fix": mark["fixes"][0]}
     assert asked.ask("fix_document", {**TEXTS, "prompt": prompt, **fixed}) == {"text": TEXTS["prompt"]}
 
 
@@ -143,11 +143,12 @@ def test_a_quick_fix_that_needs_the_tokenizer_is_given(asked: Asked) -> None:
     (mark,) = [
         one
         for one in asked.ask("measure", {**TEXTS, "schema": schema})["diagnostics"]["schema"]
-        if one["fix"]
+        if one["fixes"]
     ]
-    fixed = {"kind": "schema", "code": "E501", "at": mark["from"]}
+    (fix,) = mark["fixes"]
+    fixed = {"kind": "schema", "code": "E501", "at": mark["from"], "fix": fix}
     mended = asked.ask("fix_document", {**TEXTS, "schema": schema, **fixed})["text"]
-    assert mended == schema.replace('len="3"', mark["fix"].removeprefix("Write "))
+    assert mended == schema.replace('len="3"', fix.removeprefix("Write "))
 
 
 def test_what_long_work_ends_with_is_what_its_type_says(asked: Asked) -> None:
