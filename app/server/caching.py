@@ -149,7 +149,8 @@ def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[An
         found = chat.calls_in(said, read, tools)
         if not found.calls and not found.thought:
             return Said(answer.text)
-        return Said(found.content, found.thought, found.calls)
+        content = found.content.partition(answer.stop)[0] if answer.stop else found.content
+        return Said(content, found.thought, found.calls)
 
     return parts
 

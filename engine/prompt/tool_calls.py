@@ -5,10 +5,13 @@ Knows no chat template.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from transformers.utils.chat_parsing.response_templates import ResponseTemplate, load_response_template
 
 from engine.prompt.tokenizer import Tokenizer
 from engine.prompt.tools import ToolCall, Tools, ToolsError, call_fields
@@ -47,6 +50,7 @@ class AnswerReader:
         self._missing = "has no response template"
         if template is not None:
             self._missing = _unusable(tokenizer, template)
+        self._template = None if self._missing else _gathering(template)
 
     @property
     def finds_calls(self) -> bool:
@@ -81,15 +85,17 @@ class AnswerReader:
         text = answer if isinstance(answer, str) else self._decoded(answer)
         before = self._decoded(prompt)
         try:
-            message = self._tokenizer.parse_response(text, prefix=before, tools=tools.definitions())
+            message = self._tokenizer.parse_response(
+                _escaped(text, self._template), self._template, prefix=before, tools=tools.definitions()
+            )
             calls = tuple(map(_call, message.get("tool_calls") or ()))
             call_fields(calls)  # as the next request says them again
         except Exception as error:  # of a template that came with the model, over text by the model
             return ParsedAnswer(self._plain(answer), fault=" ".join(str(error).split())[:300])
-        thought = next((str(message[name]) for name in _THOUGHTS if message.get(name)), "")
+        thought = next((said for name in _THOUGHTS if (said := _said(message, name))), "")
         if not calls and not thought:
             return ParsedAnswer(self._plain(answer))
-        return ParsedAnswer(self._plain(str(message.get("content") or "")), calls, thought)
+        return ParsedAnswer(self._plain(_said(message, "content")), calls, thought)
 
     def _decoded(self, token_ids: Sequence[int]) -> str:
         return str(self._tokenizer.decode(list(token_ids))) if token_ids else ""
@@ -112,6 +118,41 @@ def _unusable(tokenizer: Any, template: Any) -> str:
     if "tool_calls" not in template["fields"]:
         return "has a response template without tool_calls"
     return ""
+
+
+def _gathering(template: Any) -> ResponseTemplate:
+    """A response template of which each stretch of a text counts, and not the last one only."""
+    read = load_response_template(template)
+    for name, field in read.fields.items():
+        if field.content == "text" and not field.repeats and field.transform is None:
+            field.repeats, field.optional = True, field.optional or name in read.defaults
+            read.defaults.pop(name, None)
+    return read
+
+
+def _said(message: Mapping[str, Any], name: str) -> str:
+    """The text of a field, of which there may be several stretches."""
+    found = message.get(name) or ""
+    return "\n".join(filter(None, map(str, found))) if isinstance(found, list) else str(found)
+
+
+def _escaped(text: str, template: ResponseTemplate) -> str:
+    """An answer in which no text inside JSON looks like the mark behind it, as an escape spells it."""
+    for field in template.fields.values():
+        if field.content != "json" or field.open_re is None or not field.close_literals:
+            continue
+        place = 0
+        while place <= len(text) and (opened := field.open_re.search(text, place)):
+            place = max(opened.end(), opened.start() + 1)
+            begin = len(text) - len(text[opened.end() :].lstrip())
+            with contextlib.suppress(ValueError, RecursionError):
+                value, end = json.JSONDecoder().raw_decode(text, begin)
+                spelled = text[begin:end]
+                for mark in field.close_literals:
+                    spelled = spelled.replace(mark, f"\\u{ord(mark[0]):04x}{mark[1:]}")
+                if json.loads(spelled) == value:
+                    text, place = text[:begin] + spelled + text[end:], begin + len(spelled)
+    return text
 
 
 def _call(found: Any) -> ToolCall:

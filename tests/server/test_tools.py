@@ -71,6 +71,15 @@ def test_a_call_comes_out_and_its_result_goes_in(agent: Served, monkeypatch: pyt
     assert read >= made.usage.prompt_tokens - 64, "the second turn reads the first one"
 
 
+def test_a_stop_text_never_shows_behind_a_call(agent: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    chat = agent.openai().chat.completions
+    for text in (f"Well. {CALL}\nThat is END", f"{CALL}END"):
+        says(monkeypatch, agent, text)
+        made = chat.create(model="agent", messages=QUESTION, tools=TOOLS, stop="END").choices[0]
+        assert made.message.content in ("Well.\nThat is ", None)
+        assert [call.function.name for call in made.message.tool_calls] == ["weather"]
+
+
 def test_a_streamed_call_is_whole(agent: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     says(monkeypatch, agent, f"Let me look.\n{CALL}\n{CALL}")
     with agent.openai().chat.completions.stream(model="agent", messages=QUESTION, tools=TOOLS) as stream:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,53 @@ def read(text: str, *specials: str, prompt: str = PROMPT, tools: Tools | None = 
 )
 def test_calls_are_told_from_what_is_said(text: str, want: ParsedAnswer) -> None:
     assert read(text) == want
+
+
+LITERAL = {**HERMES_ANSWERS["fields"]["tool_calls"], "open": "<tool_call>"}
+LITERAL.pop("open_pattern")
+LITERALS = {**HERMES_ANSWERS, "fields": {**HERMES_ANSWERS["fields"], "tool_calls": LITERAL}}
+DEFAULTS = {**LITERALS, "defaults": {"role": "assistant", "content": "", "thinking": ""}}
+
+
+@pytest.mark.parametrize("answers", [HERMES_ANSWERS, LITERALS, DEFAULTS])
+@pytest.mark.parametrize(
+    ("text", "content", "thought"),
+    [
+        (f"Let me look.\n{CALL}\nDone.", "Let me look.\nDone.", ""),
+        (f"Let me look.\n{CALL}\n", "Let me look.", ""),
+        (f"One {CALL} two {CALL}<|im_end|>", "One\ntwo", ""),
+        (f"{CALL}\n\n{CALL}three", "three", ""),
+        (f"<think>hm</think>One<think>well</think>two{CALL}", "One\ntwo", "hm\nwell"),
+    ],
+)
+def test_what_is_said_before_between_and_behind_calls_is_all_there(
+    answers: Any, text: str, content: str, thought: str
+) -> None:
+    found = ChatFormat(made(answers)).calls_in(text)
+    assert (found.content, found.thought, found.fault) == (content, thought, "")
+    assert found.calls == (ROME,) * text.count(CALL)
+
+
+@pytest.mark.parametrize(
+    "said", ["</tool_call>", "a </tool_call>\n</tool_call>", '\\"</tool_call>"', "<tool_call>{}"]
+)
+def test_an_argument_may_have_the_mark_behind_a_call(said: str) -> None:
+    call = f"<tool_call>{json.dumps({'name': 'note', 'arguments': {'text': said}})}</tool_call>"
+    note = ToolCall("note", {"text": said})
+    assert read(f"Look.{call}\n{CALL}").calls == (note, ROME)
+    assert read(f"Look.{call}<|im_end|>") == ParsedAnswer("Look.", (note,))
+
+
+@pytest.mark.parametrize("opened", ["(?=\\{)", "\\s*"])
+def test_calls_without_a_mark_before_them_are_looked_for_once(opened: str) -> None:
+    field = {
+        "open_pattern": opened,
+        "close": "}\n",
+        "content": "json",
+        "content_args": {"allow_non_json": True},
+    }
+    answers = {"start_anchor": "x", "fields": {"tool_calls": field, "content": {"content": "text"}}}
+    ChatFormat(made(answers)).calls_in('{"name": "weather", "arguments": {"a": 1}}')  # and it ends
 
 
 @pytest.mark.parametrize(
