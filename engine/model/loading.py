@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 from transformers.conversion_mapping import get_model_conversion_mapping
 from transformers.core_model_loading import WeightConverter, WeightRenaming, rename_source_key
 from transformers.generation.configuration_utils import GenerationConfig
@@ -212,6 +213,8 @@ def guarded(name: str, read: Callable[[], T]) -> T:
         raise
     except Exception as error:  # transformers raises many kinds; all mean that this folder is no usable model
         first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        if isinstance(error, KeyError):
+            first_line = f"{first_line} is missing in its files, or transformers does not know it."
         raise ModelError(
             f"model {name!r} cannot be loaded: {first_line} Models that need code of their own are not run; "
             "files that were cut short must be fetched again."
@@ -287,7 +290,8 @@ class Unfilled(TorchFunctionMode):
     """Spares the building of a network what torch computes of tensors without memory, in Python.
 
     For that it loads an algebra system, which takes longer than to read a small model. Random numbers that
-    weights replace are not drawn; ranges, of which tables are made, are real ones.
+    weights replace are not drawn. Ranges, of which tables are made, are real ones, until they meet what has
+    no memory.
     """
 
     def __torch_function__(
@@ -300,4 +304,11 @@ class Unfilled(TorchFunctionMode):
                 return drawn
         if name == "arange" and str(given.get("device")) == "meta":
             given = {**given, "device": "cpu"}
-        return func(*args, **given)
+        try:
+            return func(*args, **given)
+        except RuntimeError:  # transformers computes such a table again behind the weights
+            found = [one.is_meta for one in tree_leaves((args, given)) if isinstance(one, Tensor)]
+            if len(set(found)) < 2:
+                raise
+            args, given = tree_map_only(Tensor, lambda one: one.to("meta"), (args, given))
+            return func(*args, **given)

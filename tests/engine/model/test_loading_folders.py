@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, cycle
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from engine.errors import ModelError
 from engine.model import fingerprint as fingerprints
 from engine.model import loading
 from engine.model.loading import load
+from engine.model.look import look
 from engine.model.synthetic import byte_tokenizer
 from tests.engine.model.test_checkpoint import identity, saved
 from tests.engine.tiny import FAMILIES, tiny_network
@@ -34,7 +35,73 @@ def test_a_family_is_loaded_as_transformers_loads_it(family: str, tmp_path: Path
     tiny_network(family).save_pretrained(tmp_path, max_shard_size=60_000)
     byte_tokenizer().save_pretrained(tmp_path)
     loaded = load(str(tmp_path)).network.module
-    own: Any = t.AutoModelForCausalLM.from_pretrained(tmp_path, attn_implementation="eager")
+    require_transformers_own(loaded, tmp_path)
+
+
+def longrope(heads: int, original: int = 128) -> dict[str, Any]:
+    """Two lists of factors, as Phi 3 and Phi 4 have them."""
+    lists = {"short_factor": [1.0] * heads, "long_factor": [2.0] * heads}
+    return {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": original, **lists}
+
+
+SIZES = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+SMALL = {**SIZES, "intermediate_size": 64, "vocab_size": 320, "max_position_embeddings": 512}
+IDS = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+ROTARIES: dict[str, Callable[[], Any]] = {
+    "phi3": lambda: t.Phi3Config(
+        **SMALL, **IDS, original_max_position_embeddings=128, rope_parameters=longrope(8)
+    ),
+    "phimoe": lambda: t.PhimoeConfig(
+        **SMALL,
+        **IDS,
+        num_local_experts=2,
+        rope_parameters={**longrope(8), "short_mscale": 1.1, "long_mscale": 1.3},
+    ),
+    "llama": lambda: t.LlamaConfig(**SMALL, rope_parameters=longrope(8)),
+    "yarn": lambda: t.LlamaConfig(
+        **SMALL, rope_parameters={"rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0}
+    ),
+    "linear": lambda: t.LlamaConfig(
+        **SMALL, rope_parameters={"rope_type": "linear", "rope_theta": 1e4, "factor": 4.0}
+    ),
+    "dynamic": lambda: t.LlamaConfig(
+        **SMALL, rope_parameters={"rope_type": "dynamic", "rope_theta": 1e4, "factor": 4.0}
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ROTARIES)
+def test_tables_of_rotary_embeddings_are_loaded_as_transformers_makes_them(name: str, tmp_path: Path) -> None:
+    t.AutoModelForCausalLM.from_config(ROTARIES[name]()).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    model = load(str(tmp_path))
+    require_transformers_own(model.network.module, tmp_path)
+    assert model.context_length == (512 if name in ("yarn", "linear", "dynamic") else 128)
+    assert look(str(tmp_path)).context_length == 512
+
+
+def test_a_model_that_mixes_tables_with_what_has_no_memory_is_refused_for_what_it_is(tmp_path: Path) -> None:
+    config = t.Gemma4TextConfig(
+        **SMALL, **IDS, head_dim=16, global_head_dim=32, vocab_size_per_layer_input=320
+    )
+    t.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    byte_tokenizer().save_pretrained(tmp_path)
+    with pytest.raises(ModelError, match="layers differ in the number or size of their key heads"):
+        load(str(tmp_path))
+
+
+def test_a_rotary_embedding_that_transformers_does_not_know_is_named(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    config["rope_parameters"] = {"rope_type": "su", "rope_theta": 1e4, "factor": 4.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ModelError, match="'su' is missing in its files, or transformers does not know it"):
+        load(str(folder))
+
+
+def require_transformers_own(loaded: Any, folder: Path) -> None:
+    """Requires that a network is to the last bit what transformers loads."""
+    own: Any = t.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager")
     assert type(loaded) is type(own)
     assert loaded.generation_config.eos_token_id == own.generation_config.eos_token_id
     assert loaded.state_dict().keys() == own.state_dict().keys()
