@@ -89,6 +89,8 @@ def _attention(
     layer: Any = getattr(module, "layer_idx", None)
     if layer is None or len(query) != 1:
         raise UnfitError("its attention layers are not numbered, or take several sequences for one")
+    if sliding_window is not None and sliding_window < 1:
+        raise UnfitError(f"its configuration says a window of {sliding_window} tokens, where null means none")
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = kv.attend(layer, query[0], key[0], value[0], AttentionParams(scale, sliding_window, softcap, s_aux))
     return out.transpose(0, 1)[None].contiguous(), None

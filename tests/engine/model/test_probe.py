@@ -247,6 +247,13 @@ def test_windows_are_followed_when_they_are_lowered_into_sight() -> None:
         assert model_of(config).context_length == 4095
 
 
+@pytest.mark.parametrize("window", [0, -1])
+@pytest.mark.parametrize("kind", [t.MistralConfig, t.Gemma2Config])
+def test_a_window_that_sees_nothing_is_refused_in_words(kind: Any, window: int) -> None:
+    with pytest.raises(ModelError, match=f"a window of {window} tokens, where null means none"):
+        model_of(kind(**SIZES, sliding_window=window))
+
+
 def test_frequencies_are_a_copy_that_the_model_cannot_rewrite() -> None:
     model = model_of(phi3())
     rotary = model.rotaries[0]
