@@ -216,7 +216,7 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     check("segment between new tokens", *_between(network, tokens, own))
     if relocatable:
         check("moved segment", *_moved(network, tokens, own))
-    positions = _in_words(network.setup.rotaries) if relocatable else _unmoved_in_words(network)
+    positions = _in_words(network.setup) if relocatable else _unmoved_in_words(network)
     length, limit = _bound(network, tokens, whole)
     ruler, reach = _farthest(_ruler(network, tokens, spread, whole, relocatable=relocatable), length)
     if relocatable and not ruler.relocatable:
@@ -375,8 +375,11 @@ def _unmoved_in_words(network: Network) -> str:
     return "absolute (in a form of the model's own)"
 
 
-def _in_words(rotaries: Rotaries) -> str:
+def _in_words(setup: AttentionSetup) -> str:
+    rotaries = setup.rotaries
     rotated = [rotary for rotary in rotaries if rotary is not None]
+    if not rotated and setup.path == "segments":  # where scores have no bias
+        return "none: the order shows by what each token sees"
     if not rotated:
         return "relative, by a bias of the scores (ALiBi)"
     style = "interleaved" if rotated[0].interleaved else "half"

@@ -247,6 +247,13 @@ def test_windows_are_followed_when_they_are_lowered_into_sight() -> None:
         assert model_of(config).context_length == 4095
 
 
+def test_a_model_without_positions_is_not_said_to_have_a_bias() -> None:
+    ids = {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    model = model_of(t.SmolLM3Config(**SIZES, **ids, no_rope_layers=[0] * SIZES["num_hidden_layers"]))
+    assert model.probe.positions.startswith("none: ")
+    assert model.relocatable
+
+
 @pytest.mark.parametrize("window", [0, -1])
 @pytest.mark.parametrize("kind", [t.MistralConfig, t.Gemma2Config])
 def test_a_window_that_sees_nothing_is_refused_in_words(kind: Any, window: int) -> None:
