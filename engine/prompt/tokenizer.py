@@ -24,6 +24,7 @@ Encoded = tuple[list[int], list[tuple[int, int]]]
 _LONG = 5_000  # characters, which take a few milliseconds
 _OPEN, _CLOSE = "\U0010fffc", "\U0010fffd"  # stand round special tokens that an author spells
 _GUARDS = re.compile(f"[{_OPEN}{_CLOSE}]")
+_UNKNOWN = "\U0010fffe"  # in no vocabulary
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,7 @@ class Tokenizer:
         self._begin = _backend(self._form)
         added = self._begin.get_added_tokens_decoder()
         self._special = {index: token.content for index, token in added.items() if token.special}
-        unknown = json.loads(self._form)["model"].get("unk_token")
-        self._unknown = self._begin.token_to_id(unknown) if isinstance(unknown, str) else None
+        self._unknown = frozenset(_encode(self._begin, _UNKNOWN)[0])
         self._indices = frozenset(added)
         self._added = _any_of(token.content for token in added.values())
         inner = _without_prefix(self._form)
@@ -202,7 +202,7 @@ class Tokenizer:
             while place < last and start >= ends[place]:
                 place += 1
                 cuts.append(index)
-            if token in self._special and not self._meant(token, start, fragments[place], ends[place]):
+            if token in self._special and not self._meant(token, ends[place] - start, fragments, place):
                 return self._apart(fragments, begins)
         cuts.extend([len(ids)] * (len(ends) + 1 - len(cuts)))
         return [(ids[a:b], offsets[a:b]) for a, b in pairwise(cuts)]
@@ -216,11 +216,21 @@ class Tokenizer:
             place += len(one.text)
         return found
 
-    def _meant(self, token: int, start: int, fragment: Fragment, end: int) -> bool:
-        """Whether the chat template itself spells this special token, all of it."""
-        rest = fragment.text[len(fragment.text) - (end - start) :].lstrip()
+    def _meant(self, token: int, left: int, fragments: Sequence[Fragment], place: int) -> bool:
+        """Whether the chat template itself spells a special token, all of it.
+
+        Args:
+            token: the token.
+            left: how many characters of its fragment stand behind its beginning.
+            fragments: the texts; it may begin with white space of one, and be spelled in the next.
+            place: which of them it begins in.
+        """
+        one = fragments[place]
+        rest = one.text[len(one.text) - left :].lstrip()
+        if not rest and one.template and place + 1 < len(fragments):
+            return self._meant(token, len(fragments[place + 1].text), fragments, place + 1)
         spelled = rest.startswith(self._special[token])
-        return (fragment.template and spelled) or (token == self._unknown and not spelled)
+        return (one.template and spelled) or (token in self._unknown and not spelled)
 
     def _alone(self, fragment: Fragment, begins: bool) -> Encoded:
         if fragment.template:

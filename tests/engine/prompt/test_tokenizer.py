@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import AddedToken, models, pre_tokenizers
 from tokenizers import Tokenizer as Backend
-from tokenizers import models, pre_tokenizers
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from engine.cache.store import Store
@@ -132,6 +132,25 @@ WITHIN: dict[str, Any] = {
         vocab=_numbered(names), merges=[], unk_token="<unk>", ignore_merges=True
     ),
 }
+
+
+@pytest.mark.parametrize("strips", ["lstrip", "rstrip"])
+def test_special_tokens_that_take_white_space_are_the_templates_own(strips: str) -> None:
+    """Where turns meet, the white space of one lies before the special token of the next."""
+    raw = Backend(
+        models.Unigram([(name, -1.0) for name in ["<unk>", "<s>", "</s>", *LETTERS, "\n"]], unk_id=0)
+    )
+    raw.pre_tokenizer = pre_tokenizers.Metaspace()
+    marks = [AddedToken(one, special=True, **{strips: True}) for one in ("<unk>", "<s>", "</s>", "<|b|>")]
+    raw.add_special_tokens(marks)
+    made: Any = PreTrainedTokenizerFast(tokenizer_object=raw, bos_token="<s>", eos_token="</s>")
+    texts = ["<s>\n", "a b", "</s>\n", "<|b|>\n", "b\u0301 a", "</s>\n", " ", "<|b|>\n"]
+    fragments = [Fragment(text, template="b" not in text or "|" in text) for text in texts]
+    found = Tokenizer(made).encode(fragments, begins=True)
+    assert [t for ids in found for t in ids] == made("".join(texts), add_special_tokens=False)["input_ids"]
+    for text in ("\n</s>", "</s>", " </s> a"):
+        mixed = [Fragment("<s>\n", template=True), Fragment(text), Fragment("\n</s>", template=True)]
+        assert [ids.count(2) for ids in Tokenizer(made).encode(mixed, begins=True)] == [0, 0, 1]
 
 
 def _numbered(names: list[str]) -> dict[str, int]:
