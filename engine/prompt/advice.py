@@ -117,7 +117,8 @@ def _rewritten(
     computed = sum(piece.tokens for piece in plan.pieces if piece.why)
     if computed:
         message += f", and every request computes {computed} tokens of the schema"
-    yield make("W612", message, prompt.span, prompt.lines)
+    hint = "the studio's tab What the model reads shows the text; a template that keeps it lets the cache serve it"
+    yield make("W612", message, prompt.span, prompt.lines, hint)
 
 
 def _listed(faults: Sequence[str]) -> str:

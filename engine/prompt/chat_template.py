@@ -362,7 +362,7 @@ class ChatFormat:
             named = " → ".join(header.role for header in headers)
             raise ChatError(
                 f"the model's chat template refuses the turns {named}: {str(error).rstrip('.')}. "
-                "Use roles that it knows, in an order that it takes."
+                "Change what it names, or use roles and an order that it takes."
             ) from error
 
     def _apply(self, headers: tuple[Header, ...], told: Told, *, invite: bool = True, pad: str = "") -> str:

@@ -82,6 +82,7 @@ class AnswerReader:
             ToolsError: the tokenizer does not say how calls are written.
         """
         self.require()
+        assert self._template is not None
         text = answer if isinstance(answer, str) else self._decoded(answer)
         before = self._decoded(prompt)
         try:
