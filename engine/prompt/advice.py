@@ -117,7 +117,7 @@ def _rewritten(
     computed = sum(piece.tokens for piece in plan.pieces if piece.why)
     if computed:
         message += f", and every request computes {computed} tokens of the schema"
-    hint = "the studio's tab What the model reads shows it; a template that keeps contents lets them be cached"
+    hint = "the tab What the model reads shows it; a template that keeps contents lets them be cached"
     yield make("W612", message, prompt.span, prompt.lines, hint)
 
 
