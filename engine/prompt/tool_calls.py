@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from transformers.utils.chat_parsing.response_templates import ResponseTemplate, load_response_template
+import regex
 
 from engine.prompt.tokenizer import Tokenizer
 from engine.prompt.tools import ToolCall, Tools, ToolsError, call_fields
@@ -50,7 +50,8 @@ class AnswerReader:
         self._missing = "has no response template"
         if template is not None:
             self._missing = _unusable(tokenizer, template)
-        self._template = None if self._missing else _gathering(template)
+        self._template = {} if self._missing else _gathering(template)
+        self._marks = () if self._missing else tuple(_marks_round_json(template))
 
     @property
     def finds_calls(self) -> bool:
@@ -87,7 +88,7 @@ class AnswerReader:
         before = self._decoded(prompt)
         try:
             message = self._tokenizer.parse_response(
-                _escaped(text, self._template), self._template, prefix=before, tools=tools.definitions()
+                _escaped(text, self._marks), self._template, prefix=before, tools=tools.definitions()
             )
             calls = tuple(map(_call, message.get("tool_calls") or ()))
             call_fields(calls)  # as the next request says them again
@@ -121,14 +122,25 @@ def _unusable(tokenizer: Any, template: Any) -> str:
     return ""
 
 
-def _gathering(template: Any) -> ResponseTemplate:
+def _gathering(template: Mapping[str, Any]) -> dict[str, Any]:
     """A response template of which each stretch of a text counts, and not the last one only."""
-    read = load_response_template(template)
-    for name, field in read.fields.items():
-        if field.content == "text" and not field.repeats and field.transform is None:
-            field.repeats, field.optional = True, field.optional or name in read.defaults
-            read.defaults.pop(name, None)
-    return read
+    fields, defaults = dict(template["fields"]), dict(template.get("defaults") or {})
+    for name, field in fields.items():
+        if field.get("content", "text") == "text" and not field.get("repeats") and not field.get("transform"):
+            optional = field.get("optional", True) or name in defaults
+            fields[name] = {**field, "repeats": True, "optional": optional}
+            defaults.pop(name, None)
+    return {**template, "fields": fields, "defaults": defaults}
+
+
+def _marks_round_json(template: Mapping[str, Any]) -> Iterator[tuple[Any, list[str]]]:
+    """What stands before each field of JSON, as a pattern, and the texts that end it."""
+    for field in template["fields"].values():
+        opens, closes = field.get("open"), field.get("close")
+        if field.get("content") == "json" and closes and (opens or "open_pattern" in field):
+            literals = sorted([opens] if isinstance(opens, str) else opens or (), key=len, reverse=True)
+            pattern = "|".join(map(regex.escape, literals)) or field["open_pattern"]
+            yield regex.compile(pattern, regex.DOTALL), [closes] if isinstance(closes, str) else closes
 
 
 def _said(message: Mapping[str, Any], name: str) -> str:
@@ -137,19 +149,17 @@ def _said(message: Mapping[str, Any], name: str) -> str:
     return "\n".join(filter(None, map(str, found))) if isinstance(found, list) else str(found)
 
 
-def _escaped(text: str, template: ResponseTemplate) -> str:
-    """An answer in which no text inside JSON looks like the mark behind it, as an escape spells it."""
-    for field in template.fields.values():
-        if field.content != "json" or field.open_re is None or not field.close_literals:
-            continue
+def _escaped(text: str, marks: Iterable[tuple[Any, list[str]]]) -> str:
+    """An answer in which no text inside JSON looks like a mark behind it, as an escape spells it."""
+    for opens, closes in marks:
         place = 0
-        while place <= len(text) and (opened := field.open_re.search(text, place)):
+        while place <= len(text) and (opened := opens.search(text, place)):
             place = max(opened.end(), opened.start() + 1)
             begin = len(text) - len(text[opened.end() :].lstrip())
             with contextlib.suppress(ValueError, RecursionError):
                 value, end = json.JSONDecoder().raw_decode(text, begin)
                 spelled = text[begin:end]
-                for mark in field.close_literals:
+                for mark in closes:
                     spelled = spelled.replace(mark, f"\\u{ord(mark[0]):04x}{mark[1:]}")
                 if json.loads(spelled) == value:
                     text, place = text[:begin] + spelled + text[end:], begin + len(spelled)
