@@ -49,6 +49,10 @@ def _told(fault: Diagnostic) -> Diagnostic:
     for said, instead, hint in _REWORDED:
         if found := said.fullmatch(fault.message):
             return replace(
-                fault, message=found.expand(instead), hint=fault.hint if hint is None else hint, fix=()
+                fault,
+                message=found.expand(instead),
+                hint=fault.hint if hint is None else hint,
+                fix=(),
+                choices=(),
             )
     return fault

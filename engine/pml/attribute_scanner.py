@@ -22,6 +22,7 @@ _WORDS: Final = "|".join(sorted({name for names in ATTRIBUTES.values() for name 
 _BARE: Final = r"(?:[^\s<>\"'/=]|/(?!>))+"
 _BARE_VALUE: Final = re.compile(rf"{_BARE}(?:[ \t]+(?!(?:{_WORDS})\b)(?!{NAME_PATTERN}[ \t\r\n]*=){_BARE})*")
 _JUNK: Final = re.compile(rf"(?!{NAME_PATTERN})[^\s<>/](?:(?!{NAME_PATTERN})[^\s<>/])*")
+_GOES_ON: Final = re.compile(rf"[ \t\r\n]*(?:/?>|{NAME_PATTERN}[ \t\r\n]*=)")
 _QUOTED: Final = r"(\"[^\"<>\n]*\"|'[^'<>\n]*')"
 _NAMELESS: Final = re.compile(rf"=*[ \t]*{_QUOTED}(?=[ \t\r\n/>])")
 _UNEQUAL: Final = re.compile(rf"[ \t]*{_QUOTED}(?=[ \t\r\n/>])")
@@ -139,7 +140,8 @@ class AttributeScanner:
         if not complained:
             what, span = quote(self._text[begin:end]), Span(begin, end)
             message = f'{what} is no attribute; remove it, or write name="value"'
-            self._report.add("E107", message, span, NOTHING, (Edit(span, " "),))
+            fix = (Edit(span, " "),) if _GOES_ON.match(self._text, end) else ()  # else it may be text
+            self._report.add("E107", message, span, NOTHING, fix)
         return end
 
     def _attribute(self, element: Element, found: re.Match[str], complained: bool) -> tuple[int, int | None]:

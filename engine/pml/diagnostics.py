@@ -181,6 +181,7 @@ class Diagnostic:
             "end_line": self.end_line,
             "end_column": self.end_column,
             "hint": self.hint,
+            **({"choices": [fix.title for fix in self.choices]} if self.choices else {}),
             **({"file": self.file} if self.file else {}),
         }
 
@@ -201,8 +202,8 @@ class Diagnostic:
         shown, indent, carets = _window(text, self.column - 1, width)
         gutter = f"{self.line} | "
         caret = " " * len(gutter) + indent + carets
-        hint = _printable(self.advice)
-        note = f"\n{' ' * len(gutter)}hint: {hint}" if hint else ""
+        hints = [fix.title for fix in self.choices] or [self.advice]
+        note = "".join(f"\n{' ' * len(gutter)}hint: {_printable(hint)}" for hint in hints if hint)
         return f"{head}\n{gutter}{shown}\n{caret}{note}"
 
 
@@ -278,7 +279,7 @@ class Reporter:
 
     Attributes:
         torn: whether tags do not pair. What stands where is not known then, so whatever is found from now on
-            has no fix: first the tags are repaired.
+            has no fix that does more than to write other names: first the tags are repaired.
     """
 
     lines: LineIndex
@@ -314,7 +315,7 @@ class Reporter:
         kept = self.errors if is_error else self.advice
         if len(kept) < MAX_DIAGNOSTICS:
             if self.torn and not of_tags:
-                fix, choices = (), ()
+                fix, choices = fix if all(map(_renames, fix)) else (), ()
             if len(hint) > _MAX_HINT or (hint in _REMOVALS and not fix):
                 hint, fix = "", ()
             choices = tuple(Fix(_printable(one.title), one.edits) for one in choices)
@@ -390,6 +391,11 @@ class Reporter:
             message = f"{self.hidden_advice} more pieces of advice are not shown; see to the ones above first"
             notes.append(make("W600", message, found[-1].origin or found[-1].span, self.lines))
         return (*found, *notes)
+
+
+def _renames(edit: Edit) -> bool:
+    """Whether an edit writes another name or value in the place of one."""
+    return edit.span.start < edit.span.end and bool(edit.text) and edit.text[0] not in "<&"
 
 
 _TEARING: Final = frozenset({"E104", "E105", "E106", "E114"})

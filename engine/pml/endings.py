@@ -155,7 +155,8 @@ class Endings:
 
     def _begins_line(self, element: Element) -> bool:
         start = element.open_span.start
-        return not self._text[self._text.rfind("\n", 0, start) + 1 : start].strip()
+        line = self._text.rfind("\n", max(0, start - _FAR), start)
+        return line >= 0 and not self._text[line + 1 : start].strip()
 
     def _place(self, element: Element, end: int, root: str, depth: int) -> int | None:
         """Where an element of PML itself ends; None where that is not sure."""

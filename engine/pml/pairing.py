@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -39,9 +40,11 @@ class TagCounts:
     def __getitem__(self, tag: str) -> int:
         return self._known[tag]
 
+    @cached_property
     def unopened(self) -> list[str]:
-        """The names with more end tags than start tags, the longest first."""
-        return sorted((tag for tag, number in self._known.items() if number > 0), key=len, reverse=True)
+        """Names with more end tags than start tags, the longest first."""
+        found = (tag for tag, number in self._known.items() if number > 0)
+        return sorted(found, key=len, reverse=True)[:_MOST_MISSING]
 
     def one_misspelt(self, opened: str, closing: str) -> bool:
         """Whether a start tag and an end tag are a pair of which one is misspelt."""

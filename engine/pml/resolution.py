@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import takewhile
 from typing import Final
 
 from engine.pml.diagnostics import NOTHING, Edit, Fix, Reporter, Span, quote, swap
@@ -64,6 +65,8 @@ class _Level:
     node: Import | None = None
     leading: list[Text] = field(default_factory=list)
     last: str | None = None
+    cut: bool = False
+    """Whether something stands in it that it cannot hold, so that it ends before that."""
     misplaced: list[tuple[Import, str, str, bool]] = field(default_factory=list)
     """Imports that belong directly under the prompt: message and hint, and whether others go round them."""
 
@@ -190,7 +193,7 @@ class Resolver:
         """
         between = self._source[first.span.end : node.span.start]
         plain = not (node.children or node.arguments) and not between.strip()
-        return (Edit(node.span, ""),) if plain else ()
+        return (Edit(Span(first.span.end, node.span.end), ""),) if plain else ()
 
     def _brings_turns(self, path: str) -> bool:
         module = self._schema.module(path)
@@ -232,7 +235,8 @@ class Resolver:
         fix: tuple[Edit, ...] = ()
         torn = host is not None and host.unclosed is not None
         if torn and host is not None:
-            hint, fix = self._closed_before(host, node)
+            hint, fix = self._closed_before(host, node) if not level.cut else (f"</{host.name}>", ())
+            level.cut = True
             message += f", which is never closed; write {hint} before it"
         elif inside and above is not None:
             hint = _nested(module.path.removeprefix(f"{parent}/"))
@@ -253,7 +257,7 @@ class Resolver:
         place = host.unclosed or 0
         if host.children and host.children[0] is node:
             return f"<{host.name}/>", (Edit(Span(place - 1, place - 1), "/"),)
-        before = host.children[: host.children.index(node)]
+        before = list(takewhile(lambda child: child is not node, host.children))
         closing = f"</{host.name}>"
         if any(isinstance(child, Text) and not child.seam for child in before):
             return closing, ()

@@ -33,7 +33,9 @@ _MAX_APART: Final = 4000
 _OPEN: Final = re.compile(rf"<({NAME_PATTERN})")
 _BELOW: Final = re.compile(rf"(?:/{NAME_PATTERN})+(?=[ \t\r\n>]|/>)")
 _CLOSE: Final = re.compile(rf"</([ \t]*)({NAME_PATTERN}(?:/{NAME_PATTERN})*)?[ \t\r\n]*(>?)")
-_CLOSE_REST: Final = re.compile(r"[^<>\n]*>")
+_CLOSE_REST: Final = re.compile(
+    rf"(?:[ \t]*{NAME_PATTERN}[ \t]*=[ \t]*(?:\"[^\"<>\n]*\"|'[^'<>\n]*'))*[ \t]*/?>"
+)
 _WHOLE: Final = re.compile(
     rf"<{NAME_PATTERN}(?:[ \t\r\n]+{NAME_PATTERN}[ \t\r\n]*=[ \t\r\n]*(?:\"[^\"<]*\"|'[^'<]*'))*[ \t\r\n]*/?>"
 )
@@ -255,7 +257,7 @@ class Scanner:
     def _say_unfinished(self, element: Element, end: int, ending: str) -> None:
         """Reports a start tag without its `>`; a name that text has run into is told by an end tag."""
         tag = element.tag
-        lost = next((name for name in self._counts.unopened() if tag != name and tag.startswith(name)), None)
+        lost = next((name for name in self._counts.unopened if tag != name and tag.startswith(name)), None)
         if lost and ending == "/>":
             tag, end, ending = lost, element.tag_span.start + len(lost), ">"
         message = f"the tag <{tag}> is not finished, its '>' is missing; write it"
@@ -269,6 +271,8 @@ class Scanner:
         tail = _TAIL.match(self._text, opening.end())
         if tail is None or _WHOLE.match(self._text, opening.start()):
             return False
+        if self._root == "prompt" and tail[0].startswith("/"):
+            return False  # an import that is not finished
         words = tail[0].strip(" \t\r/\\")
         if not words or _ASSIGNED.search(tail[0]):
             return False
@@ -361,8 +365,7 @@ class Scanner:
         """Whether an end tag and the one behind it stand in each other's place; reports that."""
         if len(self._stack) < 3 or self._stack[-2].tag != tag or self._counts[tag] or self._counts[top]:
             return False
-        blank = _BLANK.match(self._text, end)
-        second = _CLOSE.match(self._text, blank.end()) if blank else None
+        second = _CLOSE.match(self._text, self._after_blank(end))
         if second is None or second[1] or second[2] != top or not second[3]:
             return False
         self._swapped = second.start()
@@ -374,7 +377,7 @@ class Scanner:
 
     def _unfinished_end(self, mark: int, tag: str, end: int) -> int:
         """Reports a closing tag without its `>`, or with something before it; the answer is its end."""
-        more = self._text[end - 1] in " \t" or self._text.startswith("/", end)
+        more = "\n" not in self._text[mark:end]
         rest = _CLOSE_REST.match(self._text, end) if more else None
         end = rest.end() if rest else mark + len(self._text[mark:end].rstrip(" \t\r\n"))
         what = "holds its name only" if rest else "is not finished, its '>' is missing"
@@ -384,7 +387,7 @@ class Scanner:
 
     def _stray_end(self, tag: str, top: str, span: Span, repeated: bool) -> None:
         """Reports an end tag that closes nothing; `repeated` says whether it follows another of its name."""
-        text, hint = self._text, NOTHING
+        hint = NOTHING
         fix: tuple[Edit, ...] = (Edit(span, ""),)
         idle = span.start in self._layout.idle
         once = tag in (*ROLES, "schema", "prompt") or (self._root == "prompt" and tag not in RESERVED)
@@ -406,15 +409,20 @@ class Scanner:
             remedy = f"write <{tag}/> to import it, or remove it"
             if not repeated:
                 hint, fix = f"<{tag}/>", (Edit(span, f"<{tag}/>"),)
-                sure = idle or not text[self._stack[-1].open_span.end : span.start].strip()
+                sure = idle or self._after_blank(self._stack[-1].open_span.end) >= span.start
         else:
             hint = f"&lt;/{tag}>"
             remedy, fix = f"write {hint} where it is text", (Edit(Span(span.start, span.start + 1), "&lt;"),)
-            sure = not any(self._counts[one.tag] < 0 for one in self._stack[1:])
-        last = top == "prompt" and not text[span.end :].strip()
+            sure = not any(self._counts[one.tag] < 0 for one in self._stack[1:MAX_DEPTH])
+        last = top == "prompt" and self._after_blank(span.end) == len(self._text)
         if not sure or last or span.start == self._scanned.broken:
             fix = ()  # the last may be the end of the prompt, which is missing then
         self._report.add("E106", f"</{tag}> closes nothing: {remedy}", span, hint, fix)
+
+    def _after_blank(self, place: int) -> int:
+        """Where the white space ends that begins at a place."""
+        blank = _BLANK.match(self._text, place)
+        return blank.end() if blank else place
 
     def _pop(self, end: int, tag: str, end_tag: int | None = None, end_name: str = "") -> None:
         """Ends the open element at `end`; `end_tag` is where its end tag begins, if it has one."""

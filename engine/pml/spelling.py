@@ -51,10 +51,12 @@ def slips(one: str, other: str) -> int:
 
 
 def _is_other_word(name: str, meant: str) -> bool:
-    """Whether a name is as likely a word of its own: it is short, and no letter is exchanged or doubled."""
+    """Whether a short name is as likely another word: no exchange, doubling or beginning of the one meant."""
     if min(len(name), len(meant)) >= _SHORT:
         return False
     one, other = name.casefold(), meant.casefold()
+    if len(one) >= _SHORT - 1 and other.startswith(one):
+        return False
     return sorted(one) != sorted(other) and _DOUBLE.sub(r"\1", one) != _DOUBLE.sub(r"\1", other)
 
 

@@ -23,6 +23,9 @@ from engine.pml.tree import Import, Module, Param, Role, Schema, Text, Union
 _MOST_EDITS: Final = 100
 """The most places that one fix changes."""
 
+_SHOWN: Final = 80
+"""How far before an import text is looked for in its line, in characters."""
+
 _ENDING: Final = re.compile(r"[^-_.]{1,3}|[-_.][^-_.]+")
 _BEGINNING: Final = re.compile(r"[^-_.]+[-_.]")
 """What a name gets that is changed a little: a short ending, or one word."""
@@ -179,7 +182,7 @@ class UnknownImports:
         known = [order[one.name] for one in siblings if one.name in order]
         if len(known) < 2 or known != sorted(known):
             return names
-        place = siblings.index(node)
+        place = next(at for at, one in enumerate(siblings) if one is node)
         low = max((order[one.name] for one in siblings[:place] if one.name in order), default=-1)
         high = min(
             (order[one.name] for one in siblings[place:] if one.name in order), default=len(index.order)
@@ -189,7 +192,7 @@ class UnknownImports:
     def _follows_text(self, node: Import) -> bool:
         """Whether text stands before an import in its line."""
         start = node.span.start
-        before = self._source[self._source.rfind("\n", 0, start) + 1 : start].strip()
+        before = self._source[max(0, start - _SHOWN) : start].rpartition("\n")[2].strip()
         return before[-1:] not in ("", ">")
 
     def _only_says(self, node: Import) -> bool:

@@ -51,6 +51,48 @@ def test_a_fix_that_is_offered_mends(number: int) -> None:
         assert errors(library, path, apply_edits(text, fix.edits)) <= before
 
 
+def made(text: str, fixes: list[QuickFix]) -> list[str]:
+    return [apply_edits(text, fix.edits) for fix in fixes]
+
+
+def test_of_several_repairs_each_says_what_the_prompt_is_then_and_none_is_sure() -> None:
+    text = '<prompt schema="travel"><budget>Where?</prompt>'
+    fixes = offered(PROMPT, text)[1]
+    assert made(text, fixes) == [text.replace("<budget>", "<budget/>"), text.replace("?", "?</budget>")]
+    assert [fix.title.partition(": ")[2] for fix in fixes] == [
+        "“Where?” then stands behind budget",
+        "it then stands inside budget",
+    ]
+    assert not any(fix.sure for fix in fixes)
+
+
+def test_a_module_that_was_renamed_is_known_by_its_text() -> None:
+    text = '<prompt schema="travel"><budget/></prompt>'
+    library = Library()
+    for schema in (TRAVEL, TRAVEL.replace('"budget"', '"a-purse"')):
+        library.hold(HOME, schema)
+    (fix,) = quick_fixes(library, library.hold(PROMPT, text), Span(0, len(text)))
+    assert made(text, [fix]) == [text.replace("budget", "a-purse")]
+    assert fix.sure
+
+
+def test_the_only_module_that_an_import_can_mean_is_offered_then_nothing_then_text() -> None:
+    schema = '<schema name="s"><user><module name="purse">Cheap.</module></user></schema>'
+    text = '<prompt schema="s"><budget/><user>Where?</user></prompt>'
+    library = Library()
+    library.hold(HOME, schema)
+    fixes = quick_fixes(library, library.hold(PROMPT, text), Span(0, len(text)))
+    wanted = ("<purse/>", "", "&lt;budget/>")
+    assert made(text, fixes) == [text.replace("<budget/>", one) for one in wanted]
+    assert "“Cheap.” is read" in fixes[0].title
+    assert not any(fix.sure for fix in fixes)
+
+
+def test_nothing_is_offered_for_an_import_that_may_mean_any_of_several_modules() -> None:
+    text = '<prompt schema="travel"><something/></prompt>'
+    assert offered(PROMPT, text)[1] == []
+
+
 def test_a_fix_elsewhere_is_not_offered() -> None:
     text = '<prompt schema="travel"><budge/> and <foo/></prompt>'
     library = Library()
@@ -118,4 +160,5 @@ def test_one_edit_that_mends_two_faults_is_offered_once() -> None:
     document = library.hold(HOME, text)
     (fix,) = quick_fixes(library, document, Span(0, len(text)))
     assert [fault.code for fault in fix.faults] == ["E105", "E205"]
+    assert fix.sure
     assert apply_edits(text, fix.edits) == text.replace("<String", "&lt;String")

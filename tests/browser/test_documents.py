@@ -203,3 +203,24 @@ def test_a_quick_fix_mends_both_tags_and_loses_nothing(author: Page) -> None:
         expect(author.get_by_role("textbox", name="Schema document")).to_be_focused()
     assert text_of(author, "schema") == mended
     expect(problems).to_be_hidden()
+
+
+def test_of_several_repairs_a_person_chooses_and_each_can_be_undone(author: Page) -> None:
+    rewrite(author, "schema", '<schema name="a"><user><module name="tone">Be brief.</module></user></schema>')
+    source = '<prompt schema="a"><tone>Where?</prompt>'
+    rewrite(author, "prompt", source)
+    problems = author.get_by_role("list", name="Problems of the prompt")
+    repairs = problems.get_by_role("button", name=re.compile("mends E105"))
+    expect(repairs).to_have_count(2)
+    author.keyboard.press("Control+Home")
+    author.keyboard.press("F8")
+    author.keyboard.press("Control+.")
+    expect(repairs.first).to_be_focused()
+    assert text_of(author, "prompt") == source
+    for place, after in enumerate((source.replace("<tone>", "<tone/>"), source.replace("?", "?</tone>"))):
+        repairs.nth(place).click()
+        wait_for_text(author, "prompt", re.escape(after))
+        expect(repairs).to_have_count(0)
+        author.keyboard.press("Control+z")
+        wait_for_text(author, "prompt", re.escape(source))
+        expect(repairs).to_have_count(2)

@@ -136,7 +136,7 @@ def _no_start(*tags: str) -> Spoil:
 
 
 def _no_end_line(_: random.Random, source: str) -> Iterator[str]:
-    for match in _outside(source, re.compile(rf"\n[ \t]*{_END.pattern}[ \t]*(?=\r?\n)")):
+    for match in _outside(source, re.compile(rf"\r?\n[ \t]*{_END.pattern}[ \t]*(?=\r?\n)")):
         yield _cut(source, *match.span())
 
 

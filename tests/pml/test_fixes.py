@@ -144,7 +144,7 @@ def test_no_fix_does_harm_in_samples_with_one_tag_broken(path: Path) -> None:
             "<schema name='s'><module name='a'>x</module></schema>",
         ),
         (
-            "E106",
+            "E205",
             "<schema name='s'><modul name='a'>x</module></schema>",
             "<schema name='s'><module name='a'>x</module></schema>",
         ),

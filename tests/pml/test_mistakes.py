@@ -36,7 +36,7 @@ RENAMED = 2
 """Modules that each prompt has renamed in its schema."""
 
 LEAST = 90
-"""This share of a kind of mistake, in percent, is repaired; less of the kinds below, which are open."""
+"""This share of a kind of mistake, in percent, is repaired; less of the kinds below that leave more open."""
 
 SOME = {
     "prompt: a module called quite otherwise": 0,
@@ -143,7 +143,7 @@ def spoilt(spoil: Spoil, seed: str, source: str) -> Iterator[str]:
 
 
 def outcome(meant: Sequence[Reading | None], says: Sequence[Reading | None]) -> str:
-    """What became of a mistake, by what prompts said before and say now; None where there is an error."""
+    """What became of a mistake, by what prompts said before and say now; None is an error."""
     if any(now not in (None, before) for before, now in zip(meant, says, strict=True)):
         return "wrong"
     return "error" if None in says else "repaired"

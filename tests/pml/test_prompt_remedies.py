@@ -36,6 +36,18 @@ PROMPTS = [
     prompt(
         "an import left open behind its own", "E105", "<food><notes/><tone/>", "<food><notes/></food><tone/>"
     ),
+    prompt(
+        "an import left open, in lines",
+        "E105",
+        "\n <tone>\n <food/>\n <budget/>\n <user>Hi.</user>\n",
+        "\n <tone/>\n <food/>\n <budget/>\n <user>Hi.</user>\n",
+    ),
+    prompt(
+        "an import left open that holds others, in lines",
+        "E105",
+        "\n <food>\n  <notes/>\n <tone/>\n <user>Hi.</user>\n",
+        "\n <food>\n  <notes/>\n </food>\n <tone/>\n <user>Hi.</user>\n",
+    ),
     prompt("an import not finished", "E104", "<tone\n", "<tone/>\n"),
     prompt("an import with half an end", "E104", "<tone/\n", "<tone/>\n"),
     prompt("a backslash", "E107", "<tone\\>", "<tone/>"),
@@ -140,7 +152,7 @@ PROMPTS = [
         '<trip><arg name="duration"><b>3</b></arg></trip>',
         '<trip><arg name="duration">&lt;b>3&lt;/b></arg></trip>',
     ),
-    prompt("imported twice", "E405", "<tone/> <tone/><budget/>", "<tone/> <budget/>"),
+    prompt("imported twice", "E405", "<tone/> <tone/><budget/>", "<tone/><budget/>"),
     by_hand(
         prompt("imported twice, apart", "E405", "<tone/><budget/><tone/>"),
         "remove one",

@@ -155,6 +155,17 @@ STRUCTURE = [
         '\n <user>\n  <module name="a">\n   x\n  </module>\n  <module name="b">y z</module>\n </user>\n',
     ),
     schema(
+        "a union left open",
+        "E105",
+        f'\n <user>\n  <union>\n   {TWO}\n  <module name="c">z</module>\n </user>\n',
+        f'\n <user>\n  <union>\n   {TWO}\n  </union>\n  <module name="c">z</module>\n </user>\n',
+    ),
+    by_hand(
+        schema("a union left open in a line", "E105", f'<union>{TWO}<module name="c">z</module>'),
+        "write </union>",
+        ('<module name="c">', '</union><module name="c">'),
+    ),
+    schema(
         "a start left out",
         "E106",
         '\n <user>\n   <module name="a">x y</module>\n  </union>\n  z\n </user>\n',
