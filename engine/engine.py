@@ -39,6 +39,7 @@ from engine.inference.own_settings import without_effect
 from engine.inference.params import RunSettings
 from engine.model.loading import load
 from engine.model.model import Model
+from engine.places import from_home
 from engine.pml import Diagnostic, Prompt, PromptError, Schema, parse_schema
 from engine.prepared import (
     Mode,
@@ -160,7 +161,7 @@ class Engine:
                 f"memory is {memory!r}; it must be a whole number of bytes, at least 0: 2 << 30 is 2 GiB."
             )
         _require_prompts(parallel)
-        store = Store.open(None if cache_dir is None else Path(cache_dir), verify=verify)
+        store = Store.open(None if cache_dir is None else from_home(cache_dir), verify=verify)
         try:
             loaded = load(
                 str(model),

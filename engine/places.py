@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import platformdirs
@@ -17,3 +18,12 @@ def user_cache() -> Path:
 def user_data() -> Path:
     """Returns the folder of what cannot: drafts."""
     return Path(platformdirs.user_data_dir(NAME))
+
+
+def from_home(path: str | Path) -> Path:
+    """Returns a path with the home folder in place of a `~` at its beginning.
+
+    A shell leaves it in `--option=~/folder`, in quotes, and in variables of services and containers. The
+    name of a user who does not exist stays as it is.
+    """
+    return Path(os.path.expanduser(path))  # noqa: PTH111 (the method of Path raises where there is no such user)

@@ -21,7 +21,7 @@ from app.cli.options import (
     token_counter,
 )
 from app.cli.output import counted, inline, print_json, progress_bar, say
-from app.cli.param_types import Whole
+from app.cli.param_types import DOCUMENT, Whole
 from app.cli.setting_options import setting_options
 from engine.errors import PromptCacheError
 from engine.inference.params import RunSettings
@@ -48,7 +48,7 @@ class _Found:
 
 
 @click.command()
-@click.argument("schema_path", metavar="SCHEMA")
+@click.argument("schema_path", metavar="SCHEMA", type=DOCUMENT)
 @click.argument("question")
 @click.option(
     "--top", type=Whole(1, 100), default=5, show_default=True, help="How many modules to import at most."

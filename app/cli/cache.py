@@ -15,7 +15,7 @@ import click
 from app.cli.files import require_place
 from app.cli.options import cache_dir_option, debug_option, json_option
 from app.cli.output import agreed, counted, inline, print_json, progress_bar, say, size, table
-from app.cli.param_types import Age, Name, Size, days
+from app.cli.param_types import Age, Name, Size, UserPath, days
 from engine.errors import StoreError
 from engine.prompt.search import forget
 from engine.stopwatch import milliseconds
@@ -351,7 +351,7 @@ def unpin(schema: str, cache_dir: Path | None, as_json: bool) -> None:
 
 
 @cache.command(name="export")
-@click.argument("target", type=click.Path(path_type=Path), metavar="FILE")
+@click.argument("target", type=UserPath(path_type=Path), metavar="FILE")
 @click.option("--schema", metavar="NAME", help="Only the segments of the schema with this name.")
 @click.option("--conversation", is_flag=True, help="Earlier turns of conversations too.")
 @click.option("--force", is_flag=True, help="Replace the file where it is there already.")
@@ -375,7 +375,7 @@ def export_(
 
 
 @cache.command(name="import")
-@click.argument("source", type=click.Path(path_type=Path), metavar="FILE")
+@click.argument("source", type=UserPath(path_type=Path), metavar="FILE")
 @cache_dir_option
 @json_option
 @debug_option

@@ -14,6 +14,7 @@ import click
 from app.cli.documents import file_report, folder_of, read_schema, read_text, rendered
 from app.cli.options import ModelOptions, cache_dir_option, debug_option, json_option, model_option
 from app.cli.output import counted, inline, print_json, say
+from app.cli.param_types import DOCUMENT
 from engine.errors import PathError
 from engine.pml import Diagnostic, Prompt, Schema, bind, document_kind, parse_prompt, parse_schema
 from engine.pml.spelling import Speller
@@ -112,8 +113,14 @@ class Schemas:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--schema", "schema_path", metavar="FILE", help="Bind the prompts among FILE to this schema.")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=DOCUMENT)
+@click.option(
+    "--schema",
+    "schema_path",
+    type=DOCUMENT,
+    metavar="FILE",
+    help="Bind the prompts among FILE to this schema.",
+)
 @model_option
 @cache_dir_option
 @json_option

@@ -11,16 +11,16 @@ from app.cli.documents import folder_of, read_prompt, read_schema, require_sound
 from app.cli.files import save
 from app.cli.options import debug_option, json_option
 from app.cli.output import emit, print_json, say
-from app.cli.param_types import Name
+from app.cli.param_types import DOCUMENT, Name, UserPath
 
 FORMS = ("pml", "python", "openai", "anthropic", "jinja", "text")
 
 
 @click.command(name="export")
-@click.argument("schema_path", metavar="SCHEMA")
+@click.argument("schema_path", metavar="SCHEMA", type=DOCUMENT)
 @click.option("--to", "form", required=True, type=Name(FORMS), help="The form.")
-@click.option("--prompt", "prompt_path", metavar="FILE", help="A prompt of the schema.")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write this file, or into this folder.")
+@click.option("--prompt", "prompt_path", type=DOCUMENT, metavar="FILE", help="A prompt of the schema.")
+@click.option("-o", "--output", type=UserPath(path_type=Path), help="Write this file, or into this folder.")
 @click.option("--force", is_flag=True, help="Replace the file where it is there already.")
 @json_option
 @debug_option

@@ -16,6 +16,7 @@ from app.cli.options import (
     schema_option,
 )
 from app.cli.output import counted, print_json, progress_bar, say, table
+from app.cli.param_types import DOCUMENT
 from app.cli.setting_options import reuse_options, setting_option
 from engine.inference.findings import nats
 from engine.pml import bind
@@ -29,7 +30,7 @@ SHOWN_BEFORE = 30
 
 
 @click.command()
-@click.argument("prompt_path", metavar="PROMPT")
+@click.argument("prompt_path", metavar="PROMPT", type=DOCUMENT)
 @schema_option
 @setting_option("max_new_tokens", help="Longest answer that is read, in tokens, as in a run.")
 @reuse_options

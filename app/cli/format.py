@@ -11,6 +11,7 @@ import click
 from app.cli.documents import STDIN, read_text, rendered
 from app.cli.options import debug_option, json_option
 from app.cli.output import counted, emit, print_json, say
+from app.cli.param_types import DOCUMENT
 from app.writing import write_text
 from engine.errors import PathError, PromptCacheError
 from engine.pml import Diagnostic, PromptError
@@ -65,7 +66,7 @@ class Outcome:
 
 
 @click.command(name="format")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=DOCUMENT)
 @click.option("--write", is_flag=True, help="Replace the files that are not in canonical form.")
 @click.option("--diff", is_flag=True, help="Show what would change; the status is 1 where anything would.")
 @json_option

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 from app.cli.files import FileWriteError, require_place, same_file, save_all
 from app.cli.options import debug_option, json_option, model_option, token_counter
 from app.cli.output import counted, emit, print_json, progress_bar, say
-from app.cli.param_types import Name, Whole
+from app.cli.param_types import Name, UserPath, Whole
 from app.importing import DEFAULT_LENGTH, KINDS, LEAST_TOKENS, MOST_TOKENS, OPTIONS_FOR, as_texts
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ class _Split(click.ParamType[int]):
 
 
 @click.command(name="import")
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source", type=UserPath(path_type=Path))
 @click.option(
     "--from", "kind", type=Name(KINDS), help="What SOURCE is; by default its name or its content tells."
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Write the schema to this file.")
-@click.option("--prompt-output", type=click.Path(path_type=Path), help="Write the prompt to this file.")
+@click.option("-o", "--output", type=UserPath(path_type=Path), help="Write the schema to this file.")
+@click.option("--prompt-output", type=UserPath(path_type=Path), help="Write the prompt to this file.")
 @click.option("--name", help="Name of the schema; for a program, the function.")
 @click.option(
     "--param-length",

@@ -16,6 +16,7 @@ from app.cli.options import (
     stored_model_options,
 )
 from app.cli.output import counted, print_json, progress_bar, say, size, table
+from app.cli.param_types import DOCUMENT
 from app.cli.setting_options import setting_option
 from engine.pml import Schema, bind
 from engine.pml.conversation import conversation
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("schema_path", metavar="SCHEMA")
+@click.argument("schema_path", metavar="SCHEMA", type=DOCUMENT)
 @setting_option("scope", only=("isolated", "anchored"))
 @click.option("--text", "as_text", is_flag=True, help="Print what a model reads, turn by turn.")
 @click.option(
     "--prompt",
     "prompt_path",
+    type=DOCUMENT,
     metavar="PROMPT",
     help="With --text: what this prompt reads. Without, every module is imported, of a union the first.",
 )
@@ -99,7 +101,7 @@ def _print_text(document: Document[Schema], prompt_path: str | None, as_json: bo
 
 
 @click.command()
-@click.argument("schema_path", metavar="SCHEMA")
+@click.argument("schema_path", metavar="SCHEMA", type=DOCUMENT)
 @setting_option("scope", only=("isolated", "anchored"))
 @engine_options
 @json_option

@@ -14,6 +14,7 @@ import click
 from app.cli.files import NoPlaceError, save_all
 from app.cli.options import debug_option
 from app.cli.output import say
+from app.cli.param_types import UserPath
 from engine.pml.text_files import read_text_file
 
 EDITOR_FILES = Path(__file__).resolve().parents[2] / "assets" / "editors"
@@ -30,7 +31,7 @@ EDITOR_FILES = Path(__file__).resolve().parents[2] / "assets" / "editors"
 @click.option(
     "--files",
     "folder",
-    type=click.Path(path_type=Path),
+    type=UserPath(path_type=Path),
     metavar="DIR",
     help="Write the grammar, the RNG schema and the VS Code extension into DIR instead of serving.",
 )

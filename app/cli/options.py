@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from app.cli.output import Console, reading_bar
-from app.cli.param_types import Name, Size
+from app.cli.param_types import DOCUMENT, Name, Size, UserPath
 from app.lean import starting
 from engine.choices import DEVICES, QUANTIZATIONS, WEIGHTS
 
@@ -182,7 +182,7 @@ quantize_option = click.option(
 )
 cache_dir_option = click.option(
     "--cache-dir",
-    type=click.Path(path_type=Path),
+    type=UserPath(path_type=Path),
     envvar="PML_CACHE_DIR",
     show_envvar=True,
     metavar="DIR",
@@ -214,7 +214,12 @@ _DATE = click.option(
     help="The date that the model's chat template writes, where it writes one. Default: this day's.",
 )
 schema_option = click.option(
-    "--schema", "schema_path", required=True, metavar="FILE", help="The schema that PROMPT imports from."
+    "--schema",
+    "schema_path",
+    required=True,
+    type=DOCUMENT,
+    metavar="FILE",
+    help="The schema that PROMPT imports from.",
 )
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 import reprlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -43,6 +44,20 @@ class Name(click.Choice[str]):
         """Reads one of the names."""
         declared = Setting(_name(param), "", "", "", choices=dict.fromkeys(self.choices, ""))
         return str(_checked(self, declared, value, str, param, ctx))
+
+
+class UserPath(click.Path):
+    """A path, in which `~` at the beginning is the home folder."""
+
+    def convert(
+        self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
+    ) -> str | bytes | os.PathLike[str]:
+        """Reads `~/folder`."""
+        return super().convert(os.path.expanduser(value), param, ctx)  # noqa: PTH111 (`-` stays as it is)
+
+
+DOCUMENT: Final = UserPath(readable=False)
+"""A file of text, or `-`; what is wrong with it is said where it is read."""
 
 
 class Size(click.ParamType[int]):

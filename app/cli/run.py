@@ -21,7 +21,7 @@ from app.cli.options import (
     server_option,
 )
 from app.cli.output import print_json, progress_bar, say, table
-from app.cli.param_types import Name
+from app.cli.param_types import DOCUMENT, Name, UserPath
 from app.cli.setting_options import setting_options
 from engine.exchange.errors import ExchangeError
 from engine.exchange.expectations import KINDS, Expectation, expected
@@ -35,7 +35,7 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the s
 
 
 @click.command()
-@click.argument("prompt_path", metavar="[PROMPT]", required=False)
+@click.argument("prompt_path", metavar="[PROMPT]", required=False, type=DOCUMENT)
 @schema_option
 @click.option(
     "--mode",
@@ -47,19 +47,20 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the s
 @click.option(
     "--batch",
     "batch_path",
+    type=DOCUMENT,
     metavar="FILE",
     help="Answer each row of this file, JSONL or CSV, alone or over PROMPT: a line of JSON for each.",
 )
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=UserPath(path_type=Path),
     help="Write the lines of a batch to this file; where it is there already, go on with it.",
 )
 @click.option(
     "--csv",
     "table_path",
-    type=click.Path(path_type=Path),
+    type=UserPath(path_type=Path),
     help="Write all rows of a batch to this file too, as a table for a spreadsheet.",
 )
 @click.option(

@@ -13,7 +13,7 @@ import click
 from app.cli import streams
 from app.cli.options import ModelOptions, debug_option, engine_options
 from app.cli.output import reading_bar, say
-from app.cli.param_types import Number, Size, Whole
+from app.cli.param_types import Number, Size, UserPath, Whole
 from app.cli.streams import UnwritableError
 from app.stopping import StoppedError
 from engine.errors import PathError, PromptCacheError
@@ -55,7 +55,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 )
 @click.option(
     "--api-keys-file",
-    type=click.Path(path_type=Path),
+    type=UserPath(path_type=Path),
     metavar="FILE",
     envvar="PML_API_KEYS_FILE",
     show_envvar=True,
@@ -63,7 +63,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 )
 @click.option(
     "--operator-keys-file",
-    type=click.Path(path_type=Path),
+    type=UserPath(path_type=Path),
     metavar="FILE",
     envvar="PML_OPERATOR_KEYS_FILE",
     show_envvar=True,

@@ -9,7 +9,7 @@ import click
 
 from app.cli.options import ModelOptions, debug_option, engine_options
 from app.cli.output import reading_bar, say
-from app.cli.param_types import Whole
+from app.cli.param_types import UserPath, Whole
 from engine.pml.text_files import require_folder
 
 
@@ -27,7 +27,7 @@ from engine.pml.text_files import require_folder
 @click.option(
     "--schemas",
     "schemas_dir",
-    type=click.Path(path_type=Path),
+    type=UserPath(path_type=Path),
     metavar="DIR",
     help="Offer the schemas of this folder too.",
 )

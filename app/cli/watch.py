@@ -11,6 +11,7 @@ import click
 from app.cli.check import tokenizing
 from app.cli.options import ModelOptions, debug_option, engine_options
 from app.cli.output import counted, inline, say
+from app.cli.param_types import UserPath
 from app.cli.setting_options import setting_option
 from app.stopping import StoppedError
 from app.watching import Encode, Watch
@@ -25,7 +26,7 @@ PAUSE = 0.25  # seconds between two looks
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER...", type=click.Path(path_type=Path))
+@click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER...", type=UserPath(path_type=Path))
 @click.option(
     "--encode", is_flag=True, help="Encode what is new in each schema that is saved without errors."
 )

@@ -9,6 +9,7 @@ from typing import Final, TypeGuard
 
 from engine.choices import RANDOM
 from engine.errors import ModelError
+from engine.places import from_home
 from engine.pml import Module, Param, Text, Union
 
 Count = Callable[[str], int]
@@ -59,7 +60,7 @@ def token_counter(model: str) -> TokenCounter:
 
 def _folder(model: str) -> Path:
     """A model's folder; of a Hugging Face id the one that its tokenizer is fetched into."""
-    folder = Path(model).expanduser()
+    folder = from_home(model)
     if folder.is_dir():
         return folder
     from huggingface_hub import hf_hub_download

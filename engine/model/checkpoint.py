@@ -15,6 +15,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from engine.errors import ModelError
+from engine.places import from_home
 
 DEMO_FOLDER = Path(__file__).resolve().parents[2] / "assets" / "demo_model"
 """The bundled model; it stands beside this package in the sources and in an installation."""
@@ -135,7 +136,7 @@ class Checkpoint:
 
 def local_folder(name: str) -> Path | None:
     """Returns the folder that a name of a model stands for, "demo" for the bundled one; None if none does."""
-    path = DEMO_FOLDER if name == "demo" else Path(name).expanduser()
+    path = DEMO_FOLDER if name == "demo" else from_home(name)
     return path if path.is_dir() else None
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from engine.errors import ModelError
 from engine.model.checkpoint import PATTERNS, require_no_adapter
 from engine.model.fingerprint import Progress
+from engine.places import from_home
 
 CONFIGURATION = "config.json"
 
@@ -41,7 +42,7 @@ def local_files(name: str) -> Path | None:
     Raises:
         ModelError: it is a path to what is no folder with a model.
     """
-    path = Path(name).expanduser()
+    path = from_home(name)
     if path.is_dir():
         if not (path / CONFIGURATION).is_file():
             require_no_adapter(name, path)

@@ -114,6 +114,8 @@ WRONG = [
     *((words, "folder", "is a folder. Name a file in it") for words in READING + WRITTEN),
     *((words, "a.pml", "is no folder. Name the folder that it lies in") for words in FOLDERS),
     *((words, "a.pml", "is no folder. Choose another one (--cache-dir") for words in KEPT),
+    *((words, "unplugged", "which does not exist. Connect that disk") for words in KEPT),
+    *((words, "unplugged/store", "'unplugged' is a link to") for words in KEPT),
     *((words, "none/b.pml", "its folder does not exist. Create it") for words in WRITTEN + FILLED),
 ]
 
@@ -126,6 +128,7 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     (tmp_path / "a.prompt.pml").write_text('<prompt schema="a"><m/></prompt>', encoding="utf-8")
     (tmp_path / "chat.json").write_text('[{"role": "user", "content": "Hello"}]', encoding="utf-8")
     (tmp_path / "closed.pml").write_text(SCHEMA, encoding="utf-8")
+    (tmp_path / "unplugged").symlink_to("disk")
     monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     plain = os.open
@@ -157,6 +160,31 @@ def test_a_path_that_leads_to_nothing_is_wrong_usage_and_said_so(
         return
     told = json.loads(run_pml(*given, "--json").out)
     assert says in str(told.get("error") or [one.get("error", "") for one in told["files"]])
+
+
+@pytest.mark.parametrize("words", [*READING, *EITHER, *FOLDERS, *WRITTEN, *FILLED], ids=" ".join)
+def test_a_tilde_that_the_shell_has_left_is_the_home_folder(
+    run_pml: Pml,
+    paths: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    refused = run_pml(*((paths | {"PATH": "~/none/it"}).get(word, word) for word in words))
+    assert refused.status == 2
+    assert str(tmp_path / "home" / "none") in refused.err
+
+
+def test_a_store_in_the_home_folder_is_named_by_a_tilde(
+    run_pml: Pml, paths: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert run_pml("cache", "stats", "--cache-dir=~/given").status == 0
+    monkeypatch.setenv("PML_CACHE_DIR", "~/set")
+    assert run_pml("cache", "stats").status == 0
+    assert sorted(one.name for one in (tmp_path / "home").iterdir()) == ["given", "set"]
+    assert not Path("~").exists()
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,7 @@ def test_a_character_is_never_split() -> None:
     ("name", "message"),
     [
         ("./no/such/folder", "there is no folder"),
+        ("~no-such-user/model", "there is no folder"),
         ("random:huge", "random shape"),
         ("someone/model-that-is-not-here", "could not be fetched"),
         ("not a name", "neither a folder nor"),

@@ -9,13 +9,13 @@ import click
 
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, progress_bar, say, table
-from app.cli.param_types import Name, Whole
+from app.cli.param_types import DOCUMENT, Name, Whole
 from app.cli.setting_options import setting_option
 from engine.inference.findings import nats
 
 
 @click.command()
-@click.argument("path", required=False, metavar="[PATH]")
+@click.argument("path", required=False, metavar="[PATH]", type=DOCUMENT)
 @setting_option("scope", multiple=True, help="May be given again. Default: all, and the repairs on anchored.")
 @setting_option("repair", multiple=True, help="May be given again; each is run with each scope.")
 @click.option(

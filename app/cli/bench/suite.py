@@ -8,7 +8,7 @@ import click
 
 from app.cli.options import debug_option, json_option
 from app.cli.output import print_json, say
-from app.cli.param_types import Name
+from app.cli.param_types import Name, UserPath
 from engine.errors import PromptCacheError
 
 
@@ -16,7 +16,7 @@ from engine.errors import PromptCacheError
 @click.option(
     "--out",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=UserPath(path_type=Path, file_okay=False),
     help="Takes a file for each part; what the same code has measured here before stays. Default: bench, or "
     "bench-tiny.",
 )

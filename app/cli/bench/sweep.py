@@ -12,7 +12,7 @@ from app.cli.command import INTERRUPTED
 from app.cli.files import require_place, save
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, say, table
-from app.cli.param_types import Name, Whole
+from app.cli.param_types import Name, UserPath, Whole
 from engine.choices import RANDOM
 from engine.errors import PromptCacheError
 from engine.stopwatch import milliseconds
@@ -33,7 +33,7 @@ AXES = ("cached", "new", "modules", "scope", "repair", "prompts")
 @click.option(
     "--csv",
     "target",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=UserPath(path_type=Path, dir_okay=False),
     help="Also write the results into this file, a row to each way at each point.",
 )
 @click.option("--force", is_flag=True, help="Replace that file where it is there already.")

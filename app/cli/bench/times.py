@@ -12,7 +12,7 @@ import click
 from app.cli.documents import read_prompt, read_schema, require_sound
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, say, table
-from app.cli.param_types import Whole
+from app.cli.param_types import DOCUMENT, UserPath, Whole
 from engine.pml import bind
 from engine.stopwatch import milliseconds
 
@@ -139,8 +139,8 @@ def decode(
 
 
 @click.command()
-@click.argument("prompts", nargs=-1, required=True, metavar="PROMPT...", type=click.Path(path_type=Path))
-@click.option("--schema", required=True, type=click.Path(path_type=Path), help="Of the prompts.")
+@click.argument("prompts", nargs=-1, required=True, metavar="PROMPT...", type=UserPath(path_type=Path))
+@click.option("--schema", required=True, type=UserPath(path_type=Path), help="Of the prompts.")
 @click.option("--tokens", type=Whole(1), default=128, show_default=True, help="Of an answer, at most.")
 @_REPEATS
 @_SEED
@@ -194,7 +194,7 @@ def guesses(
 
 
 @click.command()
-@click.argument("documents", nargs=-1, metavar="[SCHEMA PROMPT]")
+@click.argument("documents", nargs=-1, metavar="[SCHEMA PROMPT]", type=DOCUMENT)
 @_cached(1024)
 @_MODULES
 @_NEW

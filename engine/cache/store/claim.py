@@ -75,6 +75,7 @@ def require_ours(path: Path) -> Standing:
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except FileNotFoundError:
+        _require_no_broken_link(path)
         return "none"
     except NotADirectoryError:
         raise NoFolderError(
@@ -98,6 +99,21 @@ def require_ours(path: Path) -> Standing:
                 return "store"
             raise _refusal(path, f"it holds {name!r} and has no mark of a store")
     return "empty"
+
+
+def _require_no_broken_link(path: Path) -> None:
+    """Refuses a folder that a link leads to and that is not there, as of a disk that is not connected.
+
+    Raises:
+        NoFolderError: there is such a link.
+    """
+    for one in (path, *path.parents):
+        if one.is_symlink() and not one.exists():
+            raise NoFolderError(
+                f"the cache folder {str(path)!r} is not there: {str(one)!r} is a link to "
+                f"{str(one.readlink())!r}, which does not exist. Connect that disk, make that folder, or "
+                "choose another one (--cache-dir, cache_dir)."
+            )
 
 
 def keeps_mode(path: Path) -> bool:
