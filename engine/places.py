@@ -20,6 +20,14 @@ def user_data() -> Path:
     return Path(platformdirs.user_data_dir(NAME))
 
 
+def broken_link(path: Path) -> str:
+    """Says which link of a path leads nowhere, as to a disk that is not connected; "" for none."""
+    for one in (path, *path.parents):
+        if one.is_symlink() and not one.exists():
+            return f"{str(one)!r} is a link to {str(one.readlink())!r}, which does not exist"
+    return ""
+
+
 def from_home(path: str | Path) -> Path:
     """Returns a path with the home folder in place of a `~` at its beginning.
 

@@ -21,6 +21,7 @@ from filelock import lock_descriptor
 
 from app.writing import write_text
 from engine.errors import PromptCacheError
+from engine.places import broken_link
 
 logger = logging.getLogger(__name__)
 
@@ -92,9 +93,13 @@ class Drafts:
             self._shelf.mkdir(parents=True, exist_ok=True)
             folder.chmod(0o700)  # what somebody writes is nobody else's to read
         except OSError as error:
-            raise PromptCacheError(
-                f"The drafts folder {str(folder)!r} cannot be used: {error.strerror}. Make it writable."
-            ) from error
+            link = broken_link(folder)
+            why = (
+                f"{link}. Connect that disk"
+                if link
+                else f"{error.strerror}. Make it a folder that you can write"
+            )
+            raise PromptCacheError(f"The drafts folder {str(folder)!r} cannot be used: {why}.") from error
 
     def load(self) -> Workspace | None:
         """The open workspace, or None on the first start. A damaged file is set aside, never overwritten."""

@@ -119,6 +119,12 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
         Drafts(tmp_path / "file" / "drafts")
 
 
+def test_a_folder_on_a_disk_that_is_not_connected_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "share").symlink_to(tmp_path / "disk")
+    with pytest.raises(PromptCacheError, match=r"share' is a link to .*disk', which does not exist"):
+        Drafts(tmp_path / "share" / "drafts")
+
+
 def test_the_file_is_plain_json(drafts: Drafts, tmp_path: Path) -> None:
     drafts.save(workspace("one"), base=0)
     assert json.loads((tmp_path / "drafts" / "workspace.json").read_text())["revision"] == 1

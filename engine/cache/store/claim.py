@@ -12,7 +12,7 @@ from typing import BinaryIO, Literal
 
 from engine.directory import open_plain
 from engine.errors import PathError, StoreError
-from engine.places import user_cache
+from engine.places import broken_link, user_cache
 from engine.prompt.search import FOLDER as SEARCH
 
 INDEX = "index.sqlite"
@@ -75,7 +75,11 @@ def require_ours(path: Path) -> Standing:
     try:
         names = sorted(entry.name for entry in path.iterdir())
     except FileNotFoundError:
-        _require_no_broken_link(path)
+        if link := broken_link(path):
+            raise NoFolderError(
+                f"the cache folder {str(path)!r} is not there: {link}. Connect that disk, make that "
+                "folder, or choose another one (--cache-dir, cache_dir)."
+            ) from None
         return "none"
     except NotADirectoryError:
         raise NoFolderError(
@@ -99,21 +103,6 @@ def require_ours(path: Path) -> Standing:
                 return "store"
             raise _refusal(path, f"it holds {name!r} and has no mark of a store")
     return "empty"
-
-
-def _require_no_broken_link(path: Path) -> None:
-    """Refuses a folder that a link leads to and that is not there, as of a disk that is not connected.
-
-    Raises:
-        NoFolderError: there is such a link.
-    """
-    for one in (path, *path.parents):
-        if one.is_symlink() and not one.exists():
-            raise NoFolderError(
-                f"the cache folder {str(path)!r} is not there: {str(one)!r} is a link to "
-                f"{str(one.readlink())!r}, which does not exist. Connect that disk, make that folder, or "
-                "choose another one (--cache-dir, cache_dir)."
-            )
 
 
 def keeps_mode(path: Path) -> bool:
