@@ -16,6 +16,7 @@ from engine.inference.settings import Setting
 
 _SIZES = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _BINARY = {"ki": 1 << 10, "mi": 1 << 20, "gi": 1 << 30, "ti": 1 << 40}
+_ORIGIN = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?/?")
 _AGES = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -44,6 +45,27 @@ class Name(click.Choice[str]):
         """Reads one of the names."""
         declared = Setting(_name(param), "", "", "", choices=dict.fromkeys(self.choices, ""))
         return str(_checked(self, declared, value, str, param, ctx))
+
+
+class Origin(click.ParamType[str]):
+    """A site whose pages may do something, as browsers name it."""
+
+    name = "origin"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Reads `http://localhost:3000`, with a slash at its end or without."""
+        text = str(value).strip()
+        found = _ORIGIN.fullmatch(text)
+        if text == "null":  # of a page in a file
+            return text
+        if found is None:
+            words = "is no site. Write each as http://localhost:3000, with its scheme and with no path."
+            self.fail(f"{reprlib.repr(text)} {words}", param, ctx)
+        scheme, host, port = found[1].lower(), found[2], found[3]
+        usual = {"http": "80", "https": "443"}.get(scheme)
+        if usual is not None:
+            host = host.lower()
+        return f"{scheme}://{host}" + (f":{int(port)}" if port and port != usual else "")
 
 
 class UserPath(click.Path):

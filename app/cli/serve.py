@@ -13,7 +13,7 @@ import click
 from app.cli import streams
 from app.cli.options import ModelOptions, debug_option, engine_options
 from app.cli.output import reading_bar, say
-from app.cli.param_types import Number, Size, UserPath, Whole
+from app.cli.param_types import Number, Origin, Size, UserPath, Whole
 from app.cli.streams import UnwritableError
 from app.stopping import StoppedError
 from engine.errors import PathError, PromptCacheError
@@ -82,6 +82,7 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 @click.option(
     "--origin",
     "origins",
+    type=Origin(),
     multiple=True,
     metavar="ORIGIN",
     help="A site whose pages may use the server, as http://localhost:3000.",

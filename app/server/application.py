@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.server import chat, completions, messages, models, planning, responses, schemas
-from app.server.access import Access, Application, Door, dialect_of
+from app.server.access import Access, Application, Door, Receive, Scope, Send, dialect_of
 from app.server.description import description
 from app.server.echoing import cut
 from app.server.endpoints import Endpoints
@@ -74,16 +74,28 @@ def application(service: Service) -> FastAPI:
 
 def behind_the_door(app: FastAPI, access: Access) -> Application:
     """Returns the application as it is served: noted, with its door, and CORS where sites are allowed."""
-    inner: Any = app
+    door: Any = Door(app, access)
     if access.origins:
-        inner = CORSMiddleware(
-            app,
-            allow_origins=sorted(access.origins),
-            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
-            allow_headers=["*"],
-            expose_headers=EXPOSED,
-        )
-    return taking_urls(Noting(Door(inner, access), app.state.figures, app.state.endpoints.name_of))
+        door = _crossing(door, access.origins)
+    return taking_urls(Noting(door, app.state.figures, app.state.endpoints.name_of))
+
+
+def _crossing(door: Application, origins: frozenset[str]) -> Application:
+    """Adds CORS for allowed sites; outside the door, as their pages must be able to read its refusals."""
+    allowing = CORSMiddleware(
+        door,
+        allow_origins=sorted(origins),
+        allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
+        allow_headers=["*"],
+        allow_private_network=True,  # asked for by browsers where a site on the internet calls this machine
+        expose_headers=EXPOSED,
+    )
+
+    async def entered(scope: Scope, receive: Receive, send: Send) -> None:
+        origin = next((value for name, value in scope.get("headers", ()) if name == b"origin"), b"")
+        await (allowing if origin.decode("latin-1") in origins else door)(scope, receive, send)
+
+    return entered
 
 
 def _told(request: Request, error: Exception) -> Response:

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from app.cli.command import pml
-from app.cli.param_types import Name, Number, Whole
+from app.cli.param_types import Name, Number, Origin, Whole
 from engine.inference.params import RunSettings
 from engine.inference.settings import settings_of
 
@@ -90,3 +90,24 @@ def test_what_is_no_setting_is_refused_in_the_same_words() -> None:
         assert words in str(refused.value)
     helped = click.Context(pml.commands["studio"]).get_help()
     assert "1<=x<=65535" in helped
+
+
+@pytest.mark.parametrize(
+    ("given", "origin"),
+    [
+        ("http://localhost:3000", "http://localhost:3000"),
+        ("http://localhost:3000/", "http://localhost:3000"),
+        ("HTTPS://Chat.Example:443", "https://chat.example"),
+        ("http://[::1]:8080", "http://[::1]:8080"),
+        ("app://obsidian.md", "app://obsidian.md"),
+        ("null", "null"),
+    ],
+)
+def test_a_site_is_named_as_browsers_name_it(given: str, origin: str) -> None:
+    assert Origin().convert(given, None, None) == origin
+
+
+@pytest.mark.parametrize("given", ["*", "localhost:3000", "http://*.example", "http://a/b", "http://a:x", ""])
+def test_what_no_page_can_come_from_is_refused(given: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"is no site\. Write each as http://localhost:3000"):
+        Origin().convert(given, None, None)

@@ -211,7 +211,26 @@ def test_foreign_hosts_and_pages_are_refused(tmp_path: Path) -> None:
             "access-control-request-method": "POST",
             "access-control-request-headers": "x-api-key",
         }
-        assert httpx.options(f"{server.url}/v1/messages", headers=asked).status_code == 200
+        asked["access-control-request-private-network"] = "true"
+        allowed = httpx.options(f"{server.url}/v1/messages", headers=asked)
+        assert allowed.status_code == 200
+        assert allowed.headers["access-control-allow-private-network"] == "true"
+
+
+def test_a_page_that_is_allowed_can_read_every_refusal(tmp_path: Path) -> None:
+    ours = "http://localhost:3000"
+    access = Access(("right",), origins=frozenset({ours}), largest=1000)
+    with served(tmp_path, access=access) as server:
+        head = {"origin": ours, "x-api-key": "right"}
+        refused = [
+            httpx.get(f"{server.url}/v1/models", headers={"origin": ours}),
+            httpx.get(f"{server.url}/v1/models", headers={**head, "host": "evil.example"}),
+            httpx.post(f"{server.url}/v1/messages", headers=head, json={"model": "x" * 2000}),
+            httpx.post(f"{server.url}/v1/messages", headers=head, json={}),
+            httpx.get(f"{server.url}/nothing/there", headers=head),
+        ]
+        assert [one.status_code for one in refused] == [401, 403, 413, 400, 404]
+        assert [one.headers.get("access-control-allow-origin") for one in refused] == [ours] * 5
 
 
 def test_without_an_origin_that_is_allowed_there_is_no_cors(server: Served) -> None:
