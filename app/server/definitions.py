@@ -73,6 +73,9 @@ def _function(tool: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises:
         ApiError: it is one of Anthropic's own tools, or says what is not honoured.
     """
+    if isinstance(tool.get("function"), Mapping):
+        words = 'This is OpenAI\'s form. Send {"name": …, "description": …, "input_schema": …}.'
+        raise ApiError(INVALID, words, where)
     if tool.get("type", "custom") != "custom":
         raise unsupported(f"{where}.type", f"{shown(tool['type'])} is a tool of Anthropic's servers.")
     for name, harmless, why in _REFUSED:

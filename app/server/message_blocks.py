@@ -99,6 +99,8 @@ class BlockReader:
             elif block.type in DOCUMENTS and role == "user":
                 text = text_of(vars(block), at)
                 said.append(self._text(block, text, role, self._blocks + len(said), at))
+            elif block.type == "tool_result" and role == "user":
+                raise ApiError(INVALID, "Results of tools stand before all other blocks of a message.", at)
             elif block.type not in ("thinking", "redacted_thinking") or role != "assistant":
                 raise unsupported(
                     f"{at}.type", f"the model reads text, and this is {shown(block.type)} here."

@@ -56,7 +56,7 @@ def call_of(name: object, arguments: object, identity: object, where: str) -> To
 
     Args:
         name: of the function.
-        arguments: an object, or JSON of one.
+        arguments: an object, or JSON of one; null and no text stand for none, as some clients have it.
         identity: by which its result names it.
         where: the field.
 
@@ -68,8 +68,14 @@ def call_of(name: object, arguments: object, identity: object, where: str) -> To
             arguments = read_json(arguments or "{}")
         except JsonError as error:
             raise ApiError(INVALID, f"The arguments are no JSON: {error}.", where) from None
-    if not isinstance(name, str) or not isinstance(arguments, dict) or not isinstance(identity, str | None):
-        raise ApiError(INVALID, "A call has a name, an object of arguments, and an id.", where)
+    if arguments is None:
+        arguments = {}
+    if not isinstance(name, str):
+        raise ApiError(INVALID, "The call names no function. Send its name.", where)
+    if not isinstance(arguments, dict):
+        raise ApiError(INVALID, "The arguments of a call are an object, and these are none.", where)
+    if not isinstance(identity, str | None):
+        raise ApiError(INVALID, "The id of a call is a text.", where)
     return ToolCall(name, arguments, identity or "")
 
 

@@ -367,3 +367,55 @@ def test_a_model_whose_calls_cannot_be_told_says_so(tmp_path: Path) -> None:
             model="mute", messages=QUESTION, tools=TOOLS, tool_choice="none", max_tokens=1
         )
         assert chosen.choices
+
+
+@pytest.mark.parametrize("none", ["", "null", None])
+def test_a_call_without_arguments_may_say_so_in_any_way(
+    agent: Served, monkeypatch: pytest.MonkeyPatch, none: Any
+) -> None:
+    function = {"name": "weather", "arguments": none}
+    result = {"role": "tool", "tool_call_id": "c", "content": "Warm."}
+    called = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    block = {"type": "tool_use", "id": "c", "name": "weather", "input": none or None}
+    said = {"type": "tool_result", "tool_use_id": "c", "content": "Warm."}
+    blocks = [{"role": "assistant", "content": [block]}, {"role": "user", "content": [said]}]
+    says(monkeypatch, agent, "Yes.", "Yes.")
+    turns = [*QUESTION, called, result]
+    ours = agent.http.post("/v1/chat/completions", json={"model": "agent", "messages": turns, "tools": TOOLS})
+    counted = agent.anthropic().messages.count_tokens(
+        model="agent", messages=[*QUESTION, *blocks], tools=CLAUDES
+    )
+    assert ours.json()["usage"]["prompt_tokens"] == counted.input_tokens
+
+
+@pytest.mark.parametrize(
+    ("field", "changed", "words"),
+    [
+        (
+            "tools",
+            TOOLS,
+            'tools.0: This is OpenAI\'s form. Send {"name": …, "description": …, "input_schema": …}.',
+        ),
+        ("tools", [{"name": "f", "type": "bash_20250124"}], "is a tool of Anthropic's servers"),
+        (
+            "messages",
+            [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "tool_result"}]}],
+            "messages.0.content.1: Results of tools stand before all other blocks",
+        ),
+        (
+            "messages",
+            [{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": []}]}],
+            "The arguments of a call are an object",
+        ),
+        (
+            "messages",
+            [{"role": "assistant", "content": [{"type": "tool_use", "id": "c", "input": {}}]}],
+            "The call names no function",
+        ),
+    ],
+)
+def test_what_is_wrong_with_tools_is_said(agent: Served, field: str, changed: Any, words: str) -> None:
+    asked = {"model": "agent", "max_tokens": 1, "messages": QUESTION, field: changed}
+    refused = agent.http.post("/v1/messages", json=asked)
+    assert refused.status_code == 400
+    assert words in refused.json()["error"]["message"]
