@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import sys
 import time
@@ -66,8 +67,16 @@ class PrintableFormatter(logging.Formatter):
 
 def say(text: str, *, err: bool = False, nl: bool = True, bold: bool = False) -> None:
     """Prints text for people, on standard output or on standard error."""
+    shown = printable(text)
+    if bold and not (_is_dumb() or os.environ.get("NO_COLOR")):
+        shown = click.style(shown, bold=True)
     with in_words("Standard error" if err else "Standard output"):
-        click.secho(printable(text), err=err, nl=nl, bold=bold or None)
+        click.echo(shown, err=err, nl=nl)
+
+
+def _is_dumb() -> bool:
+    """Whether the terminal obeys no escape sequences."""
+    return os.environ.get("TERM") == "dumb"
 
 
 def agreed(question: str) -> bool:
@@ -166,7 +175,7 @@ def a_line_a_minute(*, of_total: bool) -> Progress:
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
     """Gives a function `(done, total, what)` that draws a bar on a terminal and does nothing in a pipe."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or _is_dumb():
         yield _silent
         return
 

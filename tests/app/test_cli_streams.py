@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TextIO
 
 import pytest
 
 from app.cli.command import main
+from app.cli.output import progress_bar, say
 from app.cli.streams import UNREAD
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,3 +190,52 @@ def test_an_interrupt_while_the_command_is_loaded_ends_it_quietly(module: str) -
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+def on_a_terminal(monkeypatch: pytest.MonkeyPatch, printing: Callable[[], None]) -> str:
+    """What a terminal is sent that is standard output and standard error."""
+    reading, writing = pty.openpty()
+    with os.fdopen(reading, "rb", 0) as received, os.fdopen(writing, "w", encoding="utf-8") as stream:
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "stdout", stream)
+            patch.setattr(sys, "stderr", stream)
+            printing()
+        print("end", file=stream, flush=True)
+        sent = b""
+        while not sent.endswith(b"end\r\n"):
+            sent += received.read(4096)
+    return sent.removesuffix(b"end\r\n").decode()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "seen"),
+    [
+        ("TERM", "xterm", "plain\r\n\x1b[1mbold\x1b[0m\r\n"),
+        ("NO_COLOR", "1", "plain\r\nbold\r\n"),
+        ("NO_COLOR", "", "plain\r\n\x1b[1mbold\x1b[0m\r\n"),
+        ("TERM", "dumb", "plain\r\nbold\r\n"),
+    ],
+)
+def test_a_terminal_gets_no_more_escape_sequences_than_it_wants(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, seen: str
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv(variable, value)
+
+    def printing() -> None:
+        say("plain")
+        say("bold", bold=True)
+
+    assert on_a_terminal(monkeypatch, printing) == seen
+
+
+def test_a_dumb_terminal_gets_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+
+    def printing() -> None:
+        with progress_bar() as progress:
+            progress(1, 2, "half")
+        say("done", err=True)
+
+    assert on_a_terminal(monkeypatch, printing) == "done\r\n"
