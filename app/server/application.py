@@ -49,6 +49,7 @@ def application(service: Service) -> FastAPI:
     for router in routers:
         app.include_router(router)
 
+    @app.head("/health", include_in_schema=False)
     @app.get("/health")
     async def health() -> Response:
         """Says whether the server answers."""

@@ -96,7 +96,9 @@ class Endpoints:
         alike = self._alike(steps)
         if methods and method in self.methods_at(alike) and alike != path:
             return ApiError(NOT_FOUND, f"{missing} Did you mean {method} {alike}?")
-        if words := _not_offered(steps):
+        stored = "/".join(steps).lower() in NOT_OFFERED and method == "GET"
+        exact = any(route.path == path and "{" not in path for route in self._routes)
+        if (not exact or stored) and (words := _not_offered(steps)):
             return ApiError(kind, f"{cut(method)} {cut(path)} is not offered. {words}")
         if methods:
             return ApiError(kind, f"{cut(path)} does not take {cut(method)}. Use {self._told(method, path)}.")

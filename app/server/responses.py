@@ -127,7 +127,7 @@ def asked_of(body: ResponsesBody, defaults: Defaults, caller: Caller) -> Asked:
         conversation.read("user", body.input, "input")
     read_items(body.input if isinstance(body.input, list) else (), conversation)
     if not conversation.messages and body.prompt_cache is None:
-        raise ApiError(INVALID, "There is no input.", "input")
+        raise ApiError(INVALID, "There is no input. Send a text or messages as input.", "input")
     over = None if body.prompt_cache is None else body.prompt_cache.over(caller.owner)
     return Asked(
         body.model,

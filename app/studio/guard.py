@@ -71,8 +71,11 @@ class Refusal:
     words: str
 
 
-FOREIGN = Refusal(403, "Refused: this request was not sent by the studio's own page.")
-UNKNOWN = Refusal(404, "The studio has nothing here.")
+FOREIGN = Refusal(
+    403,
+    "Refused: this request was not sent by the studio's own page. Open the address that `pml studio` prints.",
+)
+UNKNOWN = Refusal(404, "The studio has no page of this name. Its page is at /.")
 UNKNOWN_PAGE = f"""<!doctype html>
 <html lang="en">
 <meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">

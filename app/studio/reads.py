@@ -25,8 +25,9 @@ class ReadPassage(TypedDict):
 
     `tokens` begin in it, the first at position `start`. `cached` and `bytes` are of what it is read from, no
     tier where it is computed each time; that saw so many tokens when it was encoded. `document` and `at` to
-    `end` are where it is written. `meets` says what is wrong where it meets the passage before it. Offsets in
-    `text`: `borders` where tokens begin, `specials` the special tokens.
+    `end` are where it is written. `meets` says what is wrong where it meets the passage before it, and `why`
+    says why text of the schema is computed. Offsets in `text`: `borders` where tokens begin, `specials` the
+    special tokens.
     """
 
     author: Literal["template", "anonymous", "module", "argument", "text"]
@@ -44,6 +45,7 @@ class ReadPassage(TypedDict):
     end: int
     seam: bool
     meets: str
+    why: str
     borders: list[int] | None
     specials: list[tuple[int, int]]
 
@@ -99,6 +101,7 @@ def reads(schema: PreparedSchema, source: str, prompt: str, settings: RunSetting
                 "end": end,
                 "seam": one.seam,
                 "meets": one.meets,
+                "why": one.why,
                 "borders": None if one.borders is None else [inside(border) for border in one.borders],
                 "specials": [(inside(start), inside(end)) for start, end in one.specials],
             }

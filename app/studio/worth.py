@@ -6,10 +6,7 @@ import math
 
 from app.studio.run_frame import ComparedSoFar, Payback
 
-NEVER = (
-    "never here: reading these modules took no less time than computing them. Long modules and a short new "
-    "text pay off"
-)
+NEVER = "Never pays off here: reading these modules took no less time than computing them."
 UNKNOWN = "the modules were encoded earlier, and nobody wrote down how long that took"
 
 
@@ -37,7 +34,7 @@ def payback(
         return {"first_ms": first, "runs": None, "words": ""}
     saved = uncached_ms - cached_ms
     if saved <= 0:
-        return {"first_ms": first, "runs": None, "words": f"Pays off {NEVER}."}
+        return {"first_ms": first, "runs": None, "words": NEVER}
     if encode_ms is None:
         return {"first_ms": None, "runs": None, "words": f"When it pays off is not known: {UNKNOWN}."}
     runs = math.floor(encode_ms / saved) + 1

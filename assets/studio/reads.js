@@ -180,10 +180,10 @@ export class Reads extends Emitter {
   }
 
   /** @param {Api.ReadPassage} passage */
-  #words({ author, path, tokens, start, cached, bytes: size, sees, meets, seam }) {
+  #words({ author, path, tokens, start, cached, bytes: size, sees, meets, seam, why }) {
     const what = author === "argument" ? `argument ${path.split(":")[1]} of ${path.split(":")[0]}` : path || (author === "anonymous" ? "text that is always there" : AUTHORS[author])
     const tier = this.tiers.find(({ name }) => name === cached)
-    const held = cached === null ? "computed each time" : `${tier?.label ?? cached}, ${bytes(size)} · saw ${sees ? plural(sees, "token") : "nothing before it"} when encoded`
+    const held = cached === null ? `computed each time${why && ` · ${why}`}` : `${tier?.label ?? cached}, ${bytes(size)} · saw ${sees ? plural(sees, "token") : "nothing before it"} when encoded`
     const at = tokens > 1 ? ` at ${count(start)}–${count(start + tokens - 1)}` : tokens ? ` at ${count(start)}` : ""
     return [h("strong", {}, what), `${seam ? " · white space between" : ""} · ${plural(tokens, "token")}${at} · ${held}`, meets ? h("span", { class: "warn" }, ` ${meets[0].toUpperCase()}${meets.slice(1)}.`) : ""]
   }

@@ -29,6 +29,7 @@ export class Strip extends Emitter {
   #readout = h("p", { class: "readout", role: "status" })
   #scales = h("div", { class: "scales", role: "group", "aria-label": "Width of the parts" })
   #missing = h("li", { hidden: true }, h("i", { class: "swatch module uncached" }), "still to compute")
+  #rewritten = h("li", { hidden: true }, h("i", { class: "swatch module rewritten" }), "computed each time")
   #owesKey = h("span", { class: "soft owes-key", hidden: true }, h("i", { class: "swatch owes-swatch" }), "owed by the answer")
   #summary = ""
   #equal = localStorage.getItem(KEPT) === "equal"
@@ -54,7 +55,7 @@ export class Strip extends Emitter {
     this.#belonging = belonging
     const legend = h("ul", { class: "legend", "aria-label": "Legend" },
       ...Object.entries(KINDS).map(([kind, word]) => h("li", {}, h("i", { class: `swatch ${kind}` }), word)),
-      this.#missing)
+      this.#missing, this.#rewritten)
     for (const [equal, word] of /** @type {[boolean, string][]} */ ([[false, "To scale"], [true, "Equal"]])) {
       this.#scales.append(h("button", { type: "button", class: "quiet", "aria-pressed": String(this.#equal === equal), onclick: () => this.#scale(equal) }, word))
     }
@@ -96,8 +97,10 @@ export class Strip extends Emitter {
       const rest = missing ? ` · ${count(missing)} still to compute once` : ""
       this.#summary = `${plural(strip.total, "token")}: ${count(strip.cached)} reusable (${share}%), ${count(strip.new)} new${rest}`
       this.#missing.hidden = !missing
-      for (const { node, kind, cached, path, document: where } of this.#pieces) {
-        node.className = `piece ${kind}${missing && cached === "none" ? " uncached" : ""}${where ? " written" : ""}`
+      this.#rewritten.hidden = !strip.pieces.some(({ why }) => why)
+      for (const { node, kind, cached, path, document: where, why } of this.#pieces) {
+        const look = why ? " rewritten" : missing && cached === "none" ? " uncached" : ""
+        node.className = `piece ${kind}${look}${where ? " written" : ""}`
         node.append(h("span", { class: "name" }, path.split(/[/:]/).at(-1) || KINDS[kind]))
       }
     }

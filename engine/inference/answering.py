@@ -127,6 +127,12 @@ class Answering:
         clock.restart()
         if planned.scope is None:
             return replace(whole(planned.plan), continued=self._prompt.continued)
+        rewritten = sum(piece.tokens for piece in planned.plan.pieces if piece.why)
+        if rewritten:
+            self.notes.append(
+                "The chat template rewrites text of the schema, so every run computes it anew "
+                f"(tokens: {rewritten})."
+            )
         slices, settings = planned.slices, self._settings
         request = Request(
             self._prompt.schema.label,

@@ -26,7 +26,7 @@ def without_effect(model: Model) -> str:
         return ""
     told = ", ".join(f"{name} ({_spelled(value)})" for name, value in sorted(fields.items()))
     return (
-        f"{FILE} of model {model.name!r} has fields without effect here: {told}; "
+        f"model {model.name!r} has fields without effect here in {FILE}: {told}; "
         "answers can differ from those of transformers' generate()"
     )
 

@@ -82,9 +82,12 @@ def require_whole(
     unread, missing = weights.unread, sorted(found["missing_keys"])
     if missing:
         others = f" They hold {listed(unread)}, which the network does not have." if unread else ""
+        lacking = f"weight {missing[0]!r}"
+        if len(missing) > 1:
+            lacking = f"weights {missing[0]!r} and {len(missing) - 1} more"
         raise ModelError(
-            f"the files of model {name!r} lack {len(missing)} weights, {missing[0]!r} first; random numbers "
-            f"would stand there.{others} {_remedy(unread, config, missing)}"
+            f"the files of model {name!r} lack the {lacking}; random numbers would stand "
+            f"there.{others} {_remedy(unread, config, missing)}"
         )
     _require_numbers(name, network, weights)
     _require_shapes(name, sorted(found["mismatched_keys"]))

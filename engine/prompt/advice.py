@@ -68,9 +68,8 @@ def of_prompt(
         )
         yield make("W609", message, prompt.span, prompt.lines)
     contents = turn_texts(bound.parts)
-    yield from _rewritten(
-        rendering, [part.role for part in bound.parts if isinstance(part, RoleOpen)], contents, plan, prompt
-    )
+    turns = [part for part in bound.parts if isinstance(part, RoleOpen)]
+    yield from _rewritten(rendering, turns, contents, plan, prompt)
     if len(conversation(bound.parts)) == len(contents):  # no text between turns, of which no template knows
         fragments = list(_fragments(rendering, chat.tokens))
         whole = [token for ids in chat.tokens.encode(fragments, begins=True) for token in ids]
@@ -98,27 +97,47 @@ def _refused_system(rendering: Rendering, span: Span, document: Schema | Prompt)
 
 
 def _rewritten(
-    rendering: Rendering, roles: Sequence[str], contents: Sequence[str], plan: PromptPlan, prompt: Prompt
+    rendering: Rendering, turns: Sequence[RoleOpen], contents: Sequence[str], plan: PromptPlan, prompt: Prompt
 ) -> Iterator[Diagnostic]:
-    """Says which turns the template writes otherwise than they are, but for white space and thoughts."""
-    turns = []
-    for number, (role, content, said) in enumerate(zip(roles, contents, rendering.contents, strict=True), 1):
-        read = "".join(one if isinstance(one, str) else one.text for one in said)
-        before, found, behind = content.partition(read) if read else (content, "", "")
-        gone = [one for one in (before, behind) if one.strip() and (not read or "</think>" not in one)]
-        if role != "tool" and (gone or bool(found) != bool(read)):
-            turns.append(f"{number} ({role})")
-    if not turns:
+    """Says what the template makes of each turn, but for white space and thoughts."""
+    found: dict[str, list[int]] = {}
+    for number, content in enumerate(contents):
+        if turns[number].role != "tool" and (fate := _fate(rendering, number, content)):
+            found.setdefault(fate, []).append(number)
+    if not found:
         return
-    message = (
-        f"the model's chat template rewrites, moves or leaves out text of turn {_listed(turns)}; the model "
-        "reads what the template writes"
-    )
+    fates = [
+        f"{fate} turn {_listed([f'{number + 1} ({turns[number].role})' for number in numbers])}"
+        for fate, numbers in found.items()
+    ]
+    message = f"the model's chat template {' and '.join(fates)}; the model reads what the template writes"
     computed = sum(piece.tokens for piece in plan.pieces if piece.why)
     if computed:
         message += f", and every request computes {computed} tokens of the schema"
-    hint = "the tab What the model reads shows it; a template that keeps contents lets them be cached"
-    yield make("W612", message, prompt.span, prompt.lines, hint)
+    hint = "“What the model reads” in the studio shows its text"
+    own = (turns[number].node.span for numbers in found.values() for number in numbers if turns[number].new)
+    yield make("W612", message, next(own, _start(prompt)), prompt.lines, hint)
+
+
+def _fate(rendering: Rendering, turn: int, content: str) -> str:
+    """What the template does to the text of a turn; "" where it keeps it."""
+    said = rendering.contents[turn]
+    read = "".join(one if isinstance(one, str) else one.text for one in said)
+    if not read:
+        gaps = (*rendering.opens, *rendering.closes, rendering.generation)
+        moved = any(content.strip() in gap for gap in gaps)
+        return "" if not content.strip() else "moves" if moved else "rewrites or leaves out"
+    before, found, behind = content.partition(read)
+    if not found:
+        return "rewrites"
+    gone = any(one.strip() and "</think>" not in one for one in (before, behind))
+    return "leaves out a part of" if gone else ""
+
+
+def _start(prompt: Prompt) -> Span:
+    """The beginning of a prompt, of what concerns all of it."""
+    start = prompt.span.start
+    return Span(start, min(start + len("<prompt"), prompt.span.end))
 
 
 def _listed(faults: Sequence[str]) -> str:
@@ -153,8 +172,7 @@ def _tokens(
         f"{len(found)} {places} gives others than the text as a whole: {shown}{more}; nothing is to be "
         "mended, and `pml fidelity` measures what it changes"
     )
-    start = prompt.span.start
-    yield make("W611", message, Span(start, min(start + len("<prompt"), prompt.span.end)), prompt.lines)
+    yield make("W611", message, _start(prompt), prompt.lines)
 
 
 def _spelled(spec: ModelSpec, ids: Sequence[int]) -> str:

@@ -46,6 +46,7 @@ class Passage:
         tokens: how many tokens begin in it.
         start: the position of the first of them.
         cached: where the segment is that it is read from; None where it is computed each time.
+        why: of text of the schema, why it is computed; "" else.
         bytes: the size of its keys and values in that segment.
         sees: how many tokens before it its segment saw when it was encoded.
         turn: the turn that it stands in, counted from 0; None where it stands in none.
@@ -71,6 +72,7 @@ class Passage:
     source: Source | None
     seam: bool = False
     meets: str = ""
+    why: str = ""
     borders: tuple[int, ...] | None = None
     specials: tuple[tuple[int, int], ...] = ()
 
@@ -134,6 +136,7 @@ class Reader:
                     _source(part),
                     part is not None and is_seam(part),
                     wrong.get(stretch.part, "") if stretch.part is not None else "",
+                    piece.why,
                     self._borders(stretch, starts) if borders else None,
                     tuple(self._chat.tokens.specials(text)) if author == "template" else (),
                 )

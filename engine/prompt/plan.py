@@ -37,7 +37,7 @@ from engine.prompt.rendering import Rendering
 from engine.prompt.tokenizer import Fragment, Together
 from engine.prompt.trimming import Cut, remnant, shares
 
-REWRITTEN = "the chat template rewrites this text, or text that its segment has seen"
+REWRITTEN = "the chat template rewrites this text, or text of the schema before it"
 
 
 @dataclass(frozen=True)

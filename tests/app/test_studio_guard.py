@@ -233,6 +233,9 @@ def test_a_person_at_a_wrong_address_gets_a_link_home() -> None:
     start, body = ask({**own, "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}, path="/nothing")
     assert start["status"] == 404
     assert (b"content-type", b"text/html; charset=utf-8") in start["headers"]
-    assert b'The studio has nothing here. <a href="/">' in body["body"]
+    assert b'The studio has no page of this name. Its page is at /. <a href="/">' in body["body"]
     start, body = ask(own, path="/nothing")
-    assert (start["status"], body["body"]) == (404, b"The studio has nothing here.\n")
+    assert (start["status"], body["body"]) == (
+        404,
+        b"The studio has no page of this name. Its page is at /.\n",
+    )

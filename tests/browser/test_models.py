@@ -101,9 +101,7 @@ def test_a_name_is_judged_as_it_is_typed_and_a_failure_keeps_the_model(
     name.fill(tiny)
     expect(verdict).to_contain_text("fits")
     load_button.click()
-    expect(models.locator(".models-status")).to_contain_text(
-        "The model is the one that it was", timeout=LOADED
-    )
+    expect(models.locator(".models-status")).to_contain_text("demo stays loaded", timeout=LOADED)
     expect(models.locator(".loaded strong")).to_have_text("demo")
     models.set_viewport_size({"width": 400, "height": 800})
     assert models.evaluate("document.documentElement.scrollWidth") <= 400

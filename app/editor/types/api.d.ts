@@ -1087,6 +1087,7 @@ declare namespace Api {
     end: number
     seam: boolean
     meets: string
+    why: string
     borders: number[] | null
     specials: [number, number][]
   }

@@ -231,8 +231,8 @@ class ModelsPage {
     this.#stop.hidden = this.#meter.hidden = true
     const { result, fault } = end
     if (result) this.#say(`${shortName(result.model)} answers now, after ${result.seconds.toFixed(1)} s.`, "good")
-    else if (fault === STOPPED) this.#say("Stopped. The model is the one that it was.")
-    else this.#say(fault ? `${fault.slice(0, 1).toUpperCase()}${fault.slice(1)} The model is the one that it was.` : end.error ?? AWAY, "bad")
+    else if (fault === STOPPED) this.#say(`Stopped. ${this.#staying()}`)
+    else this.#say(fault ? `${fault.slice(0, 1).toUpperCase()}${fault.slice(1)} ${this.#staying()}` : end.error ?? AWAY, "bad")
     if (result) { this.#name.value = ""; this.#unjudged() }
     dispatchEvent(new Event("studio-model"))
     await this.refresh()
@@ -242,7 +242,10 @@ class ModelsPage {
   #say(words, mood = "") {
     this.#status.dataset.mood = mood
     this.#status.textContent = words
+    if (mood) this.#status.scrollIntoView({ block: "nearest" })
   }
+
+  #staying() { return this.#state?.loaded ? `${shortName(this.#state.loaded.model)} stays loaded.` : "" }
 }
 
 /** A recent model with what is not as usual. @param {Api.ModelChoice} choice */

@@ -106,10 +106,14 @@ def test_a_template_that_invites_nobody_is_told(tmp_path: Path) -> None:
             ("W610", "info", "refuses"),
             "<|user|>Be very brief.\n\nLook.</s>",
         ),
-        ("", ("W612", "warning", "leaves out text of turn 1 (system)"), "<s><|user|>Look.</s>"),
+        (
+            "",
+            ("W612", "warning", "chat template rewrites or leaves out turn 1 (system)"),
+            "<s><|user|>Look.</s>",
+        ),
         (
             "{% set ns.system = m.content %}",
-            ("W612", "warning", "moves or leaves out text of turn 1 (system)"),
+            ("W612", "warning", "chat template moves turn 1 (system)"),
             "<|user|>Be very brief.\n\nAnd?</s>",
         ),
     ],
@@ -136,7 +140,7 @@ def test_words_of_the_template_between_those_of_the_prompt_are_told(tmp_path: Pa
     engine = opened(CHATML.replace("{{ m.content }}", "{{ m.content|replace('Look', 'Gaze') }}"), tmp_path)
     (found,) = of_prompt(engine, "<prompt><a/></prompt>")
     assert (found.code, found.severity) == ("W612", "warning")
-    assert "rewrites, moves or leaves out text of turn 2 (user)" in found.message
+    assert "chat template rewrites or leaves out turn 2 (user)" in found.message
     assert "<|user|>\nGaze.</s>" in text(engine, parse_schema(SCHEMA).tree)
 
 
