@@ -74,7 +74,9 @@ class UserPath(click.Path):
     def convert(
         self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> str | bytes | os.PathLike[str]:
-        """Reads `~/folder`."""
+        """Reads `~/folder`; an empty path is not the working folder."""
+        if not value:
+            self.fail("The path is empty. Write one, such as ./name.", param, ctx)
         return super().convert(os.path.expanduser(value), param, ctx)  # noqa: PTH111 (`-` stays as it is)
 
 

@@ -176,6 +176,17 @@ def test_a_tilde_that_the_shell_has_left_is_the_home_folder(
     assert str(tmp_path / "home" / "none") in refused.err
 
 
+@pytest.mark.parametrize("words", [*READING, *EITHER, *FOLDERS, *WRITTEN, *FILLED, *KEPT], ids=" ".join)
+def test_an_empty_path_is_not_the_working_folder(
+    run_pml: Pml, paths: dict[str, str], words: tuple[str, ...]
+) -> None:
+    before = sorted(Path().rglob("*"))
+    refused = run_pml(*((paths | {"PATH": ""}).get(word, word) for word in words))
+    assert refused.status == 2
+    assert "The path is empty. Write one" in refused.err
+    assert sorted(Path().rglob("*")) == before
+
+
 def test_a_store_in_the_home_folder_is_named_by_a_tilde(
     run_pml: Pml, paths: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
