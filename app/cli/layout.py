@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("schema_path", metavar="SCHEMA", type=DOCUMENT)
 @setting_option("scope", only=("isolated", "anchored"))
-@click.option("--text", "as_text", is_flag=True, help="Print what a model reads, turn by turn.")
+@click.option("--text", "as_text", is_flag=True, help="Print the text, turn by turn, before a chat template.")
 @click.option(
     "--prompt",
     "prompt_path",
