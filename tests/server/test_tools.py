@@ -80,6 +80,25 @@ def test_a_stop_text_never_shows_behind_a_call(agent: Served, monkeypatch: pytes
         assert [call.function.name for call in made.message.tool_calls] == ["weather"]
 
 
+def test_a_stop_text_never_shows_in_what_the_model_thinks(
+    agent: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {"model": "agent", "max_tokens": 100, "messages": QUESTION}
+    for more in ({}, {"stream": True}):
+        says(monkeypatch, agent, "<think>Is it the ENDE?</think>Yes.")
+        body = {**asked, **more, "stop": "END", "tools": TOOLS}
+        told = agent.http.post("/v1/chat/completions", json=body).text
+        assert '"reasoning_content":"Is it the "' in told
+    says(monkeypatch, agent, "<think>Is it the ENDE?</think>Yes.")
+    body = {**asked, "stop_sequences": ["END"], "tools": CLAUDES}
+    (block,) = agent.http.post("/v1/messages", json=body).json()["content"]
+    assert block["thinking"] == "Is it the "
+    says(monkeypatch, agent, "<think>So.</think>It is the END.")
+    whole = {**asked, "stop": "END", "tools": TOOLS}
+    said = agent.http.post("/v1/chat/completions", json=whole).json()["choices"][0]["message"]
+    assert (said["reasoning_content"], said["content"]) == ("So.", "It is the ")
+
+
 def test_a_streamed_call_is_whole(agent: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     says(monkeypatch, agent, f"Let me look.\n{CALL}\n{CALL}")
     with agent.openai().chat.completions.stream(model="agent", messages=QUESTION, tools=TOOLS) as stream:
