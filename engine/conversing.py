@@ -60,7 +60,7 @@ def prepare_conversation(
         tools: what the assistant may call.
 
     Raises:
-        SettingsError: there is no message, something in them is none, or names do not fit.
+        SettingsError: there is no message, something in them is none, or names or results do not fit.
         ToolsError: calls of tools are none, or stand where they cannot.
     """
     started = time.perf_counter()

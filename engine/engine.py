@@ -247,7 +247,7 @@ class Engine:
             salt: conversations and schemas of another salt share nothing with it, in memory or on disk.
 
         Raises:
-            SettingsError: there is no message, something in them is none, or names do not fit.
+            SettingsError: there is no message, something in them is none, or names or results do not fit.
             ToolsError: calls of tools are none, or stand where they cannot.
         """
         return prepare_conversation(messages, self._salted(salt), self._workshop, tools)

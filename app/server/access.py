@@ -14,6 +14,7 @@ import json
 import re
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +77,10 @@ def name_of(key: str) -> str:
 def _named(headers: dict[str, str]) -> str:
     """The name of the key that a request brings."""
     bearer = headers.get("authorization", "")
-    return name_of(bearer[7:].strip() if bearer[:7].lower() == "bearer " else headers.get("x-api-key", ""))
+    key = bearer[7:] if bearer[:7].lower() == "bearer " else headers.get("x-api-key", "")
+    with suppress(UnicodeDecodeError):
+        key = key.encode("latin-1").decode()  # most clients write UTF-8, and headers are read as Latin-1
+    return name_of(key.strip())
 
 
 def _is_among(keys: Iterable[str], named: str) -> bool:

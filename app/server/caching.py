@@ -149,8 +149,9 @@ def _parts(engine: Engine, prompt: PreparedPrompt, asked: Asked) -> Callable[[An
         found = chat.calls_in(said, read, tools)
         if not found.calls and not found.thought:
             return Said(answer.text)
-        content = found.content.partition(answer.stop)[0] if answer.stop else found.content
-        return Said(content, found.thought, found.calls)
+        texts = (found.content, found.thought)  # of tokens, which go on to the end of a stop text
+        content, thought = (one.partition(answer.stop)[0] if answer.stop else one for one in texts)
+        return Said(content, thought, found.calls)
 
     return parts
 

@@ -63,7 +63,6 @@ class BlockReader:
         self.messages: list[Message] = []
         self._blocks = 0
         self._marks: list[tuple[int, CacheControl, str]] = []
-        self._names: dict[str, str] = {}  # of functions, by the ids of their calls
 
     def read(self, role: Role, content: str | list[ContentBlock], where: str) -> None:
         """Reads a message; results of tools become turns of their own before it.
@@ -86,9 +85,7 @@ class BlockReader:
                 self._result(block, at)
                 results = True
             elif block.type == "tool_use" and role == "assistant":
-                call = call_of(block.name, block.input, block.id, at)
-                calls.append(call)
-                self._names[call.id] = call.name
+                calls.append(call_of(block.name, block.input, block.id, at))
                 self._note(block.cache_control, self._blocks + len(said), at)
             elif block.type == "text":
                 if calls:
@@ -119,8 +116,8 @@ class BlockReader:
 
     def _result(self, block: ContentBlock, at: str) -> None:
         """Reads what a tool has answered: a turn of its own."""
-        content = block.content
-        given = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+        content = block.content or ""  # a result without content has a block too, which a mark can stand at
+        given = [{"type": "text", "text": content}] if isinstance(content, str) else content
         said = []
         for number, part in enumerate(given):
             place = f"{at}.content.{number}"
@@ -134,11 +131,9 @@ class BlockReader:
             if part.get("type") != "text" or not isinstance(part.get("text"), str):
                 raise unsupported(f"{place}.type", "the model reads text.")
             said.append(Block(part["text"]))
-        identity = block.tool_use_id or ""
-        self.messages.append(Message("tool", tuple(said), (), identity, self._names.get(identity, "")))
+        self.messages.append(Message("tool", tuple(said), call_id=block.tool_use_id or ""))
         self._blocks += len(said)
-        if said:
-            self._note(block.cache_control, self._blocks - 1, at)
+        self._note(block.cache_control, self._blocks - 1, at)
 
     def _note(self, control: CacheControl | None, number: int, at: str) -> None:
         if control is not None:

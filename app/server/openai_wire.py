@@ -210,7 +210,6 @@ class Conversation:
     def __init__(self, roles: Mapping[str, TurnName] = ROLES) -> None:
         self.messages: list[Message] = []
         self._roles = roles
-        self._names: dict[str, str] = {}  # of functions, by the ids of their calls
         self._blocks = 0
         self._breakpoints: list[tuple[int, Breakpoint, str]] = []
 
@@ -245,9 +244,7 @@ class Conversation:
                 at = f"{where}.{field}[{place}].prompt_cache_breakpoint"
                 self._breakpoints.append((self._blocks + place, part.prompt_cache_breakpoint, at))
         self._blocks += len(found) + bool(calls)
-        name = self._names.get(answers, "")
-        self._names.update((call.id, call.name) for call in calls)
-        self.messages.append(Message(speaker, tuple(block for block, _ in found), calls, answers, name))
+        self.messages.append(Message(speaker, tuple(block for block, _ in found), calls, answers))
 
     def marks(self, options: CacheOptions | None, retention: str | None) -> tuple[Mark, ...]:
         """Returns which prefixes are to be kept.

@@ -15,12 +15,13 @@ from starlette.types import Receive, Scope, Send
 KEEP_ALIVE_SECONDS = 15.0
 DONE = format_sse_event(data_str="[DONE]")
 _JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_BREAKS = {ord(one): f"\\u{ord(one):04x}" for one in "\x85\u2028\u2029"}
 
 
 def event(data: dict[str, Any], name: str | None = None) -> bytes:
-    """Returns one event."""
+    """Returns one event. Its JSON has no line breaks, nor what many clients take for one."""
     head = "" if name is None else f"event: {name}\n"
-    return f"{head}data: {_JSON.encode(data)}\n\n".encode()  # JSON has no line breaks of its own
+    return f"{head}data: {_JSON.encode(data).translate(_BREAKS)}\n\n".encode()
 
 
 class EventStream(StreamingResponse):

@@ -6,13 +6,13 @@ within a time. Nothing that is written here is ever run as a program.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
-from typing import Any, Final, Literal, NoReturn
+from typing import Any, Final, Literal
 
 from engine.exchange.errors import ExchangeError
 from engine.strict_json import JsonError, read_json
@@ -193,8 +193,8 @@ def _is_json(answer: str, value: str) -> str:
     from referencing.exceptions import Unresolvable
 
     try:
-        found = json.loads(_unfenced(answer), parse_constant=_no_number)
-    except (ValueError, RecursionError) as error:
+        found = read_json(_unfenced(answer))
+    except JsonError as error:
         return f"It is no JSON: {error}."
     schema = _schema(value)
     schema.until = time.monotonic() + JUDGED_SECONDS
@@ -211,8 +211,6 @@ def _is_json(answer: str, value: str) -> str:
             "The JSON Schema refers to itself without an end, or the answer nests more than "
             f"{_DEEPEST} rules deep, so nothing can be said of it."
         )
-    except ArithmeticError as error:
-        return f"It has a number that cannot be judged by the JSON Schema: {error}."
     return "" if fault is None else fault
 
 
@@ -308,7 +306,7 @@ class _Schema:
         known = latest if isinstance(document, bool) else validators.validator_for(document, default=latest)
         known.check_schema(document)
         rules = {name: self._bounded(rule) for name, rule in known.VALIDATORS.items()}
-        rules |= {name: self._bounded(rule) for name, rule in _WITH_PATTERNS.items()}
+        rules |= {name: self._bounded(rule) for name, rule in _OWN_RULES.items() if name in rules}
         own = _sound(document)  # one that is named below would bring rules without a bound
         self._validator = validators.extend(known, rules)(own, registry=Registry())
 
@@ -355,7 +353,7 @@ def _met(pattern: str, text: str) -> bool:
         raise _LateError from None
 
 
-# The rules with patterns, which the library judges without a bound.
+# The rules with patterns, which the library judges without a bound, and one that it judges after rounding.
 
 
 def _pattern_rule(_validator: Any, pattern: str, found: Any, _schema: Any) -> Iterator[Any]:
@@ -385,11 +383,19 @@ def _other_names(validator: Any, below: Any, found: Any, schema: Any) -> Iterato
             yield from validator.descend(value, below, path=name)
 
 
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
+def _multiple_rule(validator: Any, divisor: Any, found: Any, _schema: Any) -> Iterator[Any]:
+    """Takes numbers as they are written: 19.99 is a multiple of 0.01, though not among floats."""
+    from jsonschema import ValidationError
+
+    if not validator.is_type(found, "number"):
+        return
+    if (Fraction(repr(found)) / Fraction(repr(divisor))).denominator > 1:
+        yield ValidationError(f"{found!r} is not a multiple of {divisor!r}")
 
 
-_WITH_PATTERNS: Final = {
+_OWN_RULES: Final = {
+    "multipleOf": _multiple_rule,
+    "divisibleBy": _multiple_rule,  # its name in the first drafts
     "pattern": _pattern_rule,
     "patternProperties": _named_by_pattern,
     "additionalProperties": _other_names,

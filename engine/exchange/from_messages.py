@@ -6,7 +6,6 @@ each becomes a module, and so do documents and what tools have answered; a blank
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import pairwise
@@ -15,6 +14,7 @@ from typing import Any, Final
 from engine.exchange.bodies import rows, turns
 from engine.exchange.errors import ExchangeError
 from engine.exchange.imported import BLANK_LINE, Imported, first_words, imports, module, role, text
+from engine.exchange.json_files import parsed_json
 from engine.exchange.notes import Notes
 from engine.exchange.turns import Block, Turn
 from engine.pml import Module, Prompt, Schema, Text
@@ -24,35 +24,6 @@ from engine.pml.whitespace import SPACE, normalise
 from engine.programs.naming import legible, unique
 
 _SHORT: Final = 60
-
-
-def parsed_json(source: str) -> Any:
-    """Parses JSON, or lines of JSON as a list.
-
-    Raises:
-        ExchangeError: it is neither.
-    """
-    try:
-        return json.loads(source)
-    except RecursionError as error:
-        raise ExchangeError(f"this is not valid JSON: {error}") from None
-    except ValueError as error:
-        reason = str(error)
-        lines = [line for line in source.splitlines() if line.strip()]
-        if isinstance(error, json.JSONDecodeError):
-            reason = f"line {error.lineno}, column {error.colno}: {error.msg}"
-            if error.msg == "Extra data" and len(lines) > 1:
-                numbered = enumerate(source.splitlines(), 1)
-                return [_line(line, place) for place, line in numbered if line.strip()]
-        raise ExchangeError(f"this is not valid JSON: {reason}") from None
-
-
-def _line(line: str, place: int) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        what = error.msg if isinstance(error, json.JSONDecodeError) else str(error)
-        raise ExchangeError(f"line {place} is not valid JSON: {what}") from None
 
 
 def picked(found: list[Any], row: int, noun: str, notes: Notes) -> Any:

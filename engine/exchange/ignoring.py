@@ -128,8 +128,9 @@ class Ignored:
         except FileNotFoundError:
             return None
         with os.fdopen(descriptor, "rb") as file:
-            lines = decode(read_stream(file, path, limit=_MOST_BYTES), path).splitlines()
-        rules = [line for line in lines if line.strip() and not line.startswith("#")]
+            lines = decode(read_stream(file, path, limit=_MOST_BYTES), path).split("\n")
+        ended = [line.removesuffix("\r") for line in lines]  # as git ends lines
+        rules = [line for line in ended if line.strip() and not line.startswith("#")]
         usable = [line for line in rules[:_MOST_RULES] if pattern_fault(line) is None]
         if len(usable) < len(rules):
             self._notes.count("file", "with ignore rules that are left out", path)

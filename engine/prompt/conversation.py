@@ -5,7 +5,7 @@ the next does not begin with white space; it belongs to neither and is read befo
 text has no tokens.
 
 A message of the assistant may end with calls of tools, and the role "tool" gives their results; how either is
-written is the chat template's.
+written is the chat template's. Results are read in the order of their calls, as most templates write no ids.
 
 A block is tokenized by itself where another one follows it in its message; all else is tokenized as one text.
 
@@ -15,8 +15,10 @@ no text outside, so that its segment has the same name in any order and in any c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any, get_args
 
 from engine.errors import SettingsError
@@ -70,8 +72,8 @@ class Blocks:
     """Where the blocks of a conversation stand in its bound prompt.
 
     Attributes:
-        ends: for each block the place of its part; None for one without text. Calls of tools are one more
-            block of their message, which ends with the turn.
+        ends: for each block, as they are read, the place of its part; None for one without text. Calls of
+            tools are one more block of their message, which ends with the turn.
         settled: the places of the parts behind which tokens end, whatever follows.
     """
 
@@ -102,13 +104,13 @@ def spell(messages: Sequence[Message], *, movable: bool = True) -> Spelled:
         movable: whether segments can stand in any place; else blocks with names are text like any other.
 
     Raises:
-        SettingsError: there is no message, something in them is none, or names do not fit.
+        SettingsError: there is no message, something in them is none, or names or results do not fit.
         ToolsError: calls of tools are none, or stand where they cannot.
     """
     _require(messages)
     modules = modules_of([block for message in messages for block in message.blocks])
     speller = _Speller(modules if movable else Modules())
-    for message in messages:
+    for message in _with_results(messages):
         speller.add(message)
     prompt = Prompt(NAME, tuple(speller.turns), NOWHERE)
     modules = speller.modules
@@ -158,6 +160,45 @@ class _Speller:
         if settled:
             self.settled.append(len(self.parts))
         self.parts.append(part)
+
+
+def _with_results(messages: Sequence[Message]) -> Iterator[Message]:
+    """Yields the turns as they are read: results in the order of their calls, with the names of functions.
+
+    Raises:
+        SettingsError: several calls have results, and not one for each.
+    """
+    names: dict[str, str] = {}
+    calls: list[ToolCall] = []
+    for are_results, run in groupby(messages, key=lambda one: one.role == "tool"):
+        if are_results:
+            yield from _paired(list(run), calls, names)
+            calls = []
+            continue
+        for message in run:
+            calls = calls if message.role == "assistant" else []
+            calls += message.calls
+            names |= {call.id: call.name for call in message.calls if call.id}
+            yield message
+
+
+def _paired(results: list[Message], calls: list[ToolCall], names: Mapping[str, str]) -> Iterator[Message]:
+    """Yields results in the order of their calls; in their own where an id is missing."""
+    wanted, given = Counter(call.id for call in calls), Counter(result.call_id for result in results)
+    if len(calls) > 1 and "" not in wanted | given:
+        for unpaired, what in ((given - wanted, "is no call of the turn"), (wanted - given, "has no result")):
+            if unpaired:
+                raise SettingsError(
+                    f"The assistant calls {len(calls)} tools at once, and {next(iter(unpaired))!r} {what}. "
+                    "Send one result behind them for each call, with its id."
+                )
+        order = sorted(range(len(calls)), key=lambda number: calls[number].id)
+        answers = dict(zip(order, sorted(results, key=lambda one: one.call_id), strict=True))
+        results = [answers[number] for number in range(len(calls))]
+        names = {}
+    placed = [call.name for call in calls] if len(calls) == len(results) else [""] * len(results)
+    for result, name in zip(results, placed, strict=True):
+        yield result if result.name else replace(result, name=names.get(result.call_id, name))
 
 
 def _require(messages: object) -> None:

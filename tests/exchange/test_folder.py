@@ -154,6 +154,13 @@ def test_ignore_rules_count_as_in_git(tmp_path: Path) -> None:
     assert told(found, "folder left out (.gitignore)").endswith("build/")
 
 
+def test_ignore_rules_end_with_their_lines_alone(tmp_path: Path) -> None:
+    rules = "x\x0cb.md\ny\u2028c.md\nz\x85d.md\ne.md\r\nf.md\r"
+    (tmp_path / ".gitignore").write_bytes(rules.encode())
+    found = import_from(write(tmp_path, b_md="B", c_md="C", d_md="D", e_md="E", f_md="F"))
+    assert paths(found) == ["b", "c", "d"]
+
+
 def test_a_folder_that_was_named_is_read_though_rules_round_it_leave_it_out(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("build/\n", encoding="utf-8")

@@ -308,8 +308,7 @@ def test_the_report_has_each_name_of_a_text(server: Served) -> None:
         assert {one["outcome"] for one in told} == {outcome}
 
 
-@pytest.mark.parametrize("content", [[], [{"type": "tool_result", "tool_use_id": "a"}]])
-def test_a_mark_that_finds_no_block_is_refused(server: Served, content: Any) -> None:
+def test_a_mark_that_finds_no_block_is_refused(server: Served) -> None:
     body = {"model": server.model, "max_tokens": 1, "cache_control": {"type": "ephemeral"}}
-    told = server.http.post("/v1/messages", json={**body, "messages": [{"role": "user", "content": content}]})
+    told = server.http.post("/v1/messages", json={**body, "messages": [{"role": "user", "content": []}]})
     assert told.status_code == 400, told.text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import openai
@@ -10,7 +12,11 @@ import pytest
 
 from engine import Block, Message
 from engine.inference.params import RunSettings
-from tests.server.served import LONG, Served
+from engine.inference.sampler import Sampler
+from engine.model.model import Model
+from engine.model.synthetic import byte_tokenizer
+from tests.engine.tiny import tiny_network
+from tests.server.served import LONG, Served, served
 
 CONVERSATION: list[Any] = [
     {"role": "developer", "content": "Be short."},
@@ -133,3 +139,33 @@ def test_stop_texts_seeds_and_sampling_are_honoured(server: Served) -> None:
         client.chat.completions.create(**asked, temperature=2).choices[0].message.content for _ in range(4)
     }
     assert len(unseeded) > 1, "without a seed each answer is drawn anew"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "kind"),
+    [
+        ("/v1/chat/completions", {"messages": CONVERSATION}, ""),
+        ("/v1/completions", {"prompt": "So", "max_tokens": 64}, ""),
+        ("/v1/responses", {"input": "So"}, "response.output_text.delta"),
+        ("/v1/messages", {"messages": CONVERSATION[3:], "max_tokens": 64}, "content_block_delta"),
+    ],
+)
+def test_clients_that_cut_lines_at_more_than_line_ends_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, body: dict[str, Any], kind: str
+) -> None:
+    text = "a\u2028b\u2029c\x85d\x0be\x1cf\r\ng\rh\n"
+    model = Model("bytes", tiny_network(), byte_tokenizer(), "bytes")
+    script = [*model.tokenize(text), 1]
+    monkeypatch.setattr(Sampler, "choose", lambda self, logits: script.pop(0))
+    with (
+        served(tmp_path, model=model, longest=64) as running,
+        running.http.stream("POST", path, json={"model": "bytes", "stream": True, **body}) as answer,
+    ):
+        lines = [line.removeprefix("data: ") for line in answer.iter_lines() if line.startswith("data: ")]
+    events = [json.loads(line) for line in lines if line != "[DONE]"]
+    if kind:
+        deltas = [one["delta"] for one in events if one["type"] == kind]
+        assert "".join(one if isinstance(one, str) else one["text"] for one in deltas) == text
+    else:
+        choices = [one["choices"][0] for one in events]
+        assert "".join(one.get("text") or one.get("delta", {}).get("content", "") for one in choices) == text

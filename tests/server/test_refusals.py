@@ -197,6 +197,18 @@ def test_keys_are_needed_everywhere_but_for_health(tmp_path: Path) -> None:
         assert made.choices
 
 
+@pytest.mark.parametrize("key", ["schlüssel", "ключ", "鍵🔑", "à", "plain"])
+def test_a_key_may_be_of_any_letters(tmp_path: Path, key: str) -> None:
+    with served(tmp_path, access=Access(keys=(key,))) as server:
+        url = f"{server.url}/v1/models"
+        for header in (b"x-api-key", b"authorization"):
+            before = b"Bearer " if header == b"authorization" else b""
+            assert httpx.get(url, headers=[(header, before + key.encode())]).status_code == 200
+            assert httpx.get(url, headers=[(header, before + key.encode() + b"\xe9")]).status_code == 401
+            if key == "schlüssel":  # as some clients write it
+                assert httpx.get(url, headers=[(header, before + key.encode("latin-1"))]).status_code == 200
+
+
 def test_foreign_hosts_and_pages_are_refused(tmp_path: Path) -> None:
     ours = "http://localhost:3000"
     with served(tmp_path, access=Access(origins=frozenset({ours}))) as server:

@@ -21,7 +21,7 @@ from engine.model.synthetic import byte_tokenizer
 from engine.prompt.tools import ToolCall
 from tests.engine.prompt.tool_templates import HERMES_ANSWERS, WITH_TOOLS
 from tests.engine.tiny import tiny_network
-from tests.server.served import Served, served
+from tests.server.served import LONG, Served, served
 
 WEATHER = {
     "name": "weather",
@@ -78,6 +78,25 @@ def test_a_stop_text_never_shows_behind_a_call(agent: Served, monkeypatch: pytes
         made = chat.create(model="agent", messages=QUESTION, tools=TOOLS, stop="END").choices[0]
         assert made.message.content in ("Well.\nThat is ", None)
         assert [call.function.name for call in made.message.tool_calls] == ["weather"]
+
+
+def test_a_stop_text_never_shows_in_what_the_model_thinks(
+    agent: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {"model": "agent", "max_tokens": 100, "messages": QUESTION}
+    for more in ({}, {"stream": True}):
+        says(monkeypatch, agent, "<think>Is it the ENDE?</think>Yes.")
+        body = {**asked, **more, "stop": "END", "tools": TOOLS}
+        told = agent.http.post("/v1/chat/completions", json=body).text
+        assert '"reasoning_content":"Is it the "' in told
+    says(monkeypatch, agent, "<think>Is it the ENDE?</think>Yes.")
+    body = {**asked, "stop_sequences": ["END"], "tools": CLAUDES}
+    (block,) = agent.http.post("/v1/messages", json=body).json()["content"]
+    assert block["thinking"] == "Is it the "
+    says(monkeypatch, agent, "<think>So.</think>It is the END.")
+    whole = {**asked, "stop": "END", "tools": TOOLS}
+    said = agent.http.post("/v1/chat/completions", json=whole).json()["choices"][0]["message"]
+    assert (said["reasoning_content"], said["content"]) == ("So.", "It is the ")
 
 
 def test_a_streamed_call_is_whole(agent: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,6 +349,65 @@ def test_marks_stand_behind_results_and_calls(agent: Served) -> None:
     assert first.cache_creation_input_tokens > 0
     assert second.cache_creation_input_tokens == 0
     assert second.cache_read_input_tokens >= first.cache_creation_input_tokens
+
+
+@pytest.mark.parametrize("content", [{}, {"content": None}, {"content": []}, {"content": ""}])
+def test_a_mark_behind_a_result_without_content_holds(agent: Served, content: Any) -> None:
+    use = {"type": "tool_use", "id": "toolu_1", "name": "weather", "input": {"city": "Rome"}}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", **content}
+    turns = [
+        {"role": "user", "content": f"Nothing, as {content}. {LONG}"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [{**result, "cache_control": {"type": "ephemeral"}}]},
+    ]
+    asked = {
+        "model": "agent",
+        "max_tokens": 1,
+        "messages": turns,
+        "tools": CLAUDES,
+        "include": ["prompt_cache"],
+    }
+    (mark,) = agent.http.post("/v1/messages", json=asked).json()["prompt_cache"]["marks"]
+    assert mark["param"] == "messages.2.content.0.cache_control"
+    assert mark["tokens"] > len(LONG)
+    assert not mark["reason"]
+
+
+def test_results_in_any_order_are_the_same_prompt(agent: Served) -> None:
+    def asked(order: str) -> list[tuple[str, dict[str, Any]]]:
+        function = {"name": "weather", "arguments": "{}"}
+        calls = [{"id": one, "type": "function", "function": function} for one in "ab"]
+        uses = [{"id": one, "type": "tool_use", "name": "weather", "input": {}} for one in "ab"]
+        made = [{"type": "function_call", "call_id": one, **function} for one in "ab"]
+        answers = [{"role": "tool", "tool_call_id": one, "content": f"{one} is warm"} for one in order]
+        found = [{"type": "tool_result", "tool_use_id": one, "content": f"{one} is warm"} for one in order]
+        put = [{"type": "function_call_output", "call_id": one, "output": f"{one} is warm"} for one in order]
+        chat = [*QUESTION, {"role": "assistant", "tool_calls": calls}, *answers]
+        claude = [*QUESTION, {"role": "assistant", "content": uses}, {"role": "user", "content": found}]
+        return [
+            ("/v1/chat/completions", {"messages": chat, "tools": TOOLS, "max_tokens": 1}),
+            ("/v1/messages", {"messages": claude, "tools": CLAUDES, "max_tokens": 1}),
+            (
+                "/v1/responses",
+                {"input": [*QUESTION, *made, *put], "tools": FUNCTIONS, "max_output_tokens": 1},
+            ),
+        ]
+
+    def read(path: str, body: dict[str, Any]) -> int:
+        usage = agent.http.post(path, json={"model": "agent", **body}).json()["usage"]
+        return int(usage.get("cache_read_input_tokens", 0)) or next(
+            usage[key]["cached_tokens"]
+            for key in ("prompt_tokens_details", "input_tokens_details")
+            if key in usage
+        )
+
+    for first, second in zip(asked("ab"), asked("ba"), strict=True):
+        read(*first)
+        assert read(*second) == read(*first)
+    for path, body in asked("bc"):
+        refused = agent.http.post(path, json={"model": "agent", **body})
+        assert refused.status_code == 400, path
+        assert "'c' is no call of the turn" in refused.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

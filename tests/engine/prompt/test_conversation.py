@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from functools import cache
 from typing import Any
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.errors import SettingsError
-from engine.pml import PromptError
+from engine.pml import PromptError, Role, Text
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.conversation import Message, spell
 from engine.prompt.named_blocks import Block
@@ -19,6 +20,7 @@ from engine.prompt.pieces import PromptPlan
 from engine.prompt.recipe import Identity
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
+from engine.prompt.tools import ToolCall
 from engine.prompt.trail import CHUNK, Trail
 from tests.engine.cases import prompt_of, schema_of
 from tests.engine.prompt.chat_templates import FAMILIES, tokenizer
@@ -158,3 +160,70 @@ def test_what_the_assistant_said_is_read_on_by_the_next_request() -> None:
     trail = Trail.of_plan(plan, (), ids, closed=True)
     assert trail.edges == Trail.of_plan(further).up_to(further.borders[1]).edges
     assert trail.end == further.borders[1]
+
+
+def results(*ids: str, calls: str, split: bool = False) -> list[tuple[str, str, str]]:
+    """What is read of results: text, id and name of each. A call "a" is of the function "f-a"."""
+    made = [ToolCall(f"f-{number}{one}", {}, one.strip("-")) for number, one in enumerate(calls.split())]
+    turns = [made[:1], made[1:]] if split else [made]
+    asking = [Message("assistant", (), tuple(turn)) for turn in turns]
+    answering = [
+        Message("tool", (Block(f"{place}{one}"),), call_id=one.strip("-")) for place, one in enumerate(ids)
+    ]
+    spelled = spell([said("user", "So?"), *asking, *answering, said("user", "And?")])
+    found = []
+    for turn in spelled.prompt.children:
+        if isinstance(turn, Role) and turn.role == "tool":
+            fields = json.loads(turn.fields or "{}")
+            (text,) = turn.children
+            assert isinstance(text, Text)
+            found.append((text.text, fields.get("tool_call_id", ""), fields.get("name", "")))
+    return found
+
+
+@pytest.mark.parametrize("split", [False, True], ids=["one turn", "two turns"])
+def test_results_are_read_in_the_order_of_their_calls(split: bool) -> None:
+    wanted = [("0a", "a", "f-0a"), ("1b", "b", "f-1b"), ("2c", "c", "f-2c")]
+    assert results("a", "b", "c", calls="a b c", split=split) == wanted
+    swapped = [("2a", "a", "f-0a"), ("0b", "b", "f-1b"), ("1c", "c", "f-2c")]
+    assert results("b", "c", "a", calls="a b c", split=split) == swapped
+
+
+def test_calls_with_the_same_id_have_each_its_own_result() -> None:
+    assert results("b", "a", "a", calls="a b a") == [
+        ("1a", "a", "f-0a"),
+        ("0b", "b", "f-1b"),
+        ("2a", "a", "f-2a"),
+    ]
+
+
+def test_results_without_ids_are_those_of_the_calls_in_their_order() -> None:
+    assert results("-", "-", calls="- -") == [("0-", "", "f-0-"), ("1-", "", "f-1-")]
+    assert results("-", calls="a b") == [("0-", "", "")]
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        ("ax", "'x' is no call of the turn"),
+        ("aab", "'a' is no call of the turn"),
+        ("b", "'a' has no result"),
+    ],
+)
+def test_results_of_several_calls_are_one_for_each(ids: str, words: str) -> None:
+    with pytest.raises(SettingsError, match=f"calls 2 tools at once, and {words}"):
+        results(*ids, calls="a b")
+
+
+def test_a_turn_whose_calls_were_given_up_asks_for_no_results() -> None:
+    calls = (ToolCall("f", {}, "a"), ToolCall("g", {}, "b"))
+    later = Message("assistant", (), (ToolCall("h", {}, "c"),))
+    turns = [
+        Message("assistant", (), calls),
+        said("user", "Stop."),
+        later,
+        Message("tool", (Block("1"),), (), "c"),
+    ]
+    last = spell(turns).prompt.children[-1]
+    assert isinstance(last, Role)
+    assert json.loads(last.fields) == {"tool_call_id": "c", "name": "h"}
