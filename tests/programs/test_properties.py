@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from engine.exchange.errors import ExchangeError
 from engine.exchange.jinja import to_jinja
 from engine.pml import (
     RESERVED,
@@ -174,7 +175,11 @@ def check_call(schema: Schema, prompt: Prompt) -> None:
     values = call_of(source)
     assert program.messages(**values) == wanted
     assert program.text(**values) == "".join(one.text for one in wanted)
-    template, _ = to_jinja(schema, bound)
+    try:
+        template, _ = to_jinja(schema, bound)
+    except ExchangeError:  # text in no turn round one that is left out, which a template cannot set apart
+        assert {type(child).__name__ for child in schema.children} >= {"Text", "Role"}
+        return
     environment = jinja2.Environment()
     assert environment.from_string(template).render(**rendered_with(template)) == program.text(**values)
 
