@@ -25,6 +25,7 @@ from engine.model.reach import (
     agree,
     declared_length,
     long_reach,
+    own_noise,
     typical,
     unapplied,
 )
@@ -173,7 +174,9 @@ def holds(network: Network, found: Probe) -> bool:
     try:
         own = network.own_logits(tokens)
         with network_code():
-            return agree(*read(network.under(found.setup), tokens, own), float(own.float().std()) or 1.0)
+            one, other = read(network.under(found.setup), tokens, own)
+        noise = own_noise(network, tokens, own) if found.relocatable else 0.0
+        return agree(one, other, float(own.float().std()) or 1.0, noise)
     except (UnfitError, DroppedError):
         return False
 
@@ -198,10 +201,10 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
 
     def check(name: str, logits: Tensor, reference: Tensor) -> None:
         checks[name] = float((logits.float() - reference.float()).abs().max()) / spread
-        if not agree(logits, reference, spread):
+        if not agree(logits, reference, spread, noise):
             raise UnfitError(f"check {name!r} differs by {checks[name]:.2g} of the spread of the logits")
 
-    n, checks = len(tokens), dict[str, float]()
+    n, checks, noise = len(tokens), dict[str, float](), 0.0
     whole = network.kv_cache((), n)
     logits = network.forward(tokens, range(n), whole, keep=n)
     keys, _ = whole.tail
@@ -213,6 +216,7 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     relocatable = rotaries is not None
     if rotaries is not None:
         network = network.under(replace(network.setup, rotaries=rotaries))
+        noise = own_noise(network, tokens, own)
     check("segment between new tokens", *_between(network, tokens, own))
     if relocatable:
         check("moved segment", *_moved(network, tokens, own))
@@ -230,7 +234,7 @@ def _measured(network: Network, tokens: list[int], own: Tensor) -> Probe:
     setup = ruler.network.setup
     packs = _packs(ruler.network, form, tokens, whole)
     shift = SHIFT if ruler.relocatable else 0
-    alone = _alone(ruler.network, tokens, own, whole, shift)
+    alone = _alone(ruler.network, tokens, own, whole, shift, noise)
     limit = limit if bound else ""
     return Probe(setup, form, ruler.relocatable, positions, checks, bound, limit, packs, alone)
 
@@ -247,7 +251,7 @@ def _packs(network: Network, form: Form, tokens: list[int], kv: KVCache) -> bool
     return miss <= KEY_TOLERANCE.get(form.dtype, COARSE)
 
 
-def _alone(network: Network, tokens: list[int], own: Tensor, kv: KVCache, shift: int) -> str:
+def _alone(network: Network, tokens: list[int], own: Tensor, kv: KVCache, shift: int, noise: float) -> str:
     """Why rows of several prompts may not go through in one pass, in words; empty where they may."""
     if network.setup.path != "segments":
         return "the model has attention code of its own, which takes the rows of one"
@@ -257,7 +261,7 @@ def _alone(network: Network, tokens: list[int], own: Tensor, kv: KVCache, shift:
     except UnfitError as error:
         return f"rows of several in one pass fail ({error})"
     spread = float(own.float().std()) or 1.0
-    if agree(found, own[rows], spread):
+    if agree(found, own[rows], spread, noise):
         return ""
     miss = float((found.float() - own[rows].float()).abs().max()) / spread
     return f"rows of several in one pass differ from each one's by {miss:.2g} of the spread of the logits"

@@ -139,13 +139,34 @@ class Ruler:
         return Placement(segment, 0, segment.tokens, start)
 
 
-def agree(one: Tensor, other: Tensor, spread: float) -> bool:
-    """Whether logits [tokens, vocabulary] differ by no more than rounding in their number format."""
+def agree(one: Tensor, other: Tensor, spread: float, noise: float = 0.0) -> bool:
+    """Whether logits [tokens, vocabulary] differ by no more than rounding in their number format.
+
+    Args:
+        one: logits.
+        other: logits of the same tokens.
+        spread: of the logits.
+        noise: as of `own_noise`.
+    """
     tolerance = LOGIT_TOLERANCE.get(one.dtype)
     furthest = float((one.float() - other.float()).abs().max()) / spread
     if tolerance is not None:
         return furthest <= tolerance
-    return furthest <= COARSE or typical(one, other) <= TYPICAL * spread
+    return furthest <= COARSE or typical(one, other) <= max(TYPICAL * spread, NOISE * noise)
+
+
+def own_noise(network: Network, tokens: Sequence[int], own: Tensor) -> float:
+    """Returns what most rows of a model's own logits differ by when all positions change by a few; 0 in fp32.
+
+    Args:
+        network: one whose attention depends on distances only.
+        tokens: a dozen tokens.
+        own: its logits for them, [tokens, vocabulary].
+    """
+    if own.dtype in LOGIT_TOLERANCE:
+        return 0.0
+    moved = (network.own_logits(tokens, range(by, by + len(tokens))) for by in (1, NEAR))
+    return max(typical(one, own) for one in moved)
 
 
 def typical(one: Tensor, other: Tensor) -> float:
