@@ -130,3 +130,33 @@ def test_angles_are_taken_where_there_is_fp64_and_arrive_where_the_keys_are() ->
     assert rotary.inverse_frequency.device == CPU
     moved = rotary.shift(torch.ones(2, 4, device="meta"), 3)
     assert (moved.device.type, moved.shape) == ("meta", (2, 4))
+
+
+@pytest.mark.parametrize(
+    ("parameters", "own", "units", "memory", "found"),
+    [
+        (2 * 10**9, torch.bfloat16, True, 10**12, torch.bfloat16),
+        (2 * 10**9, torch.float16, True, 10**12, torch.bfloat16),
+        (2 * 10**9, torch.bfloat16, False, 16 * 10**9, torch.float32),
+        (2 * 10**9, torch.float16, False, 16 * 10**9, torch.float32),
+        (2 * 10**9, torch.bfloat16, False, 15 * 10**9, torch.bfloat16),
+        (2 * 10**9, torch.bfloat16, False, 0, torch.bfloat16),
+        (2 * 10**9, torch.float32, True, 0, torch.float32),
+        (10**8, torch.bfloat16, True, 0, torch.float32),
+    ],
+)
+def test_the_number_format_is_the_fast_one_that_has_room(
+    parameters: int,
+    own: torch.dtype,
+    units: bool,
+    memory: int,
+    found: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(devices, "multiplies_bf16", lambda: units)
+    monkeypatch.setattr(devices, "_memory", lambda: memory)
+    assert devices.number_format(None, CPU, own, parameters) == found
+    assert devices.number_format(None, MPS, own, parameters) == own
+    assert devices.number_format(torch.float16, CPU, own, parameters) == torch.float16
+    four_bits = found if parameters < 10**9 else torch.bfloat16
+    assert devices.held_format(None, CPU, own, parameters, True) == four_bits
