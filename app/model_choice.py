@@ -141,7 +141,7 @@ def known_rows() -> list[KnownRow]:
 class ModelLook(TypedDict):
     """A model before it is loaded: what it is, what it takes in bytes, and whether that fits."""
 
-    kind: Literal["bundled", "random", "folder", "hub"]
+    kind: Literal["bundled", "random", "folder", "file", "hub"]
     family: str
     parameters: int
     layers: int

@@ -197,10 +197,12 @@ def test_nothing_asks_which_kv_cache_it_has() -> None:
 def test_few_files_know_transformers() -> None:
     knowing = {str(path.relative_to(ROOT)) for path in sources("engine") if "transformers" in imported(path)}
     model = ("attention_path", "configuration", "kv_sizes", "loading", "synthetic")
+    gguf = ("configuration", "model", "tokenizer")
     assert knowing == {
         "engine/model/generation.py",
         "engine/inference/text_stream.py",
         *(f"engine/model/{name}.py" for name in model),
+        *(f"engine/model/gguf/{name}.py" for name in gguf),
     }
 
 

@@ -15,7 +15,9 @@ USABLE = """\
 --model takes
   demo            the bundled model (default)
   FOLDER          what save_pretrained wrote: config.json, *.safetensors, the tokenizer's files
+  FILE.gguf       a GGUF file, or one of its shards: llama, qwen2, qwen3, gemma2, gemma3, phi3
   OWNER/NAME      a Hugging Face id, fetched once into the hub's own cache
+  OWNER/NAME:FILE.gguf  a GGUF file there
   random:SHAPE    random weights, for timing: llama-100m, tinyllama-1.1b, llama2-7b
 
 Usable are causal language models of attention layers: those on transformers' attention interface (Llama,

@@ -140,7 +140,7 @@ model_option = click.option(
     envvar="PML_MODEL",
     show_envvar=True,
     metavar="NAME_OR_PATH",
-    help="A local folder, a Hugging Face id, or random:SHAPE (random weights, for timing). "
+    help="A local folder or GGUF file, a Hugging Face id, or random:SHAPE (random weights, for timing). "
     "Default: the bundled demo model.",
 )
 _DEVICE = click.option(

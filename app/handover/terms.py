@@ -155,6 +155,8 @@ def endings(model: str) -> str:
     folder = None if model.startswith(RANDOM) else _folder(model)
     if folder is None:
         return ""
+    if folder.is_file():
+        return "none"  # a GGUF file holds all of it, and is known as a whole
     try:
         return digest_of(folder / _ENDINGS, None)
     except FileNotFoundError:
@@ -179,11 +181,16 @@ def _folder(model: str) -> Path | None:
     from huggingface_hub import try_to_load_from_cache
     from huggingface_hub.errors import HFValidationError
 
+    from engine.model.hub import parted
+
+    owner_and_name, file = parted(model)
     try:
-        found = try_to_load_from_cache(model, "config.json")
+        found = try_to_load_from_cache(owner_and_name, file or "config.json")
     except HFValidationError:
         return None
-    return Path(found).parent if isinstance(found, str) else None
+    if not isinstance(found, str):
+        return None
+    return Path(found) if file else Path(found).parent
 
 
 def code_stamp() -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard
 
 from engine.choices import RANDOM
 from engine.errors import ModelError
+from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, is_gguf
 from engine.places import from_home
 from engine.pml import Module, Param, Text, Union
 
@@ -39,17 +40,9 @@ def token_counter(model: str) -> TokenCounter:
     Raises:
         ModelError: there is none, or it cannot be read.
     """
-    from tokenizers import Tokenizer
-
-    from engine.model.checkpoint import DEMO_FOLDER
-
     if model.startswith(RANDOM):
         return TokenCounter(model, lambda text: len(text.encode("utf-8", "replace")))  # a token per byte
-    file = (DEMO_FOLDER if model == "demo" else _folder(model)) / TOKENIZER
-    try:
-        tokenizer = Tokenizer.from_file(str(file))
-    except Exception as error:  # the library raises nothing more special
-        raise ModelError(f"model {model!r}: {file.name} cannot be read: {error}") from None
+    tokenizer = _tokenizer(model)
 
     def count(text: str) -> int:
         plain = text.encode("utf-8", "replace").decode("utf-8")  # half a character is none to the library
@@ -58,13 +51,35 @@ def token_counter(model: str) -> TokenCounter:
     return TokenCounter(model, count)
 
 
+def _tokenizer(model: str) -> Any:
+    """The tokenizer of a model, of the library."""
+    from tokenizers import Tokenizer
+
+    folder = DEMO_FOLDER if model == "demo" else _folder(model)
+    if folder.is_file() or not (folder / TOKENIZER).is_file():
+        from engine.model.gguf.reader import read_header
+        from engine.model.gguf.tokenizer import build
+
+        checkpoint = Checkpoint.of(model, folder)
+        if checkpoint.gguf:
+            return build(model, read_header(model, checkpoint.paths[0]).metadata).backend_tokenizer
+    try:
+        return Tokenizer.from_file(str(folder / TOKENIZER))
+    except Exception as error:  # the library raises nothing more special
+        raise ModelError(f"model {model!r}: {TOKENIZER} cannot be read: {error}") from None
+
+
 def _folder(model: str) -> Path:
-    """A model's folder; of a Hugging Face id the one that its tokenizer is fetched into."""
+    """A model's folder or GGUF file; of a Hugging Face id the one that its tokenizer is fetched into."""
     folder = from_home(model)
-    if folder.is_dir():
+    if folder.is_dir() or is_gguf(folder):
         return folder
     from huggingface_hub import hf_hub_download
 
+    from engine.model.hub import fetch, parted
+
+    if parted(model)[1]:
+        return fetch(model)
     try:
         return Path(hf_hub_download(model, TOKENIZER)).parent
     except Exception as error:  # of the hub, of the network, of the disk: each means no tokenizer

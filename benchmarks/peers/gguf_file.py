@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -69,7 +70,7 @@ def write_gguf(path: Path, network: Any) -> None:
         stored = tensor.dtype if tensor.dim() > 1 else torch.float32
         kind = gguf.GGMLQuantizationType[_FORMATS[stored]]
         size = math.prod(tensor.shape) * stored.itemsize
-        writer.add_tensor_info(name, tuple(tensor.shape), "", size, raw_dtype=kind)
+        writer.add_tensor_info(name, tuple(tensor.shape), np.dtype(np.uint8), size, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()

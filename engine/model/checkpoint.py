@@ -7,8 +7,9 @@ loader, so it can change without a change of the model.
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -23,7 +24,11 @@ DEMO_FOLDER = Path(__file__).resolve().parents[2] / "assets" / "demo_model"
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 TEMPLATES = "additional_chat_templates"
+GGUF = ".gguf"
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
+
+_SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
+_PROJECTOR = "mmproj"  # of a model that sees or hears, in a file of its own
 
 COARSE = 2.0
 """Seconds within which two changes of a file may bear the same time, on the coarsest of file systems."""
@@ -79,12 +84,17 @@ class Checkpoint:
 
         Args:
             name: the model's name, for messages.
-            folder: the folder with the files.
+            folder: the folder with the files, or a GGUF file.
 
         Raises:
-            ModelError: there are no safetensors, a shard is missing, its files name files elsewhere, or they
-                hold an adapter.
+            ModelError: there are neither safetensors nor one GGUF model, a shard is missing, its files name
+                files elsewhere, or they hold an adapter.
         """
+        try:
+            if (found := _gguf_files(name, folder)) is not None:
+                return cls(folder if folder.is_dir() else folder.parent, (), found)
+        except OSError as error:
+            raise _unreadable(name, error) from error
         require_no_adapter(name, folder)
         try:
             texts = sorted(_texts(folder))
@@ -113,6 +123,26 @@ class Checkpoint:
         return (*self.texts, *self.weights)
 
     @property
+    def labels(self) -> tuple[str, ...]:
+        """What the files are, one for each of `names`: the name of a GGUF file says nothing of it."""
+        return tuple(f"{number}{GGUF}" for number, _ in enumerate(self.weights)) if self.gguf else self.names
+
+    @property
+    def gguf(self) -> bool:
+        """Whether the model is in GGUF files."""
+        return self.weights[0].lower().endswith(GGUF)
+
+    @property
+    def place(self) -> Path:
+        """What the files are found by: the folder, or the first GGUF file."""
+        return self.folder / self.weights[0] if self.gguf else self.folder
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The files with weights."""
+        return tuple(self.folder / one for one in self.weights)
+
+    @property
     def others(self) -> tuple[str, ...]:
         """The names of files with weights that are not read, but those in Mistral's own form of the same."""
         found = {path.name for path in self.folder.glob("*.safetensors")} - set(self.weights)
@@ -135,9 +165,34 @@ class Checkpoint:
 
 
 def local_folder(name: str) -> Path | None:
-    """Returns the folder that a name of a model stands for, "demo" for the bundled one; None if none does."""
+    """Returns the folder or the GGUF file that a name of a model stands for; None if none does.
+
+    "demo" is the bundled one.
+    """
     path = DEMO_FOLDER if name == "demo" else from_home(name)
-    return path if path.is_dir() else None
+    return path if path.is_dir() or is_gguf(path) else None
+
+
+def is_gguf(path: Path) -> bool:
+    """Returns whether there is a file at a path whose name is that of a GGUF file."""
+    return path.name.lower().endswith(GGUF) and path.is_file()
+
+
+def shard_names(file_name: str) -> tuple[str, ...]:
+    """Returns the names of all files of the GGUF model that a file is of, in their order."""
+    found = _SHARD.fullmatch(file_name)
+    if found is None:
+        return (file_name,)
+    count = int(found["count"])
+    ending = file_name[-len(GGUF) :]
+    return tuple(f"{found['stem']}-{number:05}-of-{count:05}{ending}" for number in range(1, count + 1))
+
+
+def gguf_models(names: Iterable[str]) -> tuple[str, ...]:
+    """Returns the first file of each GGUF model among files, sorted."""
+    files = (one for one in names if one.lower().endswith(GGUF))
+    models = (one for one in files if not one.rpartition("/")[2].lower().startswith(_PROJECTOR))
+    return tuple(sorted({shard_names(one)[0] if shard_names(one) else one for one in models}))
 
 
 def require_no_adapter(name: str, folder: Path) -> None:
@@ -168,6 +223,34 @@ def stamp(path: Path) -> Stamp:
 def settled(found: Stamp) -> bool:
     """Whether a file has lain long enough that its next change bears another time."""
     return max(found[3:]) / 1e9 < time.time() - COARSE
+
+
+def _gguf_files(name: str, path: Path) -> tuple[str, ...] | None:
+    """The names of the GGUF files at a path; None for a folder with safetensors, or with none of these.
+
+    Raises:
+        ModelError: there are several models, or a shard is missing.
+    """
+    if not path.is_dir():
+        folder, first = path.parent, path.name
+    else:
+        folder = path
+        models = gguf_models(one.name for one in path.iterdir() if one.is_file())
+        if not models or (path / WEIGHTS).exists() or (path / INDEX).exists():
+            return None
+        if len(models) > 1:
+            raise ModelError(
+                f"folder {name!r} holds {len(models)} GGUF models: {', '.join(models[:5])}"
+                f"{', …' if len(models) > 5 else ''}. Name one of these files."
+            )
+        first = models[0]
+    found = shard_names(first)
+    missing = [one for one in found if not (folder / one).is_file()]
+    if missing or not found:
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        lacking = f"{missing[0]!r}{others} is missing in {folder}" if missing else f"{first!r} has no parts"
+        raise ModelError(f"model {name!r} is not complete: {lacking}. Fetch it again.")
+    return found
 
 
 def _texts(folder: Path) -> Iterator[str]:

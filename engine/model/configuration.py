@@ -39,15 +39,14 @@ _NUMBERS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
 def read_configuration(name: str, folder: Path) -> Any:
-    """Returns the configuration of a model whose kind can be used, cleared of what would fetch or run code.
+    """Returns the configuration in a folder, of a model whose kind can be used.
 
     Args:
         name: the model's name, for messages.
         folder: the folder with config.json.
 
     Raises:
-        ModelError: it needs code of its own, is an encoder-decoder, keeps a recurrent state, is quantized,
-            or names other weights or what is no tokenizer.
+        ModelError: it needs code of its own, or names what is no tokenizer; or as of `usable`.
     """
     try:
         config: Any = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
@@ -58,9 +57,23 @@ def read_configuration(name: str, folder: Path) -> Any:
                 "transformers itself knows."
             ) from error
         raise
-    _check_kind(name, config)
     _check_tokenizer(name, folder, config)
     _check_generation(name, folder)
+    return usable(name, config)
+
+
+def usable(name: str, config: Any) -> Any:
+    """Returns a configuration cleared of what would fetch or run code.
+
+    Args:
+        name: the model's name, for messages.
+        config: of transformers.
+
+    Raises:
+        ModelError: it is of an encoder-decoder, keeps a recurrent state, is quantized, or names other
+            weights.
+    """
+    _check_kind(name, config)
     for part in _parts(config):
         _check_weights(name, part)
         _clear(name, part)

@@ -51,14 +51,14 @@ def fingerprint(checkpoint: Checkpoint, memory: Path | None = None, progress: Pr
     unread = [name for name in large if known.get(places[name], stamps[name]) is None]
     reading = _Reading(sum(stamps[name][2] for name in unread), progress)
     whole = hashlib.sha256(_FORMAT.encode())
-    for name in checkpoint.names:
+    for name, label in zip(checkpoint.names, checkpoint.labels, strict=True):
         path, found = checkpoint.folder / name, stamps[name]
         digest = known.get(places[name], found) if name in large else None
         if digest is None:
             digest = digest_of(path, reading if name in large else None)
             if name in large and settled(found) and stamp(path) == found:
                 known.put(places[name], found, digest)
-        whole.update(f"\0{name}\0{digest}".encode("utf-8", "surrogateescape"))
+        whole.update(f"\0{label}\0{digest}".encode("utf-8", "surrogateescape"))
     known.save()
     return whole.hexdigest()[:32]
 

@@ -14,11 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
-from engine.model.checkpoint import PATTERNS, require_no_adapter
+from engine.model.checkpoint import (
+    GGUF,
+    PATTERNS,
+    gguf_models,
+    is_gguf,
+    require_no_adapter,
+    shard_names,
+)
 from engine.model.fingerprint import Progress
 from engine.places import from_home
 
 CONFIGURATION = "config.json"
+_HEADER = 48 << 20  # bytes within which a GGUF file ends what it says of its tensors
 
 
 @dataclass(frozen=True)
@@ -29,32 +37,42 @@ class Offer:
         bytes: of all files that the loader reads.
         missing: bytes of those that are not in the hub's cache here.
         safe: whether there are weights in safetensors.
+        gguf: the first files of GGUF models that are there.
     """
 
     bytes: int
     missing: int
     safe: bool
+    gguf: tuple[str, ...] = ()
 
 
 def local_files(name: str) -> Path | None:
-    """Returns the folder that a name means; None where it can only be an id of the hub.
+    """Returns the folder or the GGUF file that a name means; None where it can only be an id of the hub.
 
     Raises:
-        ModelError: it is a path to what is no folder with a model.
+        ModelError: it is a path to what is neither.
     """
     path = from_home(name)
     if path.is_dir():
-        if not (path / CONFIGURATION).is_file():
+        if not (path / CONFIGURATION).is_file() and not gguf_models(one.name for one in path.iterdir()):
             require_no_adapter(name, path)
             raise ModelError(
                 f"folder {name!r} holds no model: config.json is missing. Give the folder that "
-                "save_pretrained wrote, with config.json, *.safetensors and the tokenizer's files."
+                "save_pretrained wrote, with config.json, *.safetensors and the tokenizer's files, or a GGUF "
+                "file."
             )
+        return path
+    if is_gguf(path):
         return path
     if path.exists():
         raise ModelError(
-            f"model {name!r} is a file; give the folder that holds config.json and *.safetensors."
+            f"model {name!r} is a file; give a *.gguf file, or the folder that holds config.json and "
+            "*.safetensors."
         )
+    if parted(name)[1]:
+        return None
+    if name.lower().endswith(GGUF) and name.count("/") != 1:
+        raise ModelError(f"there is no file {name!r}. Check the path.")
     if name.startswith((".", "/", "~")) or name.count("/") > 1 or (os.sep != "/" and os.sep in name):
         raise ModelError(
             f"there is no folder {name!r}. Check the path, or give a Hugging Face id (owner/name)."
@@ -71,9 +89,14 @@ def cached(name: str) -> Path | None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    owner_and_name, file = parted(name)
     try:
         with _hub(name):
-            return Path(snapshot_download(name, allow_patterns=list(PATTERNS), local_files_only=True))
+            folder = Path(
+                snapshot_download(owner_and_name, allow_patterns=_patterns(file), local_files_only=True)
+            )
+            here = all((folder / one).is_file() for one in _shards(file))
+            return folder / file if here else None
     except ModelError as error:
         if isinstance(error.__cause__, LocalEntryNotFoundError):
             return None
@@ -81,10 +104,10 @@ def cached(name: str) -> Path | None:
 
 
 def fetch(name: str, progress: Progress | None = None) -> Path:
-    """Fetches what is not here yet; returns the folder.
+    """Fetches what is not here yet; returns the folder, or the GGUF file.
 
     Args:
-        name: an id of the hub.
+        name: an id of the hub, of a GGUF file there with ":" and its name.
         progress: called with (bytes done, bytes in all, what); what it raises ends the fetching.
 
     Raises:
@@ -93,8 +116,29 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
     from huggingface_hub import snapshot_download
 
     given: dict[str, Any] = {} if progress is None else {"tqdm_class": _bar(name, progress)}
+    owner_and_name, file = parted(name)
     with _hub(name):
-        return Path(snapshot_download(name, allow_patterns=list(PATTERNS), **given))
+        folder = Path(snapshot_download(owner_and_name, allow_patterns=_patterns(file), **given))
+    missing = [one for one in _shards(file) if not (folder / one).is_file()]
+    if missing:
+        raise _lacking(owner_and_name, missing[0])
+    return folder / file
+
+
+def parted(name: str) -> tuple[str, str]:
+    """Returns the id of a name on the hub, and the GGUF file there; "" where it names none."""
+    owner_and_name, colon, file = name.partition(":")
+    inside = file.lower().endswith(GGUF) and ".." not in file.split("/") and not file.startswith("/")
+    return (owner_and_name, file) if colon and inside and owner_and_name.count("/") == 1 else (name, "")
+
+
+def _patterns(file: str) -> list[str]:
+    """What is fetched: a GGUF file with all its parts, or all that the loader may read."""
+    return list(_shards(file)) or list(PATTERNS)
+
+
+def _shards(file: str) -> tuple[str, ...]:
+    return shard_names(file) if file else ()
 
 
 def cache_folder() -> Path:
@@ -115,16 +159,56 @@ def offered(name: str) -> Iterator[tuple[Offer, Path]]:
 
     with tempfile.TemporaryDirectory(prefix="pml-look-") as folder:
         with _hub(name):
-            found: Any = snapshot_download(name, allow_patterns=list(PATTERNS), dry_run=True)
+            listed: Any = snapshot_download(name, allow_patterns=[*PATTERNS, f"*{GGUF}"], dry_run=True)
+            found = [one for one in listed if not one.filename.lower().endswith(GGUF)]
             snapshot_download(name, allow_patterns=[CONFIGURATION], local_dir=folder)
         yield (
             Offer(
                 sum(one.file_size for one in found),
                 sum(one.file_size for one in found if one.will_download),
                 any(one.filename.endswith(".safetensors") for one in found),
+                gguf_models(one.filename for one in listed),
             ),
             Path(folder),
         )
+
+
+@contextmanager
+def beginnings(name: str) -> Iterator[tuple[list[Path], list[int]]]:
+    """Fetches the beginnings of a GGUF file's parts; gives them with the sizes of the whole files, in bytes.
+
+    Raises:
+        ModelError: there is no such file, or the hub cannot be reached.
+    """
+    from huggingface_hub import get_hf_file_metadata, get_session, hf_hub_url, utils
+    from huggingface_hub.errors import EntryNotFoundError
+
+    library: Any = utils  # its types leave out the headers
+    owner_and_name, file = parted(name)
+    with tempfile.TemporaryDirectory(prefix="pml-look-") as folder:
+        paths, sizes = list[Path](), list[int]()
+        for part in shard_names(file):
+            url, path = hf_hub_url(owner_and_name, part), Path(folder) / Path(part).name
+            asked = {**library.build_hf_headers(), "Range": f"bytes=0-{_HEADER - 1}"}
+            try:
+                with _hub(name), path.open("wb") as held:
+                    sizes.append(get_hf_file_metadata(url).size or 0)
+                    with get_session().stream("GET", url, headers=asked, follow_redirects=True) as given:
+                        given.raise_for_status()
+                        for block in given.iter_bytes(1 << 20):
+                            held.write(block)
+                            if held.tell() >= _HEADER:
+                                break
+            except ModelError as error:
+                if isinstance(error.__cause__, EntryNotFoundError):
+                    raise _lacking(owner_and_name, part) from error
+                raise
+            paths.append(path)
+        yield paths, sizes
+
+
+def _lacking(name: str, file: str) -> ModelError:
+    return ModelError(f"{name!r} has no file {file!r} on the Hugging Face hub. Check its name.")
 
 
 @contextmanager

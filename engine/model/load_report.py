@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from engine.errors import ModelError
-from engine.model.weight_files import StoredTensor, WeightFiles, listed
+from engine.model.weight_files import StoredTensor, Weights, listed
 
 _PLAIN = frozenset({"F64", "F32", "F16", "BF16"})
 _TABLE = re.compile(r"(^|\.)(masked_bias|position_ids|(cos|sin)_cached|(\w+_)?inv_freq|version)$")
@@ -60,7 +60,7 @@ def require_whole(
     network: Any,
     config: Any,
     found: Mapping[str, Any],
-    weights: WeightFiles,
+    weights: Weights,
     targets: Iterable[tuple[str, str]],
 ) -> tuple[str, ...]:
     """Sees to it that a network has all that its files hold, and nothing else.
@@ -116,7 +116,7 @@ def _require_shapes(name: str, mismatched: Sequence[tuple[str, Sequence[int], Se
         )
 
 
-def _require_numbers(name: str, network: Any, weights: WeightFiles) -> None:
+def _require_numbers(name: str, network: Any, weights: Weights) -> None:
     """Refuses integers and numbers of eight bits in the place of weights."""
     stored, unread = weights.tensors, weights.unread
     whole = [key for key, one in network.state_dict().items() if not one.is_floating_point()]
@@ -137,7 +137,10 @@ def _require_numbers(name: str, network: Any, weights: WeightFiles) -> None:
 
 
 def _require_one_of_each(
-    name: str, network: Any, stored: Mapping[str, StoredTensor], targets: Iterable[tuple[str, str]]
+    name: str,
+    network: Any,
+    stored: Mapping[str, StoredTensor],
+    targets: Iterable[tuple[str, str]],
 ) -> None:
     """Refuses two tensors for one weight, of which the network has either."""
     for target, source in network.get_expanded_tied_weights_keys(all_submodels=True).items():
@@ -168,7 +171,7 @@ def _declared(network: Any) -> re.Pattern[str]:
     return re.compile("|".join(f"({one})" for one in found) or "(?!)")
 
 
-def _harmless(network: Any, config: Any, weights: WeightFiles) -> Iterator[str]:
+def _harmless(network: Any, config: Any, weights: Weights) -> Iterator[str]:
     """What was not read and is no weight of the network: tables, nothing, what reads pictures or sound."""
     unread = weights.unread
     read = {_place(key) for key in weights.tensors.keys() - unread}

@@ -1,7 +1,7 @@
 """Loading a model by name: the bundled one, random weights, a local folder, or the Hugging Face hub.
 
-Only safetensors are read, into memory of our own, and no code of a model is run. What cannot be used is
-refused in words, where the configuration tells already before any weights are read.
+Only safetensors and GGUF are read, into memory of our own, and no code of a model is run. What cannot be used
+is refused in words, where the configuration tells already before any weights are read.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from engine.errors import ModelError
 from engine.model import hub
 from engine.model import synthetic as random_models
 from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, Signature
-from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration
-from engine.model.devices import candidates, first_that_holds
+from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration, usable
+from engine.model.devices import candidates, first_that_holds, held_format
 from engine.model.fingerprint import Progress, fingerprint, quantized_fingerprint
+from engine.model.gguf.model import GgufModel
 from engine.model.load_report import require_experts, require_whole
 from engine.model.model import DTYPES, Model
 from engine.model.packed_weights import pack_weights
@@ -38,6 +39,7 @@ from engine.model.quantized_weights import quantize_weights, require_quantizable
 from engine.model.remembered import Memory
 from engine.model.thread_pool import release_thread_pool
 from engine.model.weight_files import WeightFiles, listed
+from engine.model.weight_files import Weights as StoredWeights
 from engine.places import user_cache
 from engine.prompt.tokenizer import Tokenizer
 
@@ -60,11 +62,12 @@ def load(
     """Loads a model by name.
 
     Args:
-        name: "demo" (bundled), "random:SHAPE", a local folder, or a Hugging Face id.
+        name: "demo" (bundled), "random:SHAPE", a local folder or GGUF file, or a Hugging Face id, of a GGUF
+            file there with ":" and its name.
         device: "auto", "cpu", "cuda" or "mps"; auto is a GPU where there is one, else that of a Mac if the
             probe holds on it, else the CPU.
-        dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU and for 1B parameters and
-            more, else fp32, the faster one on most CPUs.
+        dtype: "auto", "fp32", "bf16" or "fp16"; auto is the model's own on a GPU. On the CPU it is fp32
+            below 1B parameters and where bf16 is slow and there is room; else the model's own.
         weights: "plain", "packed" for the processor, or "auto": packed where they win when they are measured.
         quantize: "int8" or "int4" to round weights, which are then computed with in bf16 on the processor.
         progress: called with (bytes done, bytes in all, what) while files are fetched, large ones are read
@@ -112,6 +115,9 @@ def load_tokenizer(name: str = "demo") -> Tokenizer:
     if name.startswith(RANDOM):
         return Tokenizer(random_models.byte_tokenizer())
     folder = DEMO_FOLDER if name == "demo" else _folder(name)
+    checkpoint = Checkpoint.of(name, folder)
+    if checkpoint.gguf:
+        return Tokenizer(guarded(name, lambda: GgufModel(name, checkpoint.paths).tokenizer))
     return Tokenizer(guarded(name, lambda: _tokenizer(folder)))
 
 
@@ -137,7 +143,7 @@ def _probed(
 
 
 def _folder(name: str, progress: Progress | None = None) -> Path:
-    """A local folder as it is; a Hugging Face id is downloaded into the hub's own cache."""
+    """A local folder or file as it is; a Hugging Face id is downloaded into the hub's own cache."""
     return hub.local_files(name) or hub.fetch(name, progress)
 
 
@@ -149,7 +155,7 @@ def _load_folder(
     quantize: Quantize,
     progress: Progress | None,
 ) -> Model:
-    """Reads a folder whose files must not change meanwhile: what is computed is stored under their digest.
+    """Reads files that must not change meanwhile: what is computed is stored under their digest.
 
     Raises:
         ModelError: it is no usable model, it cannot be quantized, or its files changed twice while they were
@@ -160,9 +166,14 @@ def _load_folder(
         checkpoint = Checkpoint.of(name, folder)
         before = checkpoint.signature(name)
         try:
-            config = guarded(name, lambda: read_configuration(name, folder))
+            files = guarded(name, partial(GgufModel, name, checkpoint.paths)) if checkpoint.gguf else None
+            config = guarded(name, partial(_configuration, name, folder, files))
             found = fingerprint(checkpoint, digests, progress)
-            reading = partial(read_checkpoint, name, checkpoint, config, dtype, progress)
+            reading = (
+                partial(read_checkpoint, name, checkpoint, config, dtype, progress)
+                if files is None
+                else partial(read_gguf, name, files, config, devices[0], dtype, progress)
+            )
             network, tokenizer, notes = guarded(name, reading)
         except ModelError:
             if attempt + 1 == _ATTEMPTS or _unchanged(name, checkpoint, before):
@@ -173,7 +184,8 @@ def _load_folder(
                 f"model {name!r}: {error.filename!r} cannot be read: {error.strerror}."
             ) from error
         if _unchanged(name, checkpoint, before, found):
-            model = _probed(name, network, tokenizer, found, devices, dtype, quantize)
+            held = dtype if files is None else network.dtype
+            model = _probed(name, network, tokenizer, found, devices, held, quantize)
             model.notes = (*notes, *model.notes)
             return model
         log.info("files of %s changed while they were read", name)
@@ -183,6 +195,10 @@ def _load_folder(
     )
 
 
+def _configuration(name: str, folder: Path, files: GgufModel | None) -> Any:
+    return read_configuration(name, folder) if files is None else usable(name, files.configuration)
+
+
 def _unchanged(name: str, checkpoint: Checkpoint, before: Signature, found: str | None = None) -> bool:
     """Whether the files are still the same: by their stamps, or by their bytes where those say too little.
 
@@ -190,7 +206,7 @@ def _unchanged(name: str, checkpoint: Checkpoint, before: Signature, found: str 
     of entry change by themselves, as on some network folders.
     """
     try:
-        again = Checkpoint.of(name, checkpoint.folder)
+        again = Checkpoint.of(name, checkpoint.place)
         after = again.signature(name)
         if again != checkpoint or after.contents != before.contents:
             return False
@@ -228,36 +244,69 @@ def read_checkpoint(
     dtype: torch.dtype | None,
     progress: Progress | None = None,
 ) -> tuple[Any, Any, tuple[str, ...]]:
-    """The network, the tokenizer, and what of the files was left out and changes no answer, in words.
+    """The network of a folder, the tokenizer, and what was left out and changes no answer, in words.
 
     Weights are read, not mapped: a file that is overwritten later must not change a model that is running.
     """
     folder = checkpoint.folder
     tokenizer = _tokenizer(folder)
-    made, own_config = network_class(config)
-    what = f"loading {name}"
-    told = None if progress is None else lambda done, total: progress(done, total, what)
     with ExitStack() as files:
-        weights = WeightFiles(name, checkpoint, files, told)
+        weights = WeightFiles(name, checkpoint, files, _told(name, progress))
         require_experts(name, weights.tensors)
-        with Unfilled():
-            network, found = made.from_pretrained(
-                None,
-                config=own_config,
-                state_dict=dict(weights.tensors),
-                dtype=dtype or getattr(own_config, "dtype", None) or torch.float32,
-                attn_implementation=OWN_ATTENTION,
-                local_files_only=True,
-                ignore_mismatched_sizes=True,  # they are refused by name
-                output_loading_info=True,
-            )
-        notes = require_whole(name, network, config, found, weights, _targets(network, weights))
+        network, notes = _filled(name, config, weights, dtype)
     if (folder / "generation_config.json").is_file():
         network.generation_config = GenerationConfig.from_pretrained(folder, local_files_only=True)
     return network.eval(), tokenizer, (*notes, *_other_files(name, checkpoint))
 
 
-def _targets(network: Any, weights: WeightFiles) -> Iterator[tuple[str, str]]:
+def read_gguf(
+    name: str,
+    model: GgufModel,
+    config: Any,
+    device: torch.device,
+    dtype: torch.dtype | None,
+    progress: Progress | None = None,
+) -> tuple[Any, Any, tuple[str, ...]]:
+    """The network of GGUF files, the tokenizer, and what of the files was left out, in words.
+
+    Blocks of four bits stay as they are where the processor computes with them.
+    """
+    tokenizer = model.tokenizer
+    held = held_format(dtype, device, config.dtype, model.parameters, model.in_four_bits)
+    weights = model.tensors(_told(name, progress))
+    if model.keeps_blocks(device, held):
+        weights.keep()
+    network, notes = _filled(name, config, weights, held)
+    with torch.inference_mode():
+        weights.keep_blocks(network)
+    network.generation_config = model.generation
+    return network.eval(), tokenizer, notes
+
+
+def _told(name: str, progress: Progress | None) -> Callable[[int, int], None] | None:
+    return None if progress is None else lambda done, total: progress(done, total, f"loading {name}")
+
+
+def _filled(
+    name: str, config: Any, weights: StoredWeights, dtype: torch.dtype | None
+) -> tuple[Any, tuple[str, ...]]:
+    """The network with its weights, and what of these was left out, in words."""
+    made, own_config = network_class(config)
+    with Unfilled():
+        network, found = made.from_pretrained(
+            None,
+            config=own_config,
+            state_dict=dict(weights.tensors),
+            dtype=dtype or getattr(own_config, "dtype", None) or torch.float32,
+            attn_implementation=OWN_ATTENTION,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,  # they are refused by name
+            output_loading_info=True,
+        )
+    return network, require_whole(name, network, config, found, weights, _targets(network, weights))
+
+
+def _targets(network: Any, weights: StoredWeights) -> Iterator[tuple[str, str]]:
     """The names of tensors that were read, with the one weight that transformers makes of each.
 
     Of tensors that are put together, as those of experts, the first one stands for all.

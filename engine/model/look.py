@@ -16,15 +16,16 @@ from engine.errors import ModelError
 from engine.model import hub
 from engine.model import synthetic as random_models
 from engine.model.checkpoint import DEMO_FOLDER, Checkpoint
-from engine.model.configuration import network_class, read_configuration
-from engine.model.devices import candidates, number_format
+from engine.model.configuration import network_class, read_configuration, usable
+from engine.model.devices import candidates, held_format
+from engine.model.gguf.model import GgufModel
 from engine.model.kv_sizes import KVSizes, kv_sizes
 from engine.model.loading import Unfilled, guarded
 from engine.model.model import DTYPES
 from engine.model.quantized_weights import require_quantizable, rounded_bytes
 from engine.model.reach import declared_length
 
-Kind = Literal["bundled", "random", "folder", "hub"]
+Kind = Literal["bundled", "random", "folder", "file", "hub"]
 WORKING_TOKENS = 2048
 _WIDTHS = 4  # tensors as wide as a layer's input that live at once in a pass
 _INNER = 3  # and as its widest inside
@@ -76,7 +77,7 @@ def look(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quan
     """Looks at a model on this machine.
 
     Args:
-        name: "demo", "random:SHAPE", a local folder, or a Hugging Face id.
+        name: "demo", "random:SHAPE", a local folder or GGUF file, or a Hugging Face id.
         device: as for `loading.load`.
         dtype: as for `loading.load`.
         quantize: as for `loading.load`.
@@ -90,13 +91,17 @@ def look(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quan
         config, own = random_models.configuration(name)
         return wanted.look("random", name, config, own)
     folder = DEMO_FOLDER if name == "demo" else hub.local_files(name)
-    kind: Kind = "bundled" if name == "demo" else "folder" if folder is not None else "hub"
+    here: Kind = "file" if folder is not None and folder.is_file() else "folder"
+    kind: Kind = "bundled" if name == "demo" else here if folder is not None else "hub"
     if folder is None and (folder := hub.cached(name)) is None:
         raise AbsentError(
             f"{name!r} is no folder here. It may be the id of a model of the Hugging Face hub, of which the "
             "files are not on this machine."
         )
-    Checkpoint.of(name, folder)
+    checkpoint = Checkpoint.of(name, folder)
+    if checkpoint.gguf:
+        model = guarded(name, lambda: GgufModel(name, checkpoint.paths))
+        return wanted.look(kind, name, usable(name, model.configuration), gguf=model)
     return wanted.look(kind, name, _configuration(name, folder))
 
 
@@ -113,11 +118,21 @@ def look_up(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Q
         ModelError: there is no such model, the hub cannot be reached, or it could not be loaded.
     """
     wanted = _Wanted.of(device, dtype, quantize)
+    if hub.parted(name)[1]:
+        with hub.beginnings(name) as (paths, sizes):
+            model = guarded(name, lambda: GgufModel(name, paths, sizes))
+            config = usable(name, model.configuration)
+        return wanted.look("hub", name, config, fetch_bytes=sum(sizes), gguf=model)
     with hub.offered(name) as (offer, folder):
+        if not offer.safe and offer.gguf:
+            raise ModelError(
+                f"{name!r} holds GGUF files. Name one of them: "
+                f"{', '.join(f'{name}:{one}' for one in offer.gguf[:8])}."
+            )
         if not offer.safe:
             raise ModelError(
-                f"model {name!r} has no weights in safetensors. Other formats can run code when they are "
-                "read and are not opened; convert them with save_pretrained."
+                f"model {name!r} has no weights in safetensors or GGUF. Other formats can run code when they "
+                "are read and are not opened; convert them with save_pretrained."
             )
         return wanted.look("hub", name, _configuration(name, folder), fetch_bytes=offer.missing)
 
@@ -145,14 +160,21 @@ class _Wanted:
         return cls(first, DTYPES.get(dtype), quantize)
 
     def look(
-        self, kind: Kind, name: str, config: Any, own: torch.dtype | None = None, fetch_bytes: int = 0
+        self,
+        kind: Kind,
+        name: str,
+        config: Any,
+        own: torch.dtype | None = None,
+        fetch_bytes: int = 0,
+        gguf: GgufModel | None = None,
     ) -> Look:
         """The sizes of a network of this configuration, of which no weight has memory."""
         network, text = guarded(name, lambda: _without_weights(config))
         own = own or getattr(text, "dtype", None) or torch.float32
         parameters = sum(one.numel() for one in network.parameters())
-        held = number_format(self.dtype, self.device, own, parameters)
-        plain = parameters * held.itemsize
+        four_bits = gguf is not None and gguf.in_four_bits
+        held = held_format(self.dtype, self.device, own, parameters, four_bits)
+        plain = parameters * held.itemsize if gguf is None else gguf.loaded_bytes(self.device, held)
         weights = plain if self.quantize == "none" else rounded_bytes(name, network, self.quantize)
         sizes, context = kv_sizes(text), declared_length(text)
         tokens = min(context, WORKING_TOKENS)

@@ -95,15 +95,33 @@ class FourBitLinear(QuantizedLinear):
         super().__init__(plain)
         groups = self.in_features // GROUP
         codes = torch.empty(plain.weight.shape, dtype=torch.int32)
-        self.scales: Tensor
-        self.register_buffer("scales", torch.empty(groups, self.out_features, 2, dtype=torch.bfloat16))
+        scales_and_middles = torch.empty(groups, self.out_features, 2, dtype=torch.bfloat16)
         for at, rows in _blocks(plain.weight):
             grouped = rows.view(-1, groups, GROUP)
             least, most = grouped.aminmax(dim=2, keepdim=True)
             scales = _held((most - least) / 15)
             middles = (least + 8 * scales).bfloat16().float()
-            self.scales[:, at] = torch.cat([scales, middles], 2).transpose(0, 1).bfloat16()
+            scales_and_middles[:, at] = torch.cat([scales, middles], 2).transpose(0, 1).bfloat16()
             codes[at] = ((grouped - middles) / scales).add_(8).round_().clamp_(0, 15).view_as(rows).int()
+        self._hold(codes, scales_and_middles)
+
+    @classmethod
+    def of(cls, plain: nn.Linear, codes: Tensor, scales: Tensor) -> FourBitLinear:
+        """Returns a layer of weights that are rounded already: (code - 8) * scale + middle.
+
+        Args:
+            plain: gives the sizes and the bias.
+            codes: [out_features, in_features] in int32, 0 to 15.
+            scales: the scale and the middle of each group, [groups, out_features, 2] in bf16.
+        """
+        made = cls.__new__(cls)
+        QuantizedLinear.__init__(made, plain)
+        made._hold(codes, scales)
+        return made
+
+    def _hold(self, codes: Tensor, scales: Tensor) -> None:
+        self.scales: Tensor
+        self.register_buffer("scales", scales)
         packed = torch.ops.aten._convert_weight_to_int4pack_for_cpu(codes, 1)
         self.codes = nn.Parameter(packed, requires_grad=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import json
 import threading
 from collections.abc import Callable, Sequence
@@ -19,8 +20,23 @@ _POINTER = b"version https://git-lfs"
 _SHOWN = 3  # names in a message
 
 
-class WeightFiles:
-    """The tensors of all files.
+class Weights:
+    """The tensors of a model in its files.
+
+    Attributes:
+        tensors: by the names that transformers knows, or that they have in the files.
+    """
+
+    tensors: dict[str, StoredTensor]
+
+    @property
+    def unread(self) -> list[str]:
+        """The names of the tensors that nobody has asked for, in the order of the files."""
+        return [key for key, tensor in self.tensors.items() if not tensor.was_read]
+
+
+class WeightFiles(Weights):
+    """The tensors of all files in safetensors.
 
     Args:
         name: the model's name, for messages.
@@ -44,12 +60,12 @@ class WeightFiles:
         progress: Callable[[int, int], None] | None = None,
     ) -> None:
         total = sum((checkpoint.folder / one).stat().st_size for one in checkpoint.weights)
-        count = _Count(total, progress)
-        self.tensors: dict[str, StoredTensor] = {}
+        count = Count(total, progress)
+        self.tensors = {}
         for file_name in checkpoint.weights:
             file = _opened(name, checkpoint, file_name, files)
             for key in file.keys():  # noqa: SIM118 - it is no dict
-                found = StoredTensor(file.get_slice(key), count)
+                found = _SafeTensor(file.get_slice(key), count)
                 if key in self.tensors and not found.equals(self.tensors[key]):
                     raise ModelError(
                         f"two files of model {name!r} hold different weights named {key!r}; one of them is "
@@ -58,11 +74,6 @@ class WeightFiles:
                 self.tensors[key] = found
         if checkpoint.weights != (WEIGHTS,):
             self._require_indexed(name, checkpoint)
-
-    @property
-    def unread(self) -> list[str]:
-        """The names of the tensors that nobody has asked for, in the order of the files."""
-        return [key for key, tensor in self.tensors.items() if not tensor.was_read]
 
     def _require_indexed(self, name: str, checkpoint: Checkpoint) -> None:
         index = json.loads((checkpoint.folder / INDEX).read_text(encoding="utf-8"))
@@ -74,12 +85,8 @@ class WeightFiles:
             )
 
 
-class StoredTensor:
+class StoredTensor(abc.ABC):
     """A tensor in a file, which reads it when it is indexed.
-
-    Args:
-        plain: a slice of safetensors.
-        count: takes the bytes that are read.
 
     Attributes:
         dtype: the number format in the file, as safetensors calls it.
@@ -87,11 +94,34 @@ class StoredTensor:
         was_read: whether it was asked for.
     """
 
-    def __init__(self, plain: Any, count: _Count) -> None:
+    def __init__(self, dtype: str, shape: Sequence[int]) -> None:
+        self.dtype, self.shape, self.was_read = dtype, list(shape), False
+
+    @abc.abstractmethod
+    def __getitem__(self, index: Any) -> Tensor:
+        """Reads it, or a part of it."""
+
+    @abc.abstractmethod
+    def peek(self) -> Tensor:
+        """Returns it, without counting it as read."""
+
+    def equals(self, other: StoredTensor) -> bool:
+        """Whether another one holds the same bytes."""
+        alike = (self.dtype, self.shape) == (other.dtype, other.shape)
+        return alike and _bytes(self.peek()).equal(_bytes(other.peek()))
+
+
+class _SafeTensor(StoredTensor):
+    """A tensor in a file of safetensors.
+
+    Args:
+        plain: a slice of safetensors.
+        count: takes the bytes that are read.
+    """
+
+    def __init__(self, plain: Any, count: Count) -> None:
+        super().__init__(plain.get_dtype(), plain.get_shape())
         self._plain, self._count = plain, count
-        self.dtype: str = plain.get_dtype()
-        self.shape: list[int] = plain.get_shape()
-        self.was_read = False
 
     def __getitem__(self, index: Any) -> Tensor:
         self.was_read = True
@@ -102,13 +132,7 @@ class StoredTensor:
         return found
 
     def peek(self) -> Tensor:
-        """Returns it, without counting it as read."""
         return torch.empty(self.shape) if 0 in self.shape else self._plain[...]
-
-    def equals(self, other: StoredTensor) -> bool:
-        """Whether another one holds the same bytes."""
-        alike = (self.dtype, self.shape) == (other.dtype, other.shape)
-        return alike and _bytes(self.peek()).equal(_bytes(other.peek()))
 
 
 def listed(names: Sequence[str]) -> str:
@@ -121,14 +145,20 @@ def _bytes(tensor: Tensor) -> Tensor:
     return tensor.flatten().view(torch.uint8)
 
 
-class _Count:
-    """How many bytes of weights are read."""
+class Count:
+    """How many bytes of weights are read.
+
+    Args:
+        total: how many there are.
+        progress: called with (bytes read, bytes in all).
+    """
 
     def __init__(self, total: int, progress: Callable[[int, int], None] | None) -> None:
         self._done, self._total, self._progress = 0, total, progress
         self._lock = threading.Lock()  # several threads read
 
     def add(self, size: int) -> None:
+        """Takes bytes that were read."""
         if self._progress is not None:
             with self._lock:
                 self._done = min(self._done + size, self._total)

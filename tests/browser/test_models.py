@@ -40,7 +40,7 @@ def models(author: Page, studio: Server) -> Iterator[Page]:
 
 
 def load(page: Page, name: str) -> None:
-    page.get_by_label("A folder on this machine").fill(name)
+    page.get_by_label("A folder or GGUF file").fill(name)
     expect(page.locator("#model-verdict")).to_contain_text("fits")
     page.get_by_role("button", name="Load", exact=True).click()
     expect(page.locator(".models-status")).to_contain_text("answers now", timeout=LOADED)
@@ -79,13 +79,13 @@ def test_another_model_answers_and_the_bundled_one_again(models: Page, tiny: str
     models.evaluate("location.hash = '#/models'")
     recent.get_by_role("button", name=re.compile("Forget .*tiny-model")).click()
     expect(recent).to_have_count(0)
-    expect(models.get_by_label("A folder on this machine")).to_be_focused()
+    expect(models.get_by_label("A folder or GGUF file")).to_be_focused()
 
 
 def test_a_name_is_judged_as_it_is_typed_and_a_failure_keeps_the_model(
     models: Page, tiny: str, tmp_path: Path
 ) -> None:
-    name, verdict = models.get_by_label("A folder on this machine"), models.locator("#model-verdict")
+    name, verdict = models.get_by_label("A folder or GGUF file"), models.locator("#model-verdict")
     load_button = models.get_by_role("button", name="Load", exact=True)
     name.fill(str(tmp_path))
     expect(verdict).to_contain_text("config.json is missing")

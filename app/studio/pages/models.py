@@ -44,7 +44,7 @@ class WantedModel:
     """A model as it is asked for.
 
     Attributes:
-        name: "demo", "random:SHAPE", a folder, or a Hugging Face id.
+        name: "demo", "random:SHAPE", a folder or a GGUF file, or a Hugging Face id.
     """
 
     name: Words
@@ -61,7 +61,9 @@ class WantedModel:
         """
         name = self.name.strip()
         if not name:
-            raise PromptCacheError("Name a model first: a folder, or a Hugging Face id (owner/name).")
+            raise PromptCacheError(
+                "Name a model first: a folder, a GGUF file, or a Hugging Face id (owner/name)."
+            )
         return ModelChoice(name, self.device, self.dtype, self.weights, self.quantize)
 
 

@@ -63,7 +63,7 @@ class ModelsPage {
       h("section", { class: "card", "aria-label": "Another model" }, h("h3", {}, "Another model"),
         h("form", { class: "choose", novalidate: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#begin() } },
           this.#quick,
-          h("div", { class: "field" }, h("label", { for: this.#name.id }, "A folder on this machine, or a Hugging Face id"), this.#name),
+          h("div", { class: "field" }, h("label", { for: this.#name.id }, "A folder or GGUF file on this machine, or a Hugging Face id"), this.#name),
           this.#options, h("div", { class: "judged" }, this.#verdict, this.#ask), this.#look, this.#running, h("div", { class: "load-row" }, this.#load))),
       h("section", { class: "card", "aria-label": "What the open schema takes" }, h("h3", {}, "The open schema in this model"), this.#schema),
       h("section", { class: "card", "aria-label": "What one token takes" }, h("h3", {}, "What one token takes"),

@@ -1,0 +1,1 @@
+"""GGUF, the format of llama.cpp: its metadata, tokenizer and tensors as transformers has them."""

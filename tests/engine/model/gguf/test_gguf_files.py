@@ -1,0 +1,222 @@
+"""GGUF files as models: one file, folders, shards, and files that are damaged or say what is not computed."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+import torch
+import transformers as t
+from gguf.constants import GGMLQuantizationType as Kind
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine import Engine
+from engine.errors import ModelError
+from engine.model import devices
+from engine.model.checkpoint import Checkpoint
+from engine.model.fingerprint import fingerprint
+from engine.model.gguf.model import GgufModel
+from engine.model.gguf.reader import read_header
+from engine.model.loading import load, load_tokenizer
+from engine.model.look import look
+from engine.prompt.tokenizer import Fragment
+from tests.engine.model.gguf.test_gguf_networks import WIDE
+from tests.engine.model.gguf.written import rounded, write
+from tests.engine.tiny import tiny_network
+
+SCHEMA = (
+    '<schema name="s"><user><module name="a">The sea is far.</module>'
+    '<module name="b">It is cold there.</module></user></schema>'
+)
+PROMPT = '<prompt schema="s"><b/><user>Where?</user></prompt>'
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("gguf") / "small.gguf", tiny_network("llama-gqa"))
+
+
+def test_a_file_answers_from_the_cache_as_without(file: Path, tmp_path: Path) -> None:
+    with Engine.open(str(file), cache_dir=tmp_path / "store") as engine:
+        prompt = engine.schema(SCHEMA).prompt(PROMPT)
+        cached, uncached = prompt.answer(max_new_tokens=8), prompt.answer(mode="uncached", max_new_tokens=8)
+        assert engine.model.family == "llama"
+        assert engine.model.path == "segments"
+        assert cached.text == uncached.text
+        assert cached.tokens["from_cache"] > 0
+
+
+def test_what_is_written_of_a_file_is_that_of_the_file(file: Path) -> None:
+    header, own = read_header("m", file), gguf.GGUFReader(file)
+    fields = {key: one.contents() for key, one in own.fields.items() if not key.startswith("GGUF.")}
+    assert header.metadata == fields
+    assert {key: (one.kind, one.offset, one.bytes) for key, one in header.tensors.items()} == {
+        one.name: (one.tensor_type, one.data_offset, one.n_bytes) for one in own.tensors
+    }
+    assert all(list(header.tensors[one.name].shape) == one.shape.tolist()[::-1] for one in own.tensors)
+
+
+def shards(folder: Path) -> list[Path]:
+    write(folder / "parts.gguf", tiny_network("llama-gqa"), shard=7)
+    found = sorted(folder.glob("*.gguf"))
+    assert len(found) > 2
+    return found
+
+
+def test_all_shards_are_one_model_and_any_of_them_names_it(file: Path, tmp_path: Path) -> None:
+    found = shards(tmp_path)
+    whole = GgufModel("m", [file])
+    for place in (found[0], found[-1], tmp_path):
+        checkpoint = Checkpoint.of("m", place)
+        assert checkpoint.paths == tuple(found)
+        assert GgufModel("m", checkpoint.paths).parameters == whole.parameters
+    one, other = load(str(file)), load(str(tmp_path))
+    ids = torch.tensor([[5, 6, 7, 8]])
+    with torch.inference_mode():
+        assert torch.equal(one.network.own_logits(ids[0].tolist()), other.network.own_logits(ids[0].tolist()))
+
+
+@pytest.mark.parametrize(
+    ("harm", "words"),
+    [
+        (lambda found: found[1].unlink(), "is not complete: 'parts-00002-of-"),
+        (lambda found: shutil.copy(found[1], found[2]), "says that it is part 1 of"),
+        (lambda found: found[2].write_bytes(b""), "is no GGUF file"),
+    ],
+)
+def test_a_shard_that_is_missing_or_another_is_named(
+    harm: Callable[[list[Path]], Any], words: str, tmp_path: Path
+) -> None:
+    harm(shards(tmp_path))
+    with pytest.raises(ModelError, match=words):
+        load(str(tmp_path))
+
+
+def test_a_folder_with_several_models_asks_for_one(file: Path, tmp_path: Path) -> None:
+    for name in ("a.gguf", "b.gguf", "mmproj-a.gguf"):
+        shutil.copy(file, tmp_path / name)
+    with pytest.raises(ModelError, match=r"holds 2 GGUF models: a\.gguf, b\.gguf\. Name one"):
+        load(str(tmp_path))
+    assert load(str(tmp_path / "b.gguf")).family == "llama"
+    (tmp_path / "b.gguf").unlink()
+    assert load(str(tmp_path)).family == "llama"
+
+
+def test_the_name_of_a_file_is_no_part_of_the_model(file: Path, tmp_path: Path) -> None:
+    shutil.copy(file, tmp_path / "other name.GGUF")
+    first = fingerprint(Checkpoint.of("m", file))
+    assert first == fingerprint(Checkpoint.of("m", tmp_path / "other name.GGUF"))
+    with (tmp_path / "other name.GGUF").open("r+b") as written:
+        written.seek(-1, 2)
+        written.write(b"\1")
+    assert first != fingerprint(Checkpoint.of("m", tmp_path / "other name.GGUF"))
+
+
+def test_the_tokenizer_and_the_sizes_are_known_before_the_weights(file: Path) -> None:
+    text = Fragment("the sea")
+    assert load_tokenizer(str(file)).encode([text]) == load(str(file)).chat.tokens.encode([text])
+    found = look(str(file))
+    assert (found.kind, found.family, found.context_length) == ("file", "llama", 2048)
+    assert found.weight_bytes == 4 * found.parameters
+
+
+def test_blocks_of_four_bits_take_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network = t.AutoModelForCausalLM.from_config(t.Qwen2Config(**WIDE))
+    path = write(tmp_path / "m.gguf", network, rounded(Kind.Q4_0))
+    assert load(str(path), dtype="bf16").weights == "int4"
+    assert load(str(path)).weights == "plain"
+    monkeypatch.setattr(devices, "SMALL", 1000)
+    assert load(str(path)).weights == "int4", "of a large model"
+    found = look(str(path), dtype="bf16")
+    assert found.weight_bytes < 1.1 * found.parameters  # half a byte each, and two for those of embeddings
+
+
+def key(name: str, value: Any, kind: gguf.GGUFValueType) -> Callable[[gguf.GGUFWriter], None]:
+    def put(writer: gguf.GGUFWriter) -> None:
+        for held in writer.kv_data:
+            held.pop(name, None)
+        writer.add_key_value(name, value, kind)
+
+    return put
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "kind", "words"),
+    [
+        (
+            "general.architecture",
+            "mamba",
+            gguf.GGUFValueType.STRING,
+            "'mamba' of the GGUF file cannot be read",
+        ),
+        ("llama.expert_count", 8, gguf.GGUFValueType.UINT32, "says llama.expert_count = 8"),
+        ("llama.attention.scale", 0.5, gguf.GGUFValueType.FLOAT32, "says llama.attention.scale = 0.5"),
+        ("llama.attention.value_length", 4, gguf.GGUFValueType.UINT32, "another size than its keys"),
+        ("llama.rope.dimension_count", 4, gguf.GGUFValueType.UINT32, "rotates 4 of 8 channels"),
+        ("llama.rope.scaling.type", "su", gguf.GGUFValueType.STRING, "in the way 'su'"),
+        ("llama.rope.scaling.type", "longrope", gguf.GGUFValueType.STRING, "lacks 'rope_factors_short"),
+        ("llama.block_count", 0, gguf.GGUFValueType.UINT32, "llama.block_count of the GGUF file is 0"),
+        ("llama.block_count", "3", gguf.GGUFValueType.STRING, "'llama.block_count' of the GGUF file is 3"),
+        ("llama.block_count", 4, gguf.GGUFValueType.UINT32, "lack the weight"),
+        ("llama.block_count", 2, gguf.GGUFValueType.UINT32, "which the network of config.json does not have"),
+        ("llama.embedding_length", 128, gguf.GGUFValueType.UINT32, "sizes"),
+        ("tokenizer.ggml.pre", "none-such", gguf.GGUFValueType.STRING, "none-such"),
+        ("tokenizer.ggml.model", "rwkv", gguf.GGUFValueType.STRING, "rwkv"),
+    ],
+)
+def test_what_is_not_computed_is_refused_by_its_key(
+    name: str, value: Any, kind: gguf.GGUFValueType, words: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=key(name, value, kind))
+    with pytest.raises(ModelError, match=words):
+        load(str(path))
+
+
+@pytest.mark.parametrize("left_out", ["blk.1.ffn_up.weight", "output_norm.weight", "token_embd.weight"])
+def test_a_missing_tensor_is_named(left_out: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), leave_out=(left_out,))
+    with pytest.raises(ModelError, match=r"lack the weight|holds no 'token_embd\.weight'"):
+        load(str(path))
+
+
+def test_weights_that_are_no_numbers_are_named(tmp_path: Path) -> None:
+    network = tiny_network("llama-gqa")
+    network.model.layers[1].mlp.up_proj.weight.data[0, 0] = float("nan")
+    with pytest.raises(ModelError, match=r"NaN in 'model\.layers\.1\.mlp\.up_proj\.weight'"):
+        load(str(write(tmp_path / "m.gguf", network)))
+
+
+def test_a_pointer_of_git_lfs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "m.gguf").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+    with pytest.raises(ModelError, match="pointer of Git LFS"):
+        load(str(tmp_path / "m.gguf"))
+
+
+@settings(max_examples=300, deadline=None)
+@given(data=st.data())
+def test_a_damaged_file_is_refused_in_words(data: st.DataObject, file: Path) -> None:
+    """Cut short anywhere, or with some bytes of its header changed: nothing but a ModelError, or a header."""
+    whole = file.read_bytes()
+    start = read_header("m", file).tensors["token_embd.weight"].offset
+    if data.draw(st.booleans()):
+        damaged = whole[: data.draw(st.integers(0, len(whole) - 1))]
+    else:
+        changed = bytearray(whole)
+        for _ in range(data.draw(st.integers(1, 4))):
+            changed[data.draw(st.integers(0, start - 1))] = data.draw(st.integers(0, 255))
+        damaged = bytes(changed)
+    path = file.with_name("damaged.gguf")
+    path.write_bytes(damaged)
+    with contextlib.suppress(ModelError):
+        model = GgufModel("m", [path])
+        model.configuration  # noqa: B018 - what it raises is looked at
+        model.tokenizer  # noqa: B018
+    if len(damaged) < len(whole):
+        with pytest.raises(ModelError):
+            GgufModel("m", [path])
