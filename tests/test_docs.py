@@ -33,7 +33,7 @@ def command_lines() -> list[list[str]]:
 def test_commands_of_the_documents_parse(words: list[str]) -> None:
     command: click.Command = pml
     rest = words[1:]
-    while isinstance(command, click.Group):
+    while isinstance(command, click.Group) and rest and rest[0] in command.commands:
         command = command.commands[rest.pop(0)]
     with command.make_context("pml", rest) as context:
         assert context.params

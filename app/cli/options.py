@@ -55,8 +55,8 @@ class ModelOptions:
 
     @property
     def name(self) -> str:
-        """The model's name, the bundled one by default."""
-        return self.model or BUNDLED
+        """The model's name; by default the real one's where it is here, else the bundled one's."""
+        return self.model or default_model()
 
     @property
     def loading(self) -> dict[str, Any]:
@@ -115,6 +115,13 @@ class ModelOptions:
         return given if self.memory is None else {**given, "memory": self.memory}
 
 
+def default_model() -> str:
+    """Returns the model that answers where none is named."""
+    from engine.model.catalogue import DEFAULT, here
+
+    return DEFAULT if here(DEFAULT) is not None else BUNDLED
+
+
 def token_counter(model: str | None) -> Callable[[str], int]:
     """Returns what counts the tokens of a text, by the tokenizer of a model; its weights are not read.
 
@@ -125,7 +132,7 @@ def token_counter(model: str | None) -> Callable[[str], int]:
     with starting():
         from engine.model.loading import load_tokenizer
 
-        tokenizer = load_tokenizer(model or BUNDLED)
+        tokenizer = load_tokenizer(model or default_model())
     return lambda text: len(tokenizer.plain(text))
 
 
@@ -141,7 +148,7 @@ model_option = click.option(
     show_envvar=True,
     metavar="NAME_OR_PATH",
     help="A local folder or GGUF file, a Hugging Face id, or random:SHAPE (random weights, for timing). "
-    "Default: the bundled demo model.",
+    "Default: smollm2 once `pml models get smollm2` has fetched it, else the bundled demo model.",
 )
 _DEVICE = click.option(
     "--device",

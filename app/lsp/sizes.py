@@ -9,7 +9,7 @@ from typing import Any, Final, TypeGuard
 
 from engine.choices import RANDOM
 from engine.errors import ModelError
-from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, is_gguf
+from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, gguf_models, is_gguf
 from engine.places import from_home
 from engine.pml import Module, Param, Text, Union
 
@@ -56,7 +56,7 @@ def _tokenizer(model: str) -> Any:
     from tokenizers import Tokenizer
 
     folder = DEMO_FOLDER if model == "demo" else _folder(model)
-    if folder.is_file() or not (folder / TOKENIZER).is_file():
+    if folder.is_file() or gguf_models(one.name for one in folder.iterdir()):
         from engine.model.gguf.reader import read_header
         from engine.model.gguf.tokenizer import build
 

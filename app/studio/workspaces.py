@@ -31,11 +31,7 @@ from engine.tiers import TIERS, Tier
 if TYPE_CHECKING:
     from engine import Engine
 
-ABOUT_DEMO = (
-    "The bundled model is tiny and was made for the gallery's samples: it shows what caching does, reads "
-    "prompts of their kind, and knows nothing else. For real answers: pml studio --model OWNER/NAME "
-    "(or a folder)."
-)
+ABOUT_DEMO = "The bundled model is tiny and knows only the samples of the gallery."
 PREVIEW = 400  # characters of an earlier workspace's texts
 
 

@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from engine.errors import ModelError
+from engine.model.catalogue import here
 from engine.places import from_home
 
 DEMO_FOLDER = Path(__file__).resolve().parents[2] / "assets" / "demo_model"
@@ -169,7 +170,7 @@ def local_folder(name: str) -> Path | None:
 
     "demo" is the bundled one.
     """
-    path = DEMO_FOLDER if name == "demo" else from_home(name)
+    path = DEMO_FOLDER if name == "demo" else here(name) or from_home(name)
     return path if path.is_dir() or is_gguf(path) else None
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,15 @@ def read_configuration(name: str, folder: Path) -> Any:
     _check_tokenizer(name, folder, config)
     _check_generation(name, folder)
     return usable(name, config)
+
+
+def described(name: str, fields: Mapping[str, Any]) -> Any:
+    """Returns the configuration with some fields, `model_type` among them.
+
+    Raises:
+        ModelError: as of `usable`.
+    """
+    return usable(name, AutoConfig.for_model(**fields))
 
 
 def usable(name: str, config: Any) -> Any:

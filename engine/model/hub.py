@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelError
+from engine.model.catalogue import CATALOGUE, here
 from engine.model.checkpoint import (
     GGUF,
     PATTERNS,
@@ -26,6 +27,7 @@ from engine.model.fingerprint import Progress
 from engine.places import from_home
 
 CONFIGURATION = "config.json"
+_PATIENCE = 5.0  # seconds
 _HEADER = 48 << 20  # bytes within which a GGUF file ends what it says of its tensors
 
 
@@ -52,7 +54,11 @@ def local_files(name: str) -> Path | None:
     Raises:
         ModelError: it is a path to what is neither.
     """
+    if (found := here(name)) is not None:
+        return found
     path = from_home(name)
+    if name in CATALOGUE and not path.exists():
+        return None
     if path.is_dir():
         if not (path / CONFIGURATION).is_file() and not gguf_models(one.name for one in path.iterdir()):
             require_no_adapter(name, path)
@@ -89,14 +95,16 @@ def cached(name: str) -> Path | None:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
+    if name in CATALOGUE:
+        return here(name)
     owner_and_name, file = parted(name)
     try:
         with _hub(name):
             folder = Path(
                 snapshot_download(owner_and_name, allow_patterns=_patterns(file), local_files_only=True)
             )
-            here = all((folder / one).is_file() for one in _shards(file))
-            return folder / file if here else None
+            whole = all((folder / one).is_file() for one in _shards(file))
+            return folder / file if whole else None
     except ModelError as error:
         if isinstance(error.__cause__, LocalEntryNotFoundError):
             return None
@@ -123,6 +131,33 @@ def fetch(name: str, progress: Progress | None = None) -> Path:
     if missing:
         raise _lacking(owner_and_name, missing[0])
     return folder / file
+
+
+def fetch_file(
+    owner_and_name: str, file: str, revision: str, folder: Path, title: str, progress: Progress | None = None
+) -> Path:
+    """Fetches one file into a folder; what is there of it already is not fetched again.
+
+    Args:
+        owner_and_name: an id of the hub.
+        file: its name there.
+        revision: of the repository.
+        folder: where it is written.
+        title: what the progress calls it.
+        progress: as of `fetch`.
+
+    Raises:
+        ModelError: there is no such file, or the hub cannot be reached.
+    """
+    from huggingface_hub import constants, get_session, hf_hub_download
+
+    try:
+        get_session().head(constants.ENDPOINT, timeout=_PATIENCE)  # else the library tries for half a minute
+    except Exception as error:  # of the library, for no network, no hub, or a setting that forbids to ask it
+        raise ModelError("the Hugging Face hub is out of reach") from error
+    given: dict[str, Any] = {} if progress is None else {"tqdm_class": _bar(title, progress)}
+    with _hub(owner_and_name):
+        return Path(hf_hub_download(owner_and_name, file, revision=revision, local_dir=folder, **given))
 
 
 def parted(name: str) -> tuple[str, str]:

@@ -27,9 +27,11 @@ from engine.choices import QUANTIZATIONS, RANDOM, Quantize, Weights
 from engine.errors import ModelError
 from engine.model import hub
 from engine.model import synthetic as random_models
+from engine.model.catalogue import CATALOGUE
 from engine.model.checkpoint import DEMO_FOLDER, Checkpoint, Signature
 from engine.model.configuration import OWN_ATTENTION, network_class, read_configuration, usable
 from engine.model.devices import candidates, first_that_holds, held_format
+from engine.model.fetching import get
 from engine.model.fingerprint import Progress, fingerprint, quantized_fingerprint
 from engine.model.gguf.model import GgufModel
 from engine.model.load_report import require_experts, require_whole
@@ -144,7 +146,7 @@ def _probed(
 
 def _folder(name: str, progress: Progress | None = None) -> Path:
     """A local folder or file as it is; a Hugging Face id is downloaded into the hub's own cache."""
-    return hub.local_files(name) or hub.fetch(name, progress)
+    return hub.local_files(name) or (get if name in CATALOGUE else hub.fetch)(name, progress)
 
 
 def _load_folder(

@@ -15,8 +15,9 @@ from engine.choices import RANDOM, Quantize
 from engine.errors import ModelError
 from engine.model import hub
 from engine.model import synthetic as random_models
+from engine.model.catalogue import CATALOGUE
 from engine.model.checkpoint import DEMO_FOLDER, Checkpoint
-from engine.model.configuration import network_class, read_configuration, usable
+from engine.model.configuration import described, network_class, read_configuration, usable
 from engine.model.devices import candidates, held_format
 from engine.model.gguf.model import GgufModel
 from engine.model.kv_sizes import KVSizes, kv_sizes
@@ -93,6 +94,10 @@ def look(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quan
     folder = DEMO_FOLDER if name == "demo" else hub.local_files(name)
     here: Kind = "file" if folder is not None and folder.is_file() else "folder"
     kind: Kind = "bundled" if name == "demo" else here if folder is not None else "hub"
+    if folder is None and name in CATALOGUE:
+        entry = CATALOGUE[name]
+        config = described(name, entry.shape)
+        return wanted.look("hub", name, config, torch.bfloat16, fetch_bytes=entry.bytes)
     if folder is None and (folder := hub.cached(name)) is None:
         raise AbsentError(
             f"{name!r} is no folder here. It may be the id of a model of the Hugging Face hub, of which the "

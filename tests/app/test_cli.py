@@ -92,6 +92,8 @@ def test_every_promised_command_is_there() -> None:
         "cache export",
         "cache import",
         "models",
+        "models get",
+        "models remove",
         "bench",
         "bench ttft",
         "bench sweep",

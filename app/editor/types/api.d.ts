@@ -243,6 +243,15 @@ declare namespace Api {
     entries: Entry[]
   }
 
+  interface CatalogueModel {
+    name: string
+    title: string
+    bytes: number
+    licence: string
+    about: string
+    here: boolean
+  }
+
   interface Check extends Texts {
     fallback?: string | null
     known?: string | null
@@ -817,7 +826,7 @@ declare namespace Api {
   }
 
   interface ModelLook {
-    kind: "bundled" | "random" | "folder" | "hub"
+    kind: "bundled" | "random" | "folder" | "file" | "hub"
     family: string
     parameters: number
     layers: number
@@ -867,6 +876,7 @@ declare namespace Api {
     switching: JobState<Switched> | null
     running: number
     recent: ModelChoice[]
+    catalogue: CatalogueModel[]
     shapes: string[]
   }
 

@@ -125,6 +125,17 @@ class ModelOptions(TypedDict):
     quantize: list[Option]
 
 
+class CatalogueModel(TypedDict):
+    """A real model that can be fetched by its name; `bytes` are those of its file."""
+
+    name: str
+    title: str
+    bytes: int
+    licence: str
+    about: str
+    here: bool
+
+
 class ModelsState(TypedDict):
     """The loaded model, what can be chosen, the switch that goes on, and other work that does.
 
@@ -137,6 +148,7 @@ class ModelsState(TypedDict):
     switching: JobState[Annotated[Json, JsonOf(Switched)]] | None
     running: int
     recent: list[Annotated[Json, JsonOf(ModelChoice)]]
+    catalogue: list[CatalogueModel]
     shapes: list[str]
 
 
@@ -197,6 +209,7 @@ class ModelsPage(Page):
             "switching": switch.state() if switch is not None else None,
             "running": sum(job is not switch for job in parts.jobs.under_way),
             "recent": [asdict(one) for one in parts.switching.recent.kept()],
+            "catalogue": catalogue() if begun else [],
             "shapes": shapes() if begun else [],
         }
 
@@ -290,6 +303,23 @@ def sentence(error: Exception) -> str:
     """A refusal as a sentence of its own."""
     words = str(error)
     return words[:1].upper() + words[1:]
+
+
+def catalogue() -> list[CatalogueModel]:
+    """Real models that can be fetched, and whether they are here."""
+    from engine.model.catalogue import CATALOGUE, here
+
+    return [
+        {
+            "name": one.name,
+            "title": one.title,
+            "bytes": one.bytes,
+            "licence": one.licence,
+            "about": one.about,
+            "here": here(one.name) is not None,
+        }
+        for one in CATALOGUE.values()
+    ]
 
 
 def shapes() -> list[str]:

@@ -90,7 +90,7 @@ export function mount(studio) {
       h("p", { class: "soft" }, "The text of a module is computed once and kept: run, and see what that saves and what it changes.")),
     desk)
   studio.on("model", model => {
-    about.textContent = model.about
+    about.replaceChildren(model.about, " ", h("a", { href: "#/models" }, "Get a real model"), ".")
     about.hidden = !model.about
   })
   runBar.on("start", () => {

@@ -118,13 +118,15 @@ class ModelsPage {
     if (absent.length) this.#options.after(h("p", { class: "soft devices" }, absent.join(" ")))
   }
 
-  // What needs no typing: the bundled model, those that were there before, random weights.
+  // What needs no typing: real models of the catalogue, the bundled model, those that were there before, random weights.
   #offerQuick() {
-    const { recent = [], shapes = [] } = this.#state ?? {}
+    const { recent = [], shapes = [], catalogue = [] } = this.#state ?? {}
     const button = (/** @type {Api.ModelChoice | {name: string}} */ choice, title = shortName(choice.name)) => h("button", { type: "button", class: "choice", "data-key": choice.name, title: choice.name,
       "aria-pressed": String(this.#name.value.trim() === choice.name), onclick: () => this.#choose(choice) }, title)
     const group = (/** @type {string} */ title, /** @type {Node[]} */ buttons) => buttons.length ? h("div", { class: "quick-group", role: "group", "aria-label": title }, h("span", { class: "soft" }, title), ...buttons) : null
     refill(this.#quick,
+      group("Real", catalogue.map(({ name, title, about, licence, bytes: all, here }) =>
+        h("span", {}, button({ name }, title), h("span", { class: "soft" }, ` ${about} · ${licence}${here ? "" : ` · ${bytes(all)} to fetch`}`)))),
       group("Bundled", [button({ name: "demo" })]),
       group("Had before", recent.map(choice => h("span", { class: "recent" }, button(choice, specialName(choice)),
         h("button", { type: "button", class: "quiet", "aria-label": `Forget ${choice.name}`, title: "Take it off this list; nothing of it is deleted", onclick: () => this.#forget(choice.name) }, "✕")))),

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers, processors
 from tokenizers.models import BPE
-from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_tokenizers import PreTrainedTokenizerFast
 
 from engine.errors import ModelError
 from engine.model.gguf.splits import Rule, rule_of

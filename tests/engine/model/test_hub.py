@@ -53,6 +53,8 @@ class Hub:
                 steps = self.path.partition("?")[0].strip("/").split("/")
                 if steps[:2] == ["api", "models"]:
                     return self._listed("/".join(steps[2:4]), tree="tree" in steps)
+                if len(steps) < 5:
+                    return self._say(200, b"", {})
                 owner, name, _, _, *rest = steps
                 self._file(f"{owner}/{name}/{'/'.join(rest)}")
 
@@ -79,9 +81,7 @@ class Hub:
                 if self.command == "GET":
                     outer.given.append(name)
                 body = path.read_bytes()
-                self._say(
-                    200, body, {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha1(body).hexdigest()}"'}
-                )
+                self._say(200, body, {"X-Repo-Commit": COMMIT, "ETag": f'"{hashlib.sha1(body).hexdigest()}"'})
 
             def _say(self, status: int, body: bytes, headers: dict[str, str]) -> None:
                 self.send_response(status)

@@ -1,0 +1,96 @@
+"""The models that are on this machine, without anybody being asked: what they are and what they take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from typing_extensions import TypedDict
+
+_LICENCE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*[\"']?([\w.+-]+)")
+
+
+class LocalModel(TypedDict):
+    """A model on this machine, or one of the catalogue that can be fetched.
+
+    `bytes` are those of its files, `context` is in tokens. `fits` says whether it fits into memory, "" where
+    that is not known. Without `here` it has to be fetched first.
+    """
+
+    name: str
+    title: str
+    here: bool
+    bytes: int
+    format: str
+    licence: str
+    context: int
+    fits: str
+    about: str
+
+
+def local_models() -> list[LocalModel]:
+    """Returns the bundled model, those of the catalogue, and those in the cache of the Hugging Face hub."""
+    from engine.model.catalogue import CATALOGUE, here
+
+    found = [_bundled()]
+    for entry in CATALOGUE.values():
+        row = _row(entry.name, entry.title, entry.bytes, "GGUF", entry.licence)
+        found.append(row | {"here": here(entry.name) is not None, "about": entry.about})
+    return [*found, *_of_hub()]
+
+
+def _bundled() -> LocalModel:
+    from engine.model.checkpoint import DEMO_FOLDER
+
+    size = sum(one.stat().st_size for one in DEMO_FOLDER.iterdir())
+    row = _row("demo", "demo", size, "safetensors", _licence(DEMO_FOLDER))
+    return row | {"about": "bundled, knows only the samples"}
+
+
+def _of_hub() -> Iterator[LocalModel]:
+    from engine.model.checkpoint import GGUF, gguf_models
+    from engine.model.hub import cache_folder
+
+    for repository in sorted(cache_folder().glob("models--*--*")):
+        name = "/".join(repository.name.split("--")[1:])
+        for folder in sorted((repository / "snapshots").glob("*"))[-1:]:
+            files = [str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file()]
+            size = sum((folder / one).stat().st_size for one in files if one.endswith(".safetensors"))
+            if size:
+                yield _row(name, name, size, "safetensors", _licence(folder))
+            for one in gguf_models(files):
+                title = one.removesuffix(GGUF)
+                yield _row(f"{name}:{one}", title, (folder / one).stat().st_size, "GGUF", _licence(folder))
+
+
+def _row(name: str, title: str, size: int, form: str, licence: str) -> LocalModel:
+    from app.model_fit import fit
+    from engine.errors import ModelError
+    from engine.model.look import look
+
+    try:
+        found = look(name)
+        context, fits = found.context_length, fit(found).verdict
+    except ModelError:
+        context, fits = 0, "refused"
+    return {
+        "name": name,
+        "title": title,
+        "here": True,
+        "bytes": size,
+        "format": form,
+        "licence": licence,
+        "context": context,
+        "fits": fits,
+        "about": "",
+    }
+
+
+def _licence(folder: Path) -> str:
+    """What the card of a model says; "" where it has none."""
+    try:
+        found = _LICENCE.match((folder / "README.md").read_text(encoding="utf-8")[:5000])
+    except (OSError, ValueError):
+        return ""
+    return found[1] if found else ""
