@@ -31,7 +31,7 @@ from engine.events import Answer
 from engine.model.model import Model
 from engine.pml import Schema, parse_schema
 
-REPAIRS = ("link:8", "blend:0.15", "query:0.15")
+REPAIRS = ("link:8", "blend:0.15", "query:0.15", "impact:0.15")
 
 
 class Answers:

@@ -31,7 +31,16 @@ from engine.model.loading import load
 from engine.pml import PromptError
 
 UNCACHED = "uncached"
-REPAIRS = ("link:2", "link:8", "blend:0.05", "blend:0.15", "query:0.05", "query:0.15")
+REPAIRS = (
+    "link:2",
+    "link:8",
+    "blend:0.05",
+    "blend:0.15",
+    "query:0.05",
+    "query:0.15",
+    "impact:0.05",
+    "impact:0.15",
+)
 
 
 @dataclass(frozen=True)

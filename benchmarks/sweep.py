@@ -33,7 +33,7 @@ DEFAULTS: Final[Mapping[Axis, tuple[Value, ...]]] = MappingProxyType(
         "new": (8, 32, 128, 256),
         "modules": (1, 4, 16, 64),
         "scope": tuple(SCOPES),
-        "repair": ("none", "link:8", "blend:0.15", "query:0.15"),
+        "repair": ("none", "link:8", "blend:0.15", "query:0.15", "impact:0.15"),
         "prompts": (1, 2, 4, 8),
     }
 )

@@ -20,7 +20,7 @@ from engine.model.model import Model
 from tests.engine.tiny import save_tiny
 
 TEXT = ["uncached", "cached", "cached_with_schema", "files_later", "files_first", "files_cold"]
-REPAIRED = ["cached link:8", "cached blend:0.15", "cached query:0.15"]
+REPAIRED = ["cached link:8", "cached blend:0.15", "cached query:0.15", "cached impact:0.15"]
 TOKENS = [f"tokens_{name}" for name in ("uncached", "cached", "copy", "concat", "floor")]
 
 

@@ -17,18 +17,19 @@ from engine.choices import PLACEMENTS, SCOPES, SPECULATIONS, PlacementPolicy, Sc
 from engine.errors import SettingsError
 from engine.inference.settings import declared, settings_of
 
-RepairKind = Literal["none", "link", "blend", "query"]
+RepairKind = Literal["none", "link", "blend", "query", "impact"]
 REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "none": "no cached token is computed again",
         "link:K": "the first K tokens of each module",
         "blend:R": "the share R of cached tokens whose keys deviate most from a full pass",
         "query:R": "the share R of cached tokens that the new text attends to most",
+        "impact:R": "the share R with the greatest deviation times the new text's attention",
     }
 )
-_REPAIR = r"none|link:[0-9]{1,9}|(blend|query):(0|1|0?[.][0-9]+|1[.]0*)"
+_REPAIR = r"none|link:[0-9]{1,9}|(blend|query|impact):(0|1|0?[.][0-9]+|1[.]0*)"
 _REPAIR_FORM = (
-    "none, link:K (the first K tokens of each module), blend:R or query:R (a share between 0 and 1)"
+    "none, link:K (the first K tokens of each module), blend:R, query:R or impact:R (a share between 0 and 1)"
 )
 REPAIR_EXAMPLES: Final = (
     "none",
@@ -36,6 +37,7 @@ REPAIR_EXAMPLES: Final = (
     "link:8",
     "blend:0.15",
     "query:0.15",
+    "impact:0.15",
 )  # offered, and tried as remedies
 
 
@@ -46,7 +48,7 @@ class Repair:
     Attributes:
         kind: how they are chosen.
         tokens: how many tokens of each run, for `link`.
-        share: which share of all cached tokens, for `blend` and `query`.
+        share: which share of all cached tokens, for `blend`, `query` and `impact`.
     """
 
     kind: RepairKind = "none"
@@ -70,6 +72,8 @@ class Repair:
                 return cls("blend", share=float(number))
             case "query":
                 return cls("query", share=float(number))
+            case "impact":
+                return cls("impact", share=float(number))
         return cls()
 
 

@@ -62,7 +62,7 @@ def prefill(
         plan: the plan of the prompt.
         slices: the slice that each of its pieces reads.
         placements: the segments in their places.
-        repair: "none", "link:K", "blend:R" or "query:R".
+        repair: "none", "link:K", "blend:R", "query:R" or "impact:R".
 
     Raises:
         SettingsError: the model cannot be repaired like this.

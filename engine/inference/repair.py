@@ -7,8 +7,11 @@ sees exactly the keys at its own position and before.
 - `link:K`: the first K tokens of every run (EPIC, arXiv 2410.15332).
 - `blend:R`: the share R of cached tokens whose keys in the second layer deviate most from those of a full
   pass (CacheBlend, arXiv 2405.16444). The pass ends at that layer.
-- `query:R`: the share R to which the new tokens attend most (the idea of ProphetKV), found by a prefill of
-  those tokens.
+- `query:R`: the share R to which the new tokens attend most (ProphetKV, arXiv 2602.02579), found by a prefill
+  of those tokens.
+- `impact:R`: the share R of which the product of both is greatest: how far keys and values deviate in the
+  layers 2 to 4, and how much the new tokens attend to them. What nobody looks at may be wrong, and what is
+  right may be looked at.
 
 With K as long as the longest run, or R = 1, what is left is the full pass. Tokens that saw everything before
 them already are never computed again.
@@ -20,6 +23,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import torch
+
 from engine.errors import SettingsError
 from engine.inference.params import Repair
 from engine.segment import Placement
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from engine.prompt.recipe import RecipeSlice
 
 CHECK_LAYER = 1  # the first one whose keys depend on what a token saw
+IMPACT_LAYERS = range(1, 4)
 
 
 def chosen(
@@ -63,8 +69,7 @@ def chosen(
     count = math.ceil(repair.share * sum(p.tokens for p in placements))
     if not count:
         return frozenset()
-    scores = _deviation if repair.kind == "blend" else _attention
-    found = scores(model, plan, placements)
+    found = _SCORES[repair.kind](model, plan, placements)
     able = [use.start + local for use in open_to_repair for local in range(use.hi - use.lo)]
     able.sort(key=lambda position: (-found[position], position))
     return frozenset(able[:count])
@@ -81,9 +86,9 @@ def choosing(repair: Repair, model: Model, plan: PromptPlan, uses: Sequence[Reci
     """
     if repair.kind in ("none", "link") or not repair.share or not any(inexact(plan, uses)):
         return 0
-    if repair.kind == "query":
-        return len(plan.new_tokens)
-    return math.ceil(plan.total_tokens * min(CHECK_LAYER, model.layers - 1) / model.layers)
+    asking = len(plan.new_tokens) if repair.kind in ("query", "impact") else 0
+    checked = {"blend": CHECK_LAYER, "impact": IMPACT_LAYERS[-1]}.get(repair.kind, 0)
+    return asking + math.ceil(plan.total_tokens * min(checked, model.layers - 1) / model.layers)
 
 
 def inexact(plan: PromptPlan, uses: Sequence[RecipeSlice | None]) -> list[RecipeSlice | None]:
@@ -136,16 +141,40 @@ def _deviation(model: Model, plan: PromptPlan, placements: Sequence[Placement]) 
     return found
 
 
+def _impact(model: Model, plan: PromptPlan, placements: Sequence[Placement]) -> dict[int, float]:
+    """How far keys and values deviate in the first layers, times how much the new tokens attend to them."""
+    attention = _attention(model, plan, placements)
+    network, positions = model.network, plan.positions
+    layers = [layer for layer in IMPACT_LAYERS if layer < model.layers] or [model.layers - 1]
+    kv = network.kv_cache((), len(positions))
+    network.forward_to(layers[-1], plan.token_ids, positions, kv)
+    place = {position: index for index, position in enumerate(positions)}
+    found = dict[int, float]()
+    for placement in placements:
+        at, count = place[placement.start], placement.tokens
+        apart = torch.zeros(count, device=network.device)
+        for layer in layers:
+            keys, values = (tail[:, at : at + count] for tail in kv.layer_tail(layer))
+            stored = placement.segment.values[layer, :, placement.lo : placement.hi]
+            for fresh, held in ((keys, network.placed_keys(placement, layer)), (values, stored)):
+                apart += (fresh - held).float().pow(2).sum((0, 2))
+        found.update(zip(range(placement.start, placement.start + count), apart.tolist(), strict=True))
+    return {position: score * attention[position] for position, score in found.items()}
+
+
 def _attention(model: Model, plan: PromptPlan, placements: Sequence[Placement]) -> dict[int, float]:
     """How much the new tokens attend to each cached one, over all layers and heads."""
     if not model.network.shows_attention:
         raise SettingsError(
-            f"repair query needs to see what {model.name!r} attends to, which models with attention code of "
-            "their own do not show. Use link:K or blend:R."
+            f"repair query or impact needs to see what {model.name!r} attends to, which models with "
+            "attention code of their own do not show. Use link:K or blend:R."
         )
     weights = model.network.attention_to_cache(plan.new_tokens, plan.new_positions, placements)
     order = [p.start + i for p in placements for i in range(p.tokens)]
     return dict(zip(order, weights.tolist(), strict=True))
+
+
+_SCORES = {"blend": _deviation, "query": _attention, "impact": _impact}
 
 
 def rows(plan: PromptPlan, positions: frozenset[int]) -> tuple[list[int], list[int]]:

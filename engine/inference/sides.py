@@ -89,7 +89,7 @@ class CachedSide:
         uncached: the side it is compared with.
         slices: the slice that each piece of the prompt reads.
         placements: the segments in their places.
-        repair: "none", "link:K", "blend:R" or "query:R".
+        repair: "none", "link:K", "blend:R", "query:R" or "impact:R".
     """
 
     uncached: UncachedSide

@@ -198,17 +198,17 @@ def test_repair_of_everything_is_the_full_pass(family: str, tmp_path: Path) -> N
         new = [i for i, place in enumerate(case.plan.positions) if place in set(case.plan.new_positions)]
         whole = case.full()
         assert apart(case.logits(), whole[new]) > 5e-4
-        for repair in ("link:1000", "blend:1", *(["query:1"] if family not in DENSE else [])):
+        for repair in ("link:1000", "blend:1", *(["query:1", "impact:1"] if family not in DENSE else [])):
             computed = case.logits(repair)
             assert apart(computed, whole[-len(computed) :]) <= 1e-4, repair
     engine.close()
 
 
 @pytest.mark.parametrize("family", ["llama-gqa", "gemma3", "gpt-oss", "gpt2", "falcon", "bloom"])
-@pytest.mark.parametrize("repair", ["link:2", "blend:0.3", "query:0.3"])
+@pytest.mark.parametrize("repair", ["link:2", "blend:0.3", "query:0.3", "impact:0.3"])
 def test_repair_is_row_exact(family: str, repair: str, tmp_path: Path) -> None:
     """Equal to a pass in which stale keys and values are those of the segments and all masks are explicit."""
-    if family in DENSE and repair.startswith("query"):
+    if family in DENSE and repair.startswith(("query", "impact")):
         pytest.skip("models with attention code of their own do not show what they attend to")
     engine = Engine(model_of(family), Store.open(tmp_path))
     reference = reference_of(family)
@@ -225,7 +225,7 @@ def test_repair_computes_what_it_says_and_nothing_that_is_exact(tmp_path: Path) 
     schema = schema_of(SCHEMA)
     prompt = prompt_of('<prompt><a n="1"><x/></a><b/><z/><user>Well?</user></prompt>')
     case = Case(engine, schema, prompt)
-    for repair, most in (("blend:0.2", 0.2), ("query:0.2", 0.2), ("link:3", 1.0)):
+    for repair, most in (("blend:0.2", 0.2), ("query:0.2", 0.2), ("impact:0.2", 0.2), ("link:3", 1.0)):
         again = case.again(repair)
         assert 0 < len(again) <= most * case.plan.cached_tokens + 1
         first = case.placements[0]
@@ -235,8 +235,37 @@ def test_repair_computes_what_it_says_and_nothing_that_is_exact(tmp_path: Path) 
         assert len(tokens) == len(case.plan.new_tokens) + len(again)
         assert positions == sorted(positions)
     whole = Case(engine, schema, prompt, "scaffold")
-    for repair in ("blend:1", "query:1", "link:99"):
+    for repair in ("blend:1", "query:1", "impact:1", "link:99"):
         assert not whole.again(repair)
+    engine.close()
+
+
+def test_impact_is_the_product_of_deviation_and_attention(tmp_path: Path) -> None:
+    """What is chosen is what an own full pass, and an own look at the attention, choose."""
+    model = tiny_model()
+    engine = Engine(model, Store.open(tmp_path))
+    case = Case(
+        engine, schema_of(SCHEMA), prompt_of('<prompt><a n="1"><x/></a><b/><z/><user>Well?</user></prompt>')
+    )
+    plan, network = case.plan, model.network
+    kv = network.kv_cache((), plan.total_tokens)
+    network.forward(plan.token_ids, plan.positions, kv)
+    attention = network.attention_to_cache(plan.new_tokens, plan.new_positions, case.placements)
+    order = [one.start + i for one in case.placements for i in range(one.tokens)]
+    score = dict(zip(order, attention.tolist(), strict=True))
+    for one in case.placements:
+        rows = [plan.positions.index(one.start + i) for i in range(one.tokens)]
+        apart_by = torch.zeros(one.tokens)
+        for layer in range(1, min(4, network.layers)):
+            keys, values = (tail[:, rows] for tail in kv.layer_tail(layer))
+            apart_by += (keys - network.placed_keys(one, layer)).pow(2).sum((0, 2))
+            apart_by += (values - one.segment.values[layer, :, one.lo : one.hi]).pow(2).sum((0, 2))
+        for i, by in enumerate(apart_by.tolist()):
+            score[one.start + i] *= by
+    again = case.again("impact:0.2")
+    able = [place for place in order if score[place] > 1e-9]
+    assert again == set(sorted(able, key=lambda place: -score[place])[: len(again)])
+    assert again != case.again("query:0.2")
     engine.close()
 
 
@@ -262,7 +291,10 @@ def test_a_random_sequence_on_a_warm_store_never_serves_another_modules_keys(tmp
     draw = random.Random(3)
     for number in range(60):
         prompt = prompt_of(random_prompt(draw))
-        scope, repair = draw.choice([*SCOPES]), draw.choice(["none", "link:2", "blend:0.2", "query:0.2"])
+        scope, repair = (
+            draw.choice([*SCOPES]),
+            draw.choice(["none", "link:2", "blend:0.2", "query:0.2", "impact:0.2"]),
+        )
         fresh = Engine(model, Store.open(tmp_path / str(number)))
         got, wanted = (Case(engine, schema, prompt, scope).logits(repair) for engine in (warm, fresh))
         assert (got - wanted).abs().max() <= 1e-5 * wanted.std()

@@ -130,7 +130,7 @@ def test_scaffolds_are_tried_with_the_module_that_the_advice_names(
 
 
 def test_what_a_repair_computes_has_its_choice_in_it(engine: Engine) -> None:
-    """As a run counts it: blend passes the whole prompt through a layer, query reads the new text twice."""
+    """As a run counts it: blend passes the prompt through a layer, query reads the new text, impact both."""
 
     def work(repair: str) -> int:
         settings = replace(SETTINGS, repair=repair)
@@ -140,7 +140,7 @@ def test_what_a_repair_computes_has_its_choice_in_it(engine: Engine) -> None:
         return counts["computed"] + counts["choosing"]
 
     repairs = {remedy.repair: remedy.computed for remedy in measured(engine).remedies if remedy.repair}
-    assert {"link:2", "blend:0.15", "query:0.15"} <= set(repairs)
+    assert {"link:2", "blend:0.15", "query:0.15", "impact:0.15"} <= set(repairs)
     assert repairs == {repair: work(repair) - work("none") for repair in repairs}
 
 

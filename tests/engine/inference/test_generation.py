@@ -70,6 +70,7 @@ def test_settings_out_of_range_are_refused(settings: dict, words: str) -> None:
         ("link:12", Repair("link", tokens=12)),
         ("blend:.5", Repair("blend", share=0.5)),
         ("query:1.0", Repair("query", share=1.0)),
+        ("impact:0.15", Repair("impact", share=0.15)),
     ],
 )
 def test_repairs_are_read(text: str, repair: Repair) -> None:
@@ -194,7 +195,7 @@ def test_reused_turns_are_what_computing_them_gives(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize("scope", SCOPES)
-@pytest.mark.parametrize("repair", ["none", "link:2", "blend:0.2", "query:0.2"])
+@pytest.mark.parametrize("repair", ["none", "link:2", "blend:0.2", "query:0.2", "impact:0.2"])
 def test_the_same_prompt_gives_the_same_tokens_however_it_is_found(
     scope, repair: str, tmp_path: Path
 ) -> None:
