@@ -182,6 +182,10 @@ class _Header:
                 "scores", f"it needs {len(self._tokens)} finite scores and has {len(scores)} scores", _AGAIN
             )
         parts = {token for token in self._tokens if self._spelled(token)}
+        mixed = [scores[self._vocab[token]] for token in parts if len(set(token)) > 1]
+        if 2 * len(set(mixed)) < len(mixed):
+            words = "most tokens have the same score, so it is not known which of them text is made of"
+            raise self._fault("scores", words, _ANOTHER)
         ranked = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
         for _, group in groupby(ranked, scores.__getitem__):
             found = [
