@@ -150,16 +150,18 @@ def _gemma(fields: dict[str, Any], largest: int) -> None:
     fields["hidden_activation"] = "gelu_pytorch_tanh"
 
 
-def _layers(keys: _Keys, fields: dict[str, Any], every: int) -> None:
-    """Which layers attend to a window: all but each so many-th."""
-    window = keys.get("attention.sliding_window", int, 0)
-    fields["sliding_window"] = window or None
-    given = keys.metadata.get(f"{keys.architecture}.attention.sliding_window_pattern", every)
+def _layers(keys: _Keys, fields: dict[str, Any], every: int, usual: int = 0) -> None:
+    """Which layers attend to a window, of a usual size: all but each so many-th."""
+    window = keys.get("attention.sliding_window", int, usual)
+    # transformers makes a mask of a window for any network, and none of it is seen where no layer has one
+    fields["sliding_window"] = window or fields["max_position_embeddings"]
+    given = keys.metadata.get(f"{keys.architecture}.attention.sliding_window_pattern")
     count = fields["num_hidden_layers"]
     if isinstance(given, list):
         local = [bool(one) for one in given][:count]
     else:
-        local = [bool(given) and (layer + 1) % given != 0 for layer in range(count)]
+        every = keys.get("attention.sliding_window_pattern", int, every)
+        local = [every == 0 or (layer + 1) % every != 0 for layer in range(count)]
     if len(local) < count:
         raise ModelError(
             f"model {keys.name!r}: {keys.architecture}.attention.sliding_window_pattern of the GGUF file is "
@@ -170,7 +172,7 @@ def _layers(keys: _Keys, fields: dict[str, Any], every: int) -> None:
 
 def _gemma2(keys: _Keys, fields: dict[str, Any]) -> None:
     _gemma(fields, 46)
-    _layers(keys, fields, 2)
+    _layers(keys, fields, 2, 4096)
     fields["attn_logit_softcapping"] = keys.get("attn_logit_softcapping", float, 50.0)
     fields["final_logit_softcapping"] = keys.get("final_logit_softcapping", float, 30.0)
 
