@@ -26,6 +26,7 @@ _TEXT, _ARRAY = 8, 9
 _ALIGNMENT = 32
 _DIMENSIONS = 4
 _DEPTH = 2  # arrays in arrays
+_VALUES = 1 << 24  # in all arrays of a header; the largest vocabularies need a tenth
 _POINTER = b"version https://git-lfs"
 
 
@@ -100,6 +101,7 @@ class _Reader:
 
     def __init__(self, data: mmap.mmap, path: Path, size: int) -> None:
         self._data, self._path, self._size, self._at = data, path, size, len(MAGIC)
+        self._values = 0
 
     def header(self) -> Header:
         version = self._number("I")
@@ -165,6 +167,9 @@ class _Reader:
         if kind != _ARRAY or depth == _DEPTH:
             raise _DamagedError(f"it has a value of the type {kind} at byte {self._at}")
         inner, count = self._number("I"), self._number("Q")
+        self._values += count
+        if self._values > _VALUES:
+            raise _DamagedError(f"it has more than {_VALUES} values before byte {self._at}")
         if inner in _NUMBERS:
             return list(self._numbers(_NUMBERS[inner], count))
         if inner == _TEXT:
