@@ -215,6 +215,12 @@ def test_scores_that_order_nothing_are_refused() -> None:
         build("m", pieces_header(pieces))
 
 
+def test_tokens_of_endless_length_are_refused() -> None:
+    with pytest.raises(ModelError, match="a token has 513 characters"):
+        build("m", pieces_header({"a" * count: -float(count) for count in (1, 2, 513)}))
+    assert build("m", pieces_header({"a" * count: -float(count) for count in (1, 2, 512)})).tokenize("aa")
+
+
 def test_a_text_begins_with_a_space_where_the_file_does_not_say_otherwise() -> None:
     pieces = {"▁": -9.0, "h": -9.0, "i": -9.0, "hi": -1.0, "▁hi": -2.0}
     made = build("m", pieces_header(pieces))
