@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -231,6 +232,22 @@ def test_a_factor_of_zero_scales_nothing(tmp_path: Path) -> None:
     further = key("llama.rope.scaling.factor", 0.0, gguf.GGUFValueType.FLOAT32)
     path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=further)
     assert GgufModel("m", [path]).configuration.rope_parameters["rope_type"] == "default"
+
+
+def test_a_file_that_becomes_shorter_while_its_header_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"))
+    known = reader._Reader._tensor
+
+    def shrinking(self: Any) -> Any:
+        os.truncate(path, 100)
+        return known(self)
+
+    monkeypatch.setattr(reader._Reader, "_tensor", shrinking)
+    monkeypatch.setattr(reader, "_BLOCK", 64)
+    with pytest.raises(ModelError, match="became shorter while it was read"):
+        GgufModel("m", [path])
 
 
 def test_what_a_header_lists_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
