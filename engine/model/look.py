@@ -106,7 +106,8 @@ def look(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quan
     checkpoint = Checkpoint.of(name, folder)
     if checkpoint.gguf:
         model = guarded(name, lambda: GgufModel(name, checkpoint.paths))
-        return wanted.look(kind, name, usable(name, model.configuration), gguf=model)
+        config = guarded(name, lambda: usable(name, model.configuration))
+        return wanted.look(kind, name, config, gguf=model)
     return wanted.look(kind, name, _configuration(name, folder))
 
 
@@ -126,7 +127,7 @@ def look_up(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Q
     if hub.parted(name)[1]:
         with hub.beginnings(name) as (paths, sizes):
             model = guarded(name, lambda: GgufModel(name, paths, sizes))
-            config = usable(name, model.configuration)
+            config = guarded(name, lambda: usable(name, model.configuration))
         return wanted.look("hub", name, config, fetch_bytes=sum(sizes), gguf=model)
     with hub.offered(name) as (offer, folder):
         if not offer.safe and offer.gguf:

@@ -80,7 +80,7 @@ class _Keys:
         """
         full = f"{self.architecture}.{key}"
         value = self.metadata.get(full, default)
-        if isinstance(value, list) and kind is int and value and len(set(value)) == 1:
+        if isinstance(value, list) and kind is int and value and all(one == value[0] for one in value):
             value = value[0]  # one for each layer, all the same
         if kind is float and type(value) is int:
             value = float(value)
@@ -150,16 +150,18 @@ def _gemma(fields: dict[str, Any], largest: int) -> None:
     fields["hidden_activation"] = "gelu_pytorch_tanh"
 
 
-def _layers(keys: _Keys, fields: dict[str, Any], every: int) -> None:
-    """Which layers attend to a window: all but each so many-th."""
-    window = keys.get("attention.sliding_window", int, 0)
-    fields["sliding_window"] = window or None
-    given = keys.metadata.get(f"{keys.architecture}.attention.sliding_window_pattern", every)
+def _layers(keys: _Keys, fields: dict[str, Any], every: int, usual: int = 0) -> None:
+    """Which layers attend to a window, of a usual size: all but each so many-th."""
+    window = keys.get("attention.sliding_window", int, usual)
+    # transformers makes a mask of a window for any network, and none of it is seen where no layer has one
+    fields["sliding_window"] = window or fields["max_position_embeddings"]
+    given = keys.metadata.get(f"{keys.architecture}.attention.sliding_window_pattern")
     count = fields["num_hidden_layers"]
     if isinstance(given, list):
         local = [bool(one) for one in given][:count]
     else:
-        local = [bool(given) and (layer + 1) % given != 0 for layer in range(count)]
+        every = keys.get("attention.sliding_window_pattern", int, every)
+        local = [every == 0 or (layer + 1) % every != 0 for layer in range(count)]
     if len(local) < count:
         raise ModelError(
             f"model {keys.name!r}: {keys.architecture}.attention.sliding_window_pattern of the GGUF file is "
@@ -170,7 +172,7 @@ def _layers(keys: _Keys, fields: dict[str, Any], every: int) -> None:
 
 def _gemma2(keys: _Keys, fields: dict[str, Any]) -> None:
     _gemma(fields, 46)
-    _layers(keys, fields, 2)
+    _layers(keys, fields, 2, 4096)
     fields["attn_logit_softcapping"] = keys.get("attn_logit_softcapping", float, 50.0)
     fields["final_logit_softcapping"] = keys.get("final_logit_softcapping", float, 30.0)
 
@@ -274,6 +276,7 @@ def read_metadata(name: str, header: Header, read: Read) -> Any:
             f"model {name!r}: its values have another size than its keys ({keys.architecture}.attention."
             "value_length), which transformers does not compute for it. Use the model as safetensors."
         )
+    _require_sizes(keys, architecture, fields)
     fields["rope_parameters"] = _rope(keys, architecture, fields, read)
     if architecture.further is not None:
         architecture.further(keys, fields)
@@ -308,6 +311,38 @@ def _require_plain(keys: _Keys) -> None:
             )
 
 
+def _require_sizes(keys: _Keys, architecture: Architecture, fields: Mapping[str, Any]) -> None:
+    """Refuses sizes that the tensors do not have, before memory is taken for a network of such sizes."""
+    queries = fields["num_attention_heads"] * fields["head_dim"]
+    values = fields["num_key_value_heads"] * fields["head_dim"]
+    fused = "attn_qkv" in architecture.layer
+    for key, tensor, side, wanted in (
+        ("embedding_length", EMBEDDING, 1, fields["hidden_size"]),
+        ("feed_forward_length", "blk.0.ffn_down.weight", 1, fields["intermediate_size"]),
+        ("attention.head_count", "blk.0.attn_output.weight", 1, queries),
+        ("attention.head_count_kv", "blk.0.attn_k.weight", 0, values),
+    ):
+        if key.endswith("_kv") and fused:
+            tensor, wanted = "blk.0.attn_qkv.weight", queries + 2 * values
+        if tensor not in keys.tensors:
+            raise ModelError(
+                f"model {keys.name!r}: the GGUF file lacks the weight {tensor!r}, which this architecture "
+                "has. Fetch the file again, or use the model as safetensors."
+            )
+        shape = keys.tensors[tensor].shape
+        if len(shape) != 2 or shape[side] != wanted:
+            raise ModelError(
+                f"model {keys.name!r}: {tensor!r} of the GGUF file has the sizes {list(shape)}, and "
+                f"{wanted} is needed for one of them by {keys.architecture}.{key}. Fetch the file again."
+            )
+    layers = len({key.split(".")[1] for key in keys.tensors if key.startswith("blk.")})
+    if layers != fields["num_hidden_layers"]:
+        raise ModelError(
+            f"model {keys.name!r}: the GGUF file holds {layers} layers, and {keys.architecture}.block_count "
+            f"is {fields['num_hidden_layers']}. Fetch the file again."
+        )
+
+
 def _rope(keys: _Keys, architecture: Architecture, fields: Mapping[str, Any], read: Read) -> dict[str, Any]:
     """The parameters of the rotary embedding, as transformers has them."""
     head, context = fields["head_dim"], fields["max_position_embeddings"]
@@ -323,34 +358,34 @@ def _rope(keys: _Keys, architecture: Architecture, fields: Mapping[str, Any], re
                 "not computed here. Use the model as safetensors."
             )
         found["partial_rotary_factor"] = turned / head
-    kind = keys.get("rope.scaling.type", str, "none")
-    factor = keys.get("rope.scaling.factor", float, keys.get("rope.scale_linear", float, 1.0))
+    kind = keys.get("rope.scaling.type", str, "linear")
+    factor = keys.get("rope.scaling.factor", float, keys.get("rope.scale_linear", float, 1.0)) or 1.0
     if kind not in _KEPT_SCALES:
         raise ModelError(
             f"model {keys.name!r}: the GGUF file scales its rotary embedding in the way {kind!r}, which is "
             "not known. Use the model as safetensors."
         )
     original = keys.number("rope.scaling.original_context_length", context)
-    if all(one in keys.tensors for one in FACTORS):
+    if kind == "longrope" or any(one in keys.tensors for one in FACTORS):
+        if not all(one in keys.tensors for one in FACTORS):
+            raise ModelError(
+                f"model {keys.name!r}: the GGUF file lacks {FACTORS[0]!r} or {FACTORS[1]!r}. Fetch it again."
+            )
         short, long = (read(one).tolist() for one in FACTORS)
         return _longrope(found, turned, short, long, context / original, original, keys)
     if FREQUENCIES in keys.tensors:  # of Llama 3: what each frequency is divided by
-        if kind != "none":
+        if kind == "yarn" or (kind == "linear" and factor != 1.0):
             raise ModelError(
-                f"model {keys.name!r}: the GGUF file has both {FREQUENCIES!r} and rope.scaling.type "
-                f"{kind!r}. Use the model as safetensors."
+                f"model {keys.name!r}: the GGUF file has both {FREQUENCIES!r} and the rope.scaling.type "
+                f"{kind!r} with the factor {factor:g}. Use the model as safetensors."
             )
         factors = read(FREQUENCIES).tolist()
         found["attention_factor"] = 1.0
         return _longrope(found, turned, factors, factors, 1.0, context, keys)
-    if kind == "linear" or (kind == "none" and factor != 1.0 and "rope.scaling.type" not in keys.metadata):
+    if kind == "linear":
         return found if factor == 1.0 else {**found, "rope_type": "linear", "factor": factor}
     if kind == "yarn":
         return _yarn(found, factor, original, keys)
-    if kind == "longrope":
-        raise ModelError(
-            f"model {keys.name!r}: the GGUF file lacks {FACTORS[0]!r} or {FACTORS[1]!r}. Fetch it again."
-        )
     return found
 
 

@@ -16,7 +16,7 @@ from engine.errors import ModelError
 from engine.model.gguf.configuration import architecture_of, read_metadata
 from engine.model.gguf.reader import Header, TensorInfo, read_header
 from engine.model.gguf.tokenizer import build
-from engine.model.gguf.weights import GgufWeights, four_bit_share, read_plain
+from engine.model.gguf.weights import GgufWeights, four_bit_share, read_plain, require_readable
 
 FOUR_BIT_BYTES = 0.625  # of a weight, with the scale and the middle of its group
 _MOSTLY = 0.5  # of the bytes of a file in blocks of four bits
@@ -32,7 +32,8 @@ class GgufModel:
             rotary factors, and no tensor can be read.
 
     Raises:
-        ModelError: a file is damaged, a shard belongs to another model, or the architecture is not known.
+        ModelError: a file is damaged, a shard belongs to another model, or the architecture or a number
+            format is not known.
         OSError: a file cannot be read.
     """
 
@@ -40,6 +41,7 @@ class GgufModel:
         self._name, self._cut = name, bool(sizes)
         self._header = _merged(name, files, sizes or [None] * len(files))
         self._architecture = architecture_of(name, self._header)
+        require_readable(name, self._header.tensors)
 
     @functools.cached_property
     def configuration(self) -> Any:

@@ -8,10 +8,11 @@ its end is an error.
 from __future__ import annotations
 
 import math
-import mmap
+import os
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +27,9 @@ _TEXT, _ARRAY = 8, 9
 _ALIGNMENT = 32
 _DIMENSIONS = 4
 _DEPTH = 2  # arrays in arrays
+_VALUES = 1 << 24  # in all arrays of a header; the largest vocabularies need a tenth
+_BLOCK = 1 << 20  # bytes that are read at once
+_LONGEST = 1 << 30  # bytes of a header; those of the largest vocabularies have 20 million
 _POINTER = b"version https://git-lfs"
 
 
@@ -73,7 +77,7 @@ def read_header(name: str, path: Path, size: int | None = None) -> Header:
         ModelError: it is no GGUF file, of another version, or damaged.
         OSError: it cannot be read.
     """
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         start = file.read(len(_POINTER))
         if start == _POINTER:
             raise ModelError(
@@ -81,14 +85,14 @@ def read_header(name: str, path: Path, size: int | None = None) -> Header:
             )
         if start[:4] != MAGIC:
             raise ModelError(f"model {name!r}: {path.name!r} is no GGUF file. Fetch it again.")
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-            try:
-                return _Reader(data, path, len(data) if size is None else size).header()
-            except _DamagedError as error:
-                raise ModelError(
-                    f"model {name!r}: the GGUF file {path.name!r} is damaged or was cut short: {error}. "
-                    "Fetch it again."
-                ) from error
+        file.seek(0)
+        try:
+            return _Reader(file, path, size).header()
+        except _DamagedError as error:
+            raise ModelError(
+                f"model {name!r}: the GGUF file {path.name!r} is damaged or was cut short: {error}. "
+                "Fetch it again."
+            ) from error
 
 
 class _DamagedError(Exception):
@@ -96,10 +100,13 @@ class _DamagedError(Exception):
 
 
 class _Reader:
-    """Reads a file from its beginning on."""
+    """Reads a file from its beginning on, not mapped: a mapped file that shrinks ends the process."""
 
-    def __init__(self, data: mmap.mmap, path: Path, size: int) -> None:
-        self._data, self._path, self._size, self._at = data, path, size, len(MAGIC)
+    def __init__(self, file: FileIO, path: Path, size: int | None) -> None:
+        self._file, self._path, self._at = file, path, len(MAGIC)
+        self._here = os.fstat(file.fileno()).st_size
+        self._size = self._here if size is None else size
+        self._data, self._values = bytearray(), 0
 
     def header(self) -> Header:
         version = self._number("I")
@@ -165,6 +172,9 @@ class _Reader:
         if kind != _ARRAY or depth == _DEPTH:
             raise _DamagedError(f"it has a value of the type {kind} at byte {self._at}")
         inner, count = self._number("I"), self._number("Q")
+        self._values += count
+        if self._values > _VALUES:
+            raise _DamagedError(f"it has more than {_VALUES} values before byte {self._at}")
         if inner in _NUMBERS:
             return list(self._numbers(_NUMBERS[inner], count))
         if inner == _TEXT:
@@ -177,21 +187,24 @@ class _Reader:
     def _numbers(self, form: str, count: int) -> tuple[Any, ...]:
         size = struct.calcsize(f"<{form}")
         at = self._taken(self._bounded(count, size) * size)
+        self._read_to(self._at)
         return struct.unpack_from(f"<{count}{form}", self._data, at)
 
     def _text(self) -> str:
         return self._texts(1)[0]
 
     def _texts(self, count: int) -> list[str]:
-        found, data, at, end = [], self._data, self._at, len(self._data)
+        found, data, at, end = [], self._data, self._at, self._here
         length_of = struct.Struct("<Q").unpack_from
         for _ in range(self._bounded(count, 8)):
             if at + 8 > end:
                 raise _DamagedError(f"it ends within a text at byte {at}")
+            self._read_to(at + 8)
             (length,) = length_of(data, at)
             at += 8
             if length > end - at:
                 raise _DamagedError(f"it ends within a text at byte {at}")
+            self._read_to(at + length)
             found.append(data[at : at + length])
             at += length
         self._at = at
@@ -202,9 +215,19 @@ class _Reader:
 
     def _bounded(self, count: int, size: int) -> int:
         """A count of what takes so many bytes each."""
-        if count > (len(self._data) - self._at) // size:
+        if count > (self._here - self._at) // size:
             raise _DamagedError(f"it ends before the {count} values that begin at byte {self._at}")
         return count
+
+    def _read_to(self, end: int) -> None:
+        """Reads on as far as a place in the file."""
+        if end > _LONGEST:
+            raise _DamagedError(f"it has more than {_LONGEST} bytes before its tensors")
+        while len(self._data) < end:
+            more = self._file.read(_BLOCK)
+            if not more:
+                raise _DamagedError("it became shorter while it was read")
+            self._data += more
 
     def _taken(self, size: int) -> int:
         at = self._at

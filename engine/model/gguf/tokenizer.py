@@ -40,6 +40,7 @@ _MARKERS: Final = (
 )
 """Names of tokens that are control tokens whatever type a file gives them: many files give a wrong one."""
 
+_LONGEST = 512  # characters of a token that is made of two: SentencePiece's own have 16
 _KINDS: Final = ("gpt2", "llama", "gemma4")
 _KIND_NAMES: Final = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 _ACCEPTED: Final[Mapping[type, set[type]]] = {float: {float, int}}
@@ -182,6 +183,13 @@ class _Header:
                 "scores", f"it needs {len(self._tokens)} finite scores and has {len(scores)} scores", _AGAIN
             )
         parts = {token for token in self._tokens if self._spelled(token)}
+        if (longest := max(map(len, parts), default=0)) > _LONGEST:
+            words = f"a token has {longest} characters, and tokens of up to {_LONGEST} are read"
+            raise self._fault("tokens", words, _ANOTHER)
+        mixed = [scores[self._vocab[token]] for token in parts if len(set(token)) > 1]
+        if 2 * len(set(mixed)) < len(mixed):
+            words = "most tokens have the same score, so it is not known which of them text is made of"
+            raise self._fault("scores", words, _ANOTHER)
         ranked = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
         for _, group in groupby(ranked, scores.__getitem__):
             found = [

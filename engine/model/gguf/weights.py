@@ -127,7 +127,13 @@ class GgufWeights(Weights):
                     f"not those of {heads} heads. Fetch the file again."
                 )
             shift = architecture.shift if part.endswith("norm") else 0.0
-            self.tensors[_renamed(key, architecture)] = GgufTensor(info, count, heads, shift)
+            renamed = _renamed(key, architecture)
+            if renamed in self.tensors:
+                raise ModelError(
+                    f"model {name!r}: the GGUF file holds two tensors for {renamed!r}; one is {key!r}. Fetch "
+                    "the file again."
+                )
+            self.tensors[renamed] = GgufTensor(info, count, heads, shift)
 
     def keep(self) -> None:
         """Lets blocks of four bits stay as they are, where torch's product takes them."""
@@ -151,6 +157,29 @@ class GgufWeights(Weights):
                 place = key.removesuffix(".weight")
                 plain: nn.Linear = module.get_submodule(place)
                 module.set_submodule(place, FourBitLinear.of(plain, *one.blocks()))
+
+
+def require_readable(name: str, stored: Mapping[str, TensorInfo]) -> None:
+    """Refuses formats that cannot be turned into numbers.
+
+    Raises:
+        ModelError: a tensor is stored in one.
+    """
+    readable = {kind: _readable(kind) for kind in {one.kind for one in stored.values()}}
+    for key, one in stored.items():
+        if not readable[one.kind]:
+            raise ModelError(
+                f"model {name!r}: {key!r} of the GGUF file is stored as {one.kind.name}, which cannot be "
+                "read here. Use a GGUF file in another format, or the model as safetensors."
+            )
+
+
+def _readable(kind: GGMLQuantizationType) -> bool:
+    try:
+        dequantize(np.zeros((1, GGML_QUANT_SIZES[kind][1]), dtype=np.uint8), kind)
+    except NotImplementedError:
+        return False
+    return True
 
 
 def four_bit_share(stored: Mapping[str, TensorInfo]) -> float:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import gguf
+import numpy as np
 import pytest
 import torch
 import transformers as t
@@ -21,6 +23,7 @@ from engine.errors import ModelError
 from engine.model import devices
 from engine.model.checkpoint import Checkpoint
 from engine.model.fingerprint import fingerprint
+from engine.model.gguf import reader
 from engine.model.gguf.model import GgufModel
 from engine.model.gguf.reader import read_header
 from engine.model.loading import load, load_tokenizer
@@ -163,8 +166,11 @@ def key(name: str, value: Any, kind: gguf.GGUFValueType) -> Callable[[gguf.GGUFW
         ("llama.rope.scaling.type", "longrope", gguf.GGUFValueType.STRING, "lacks 'rope_factors_short"),
         ("llama.block_count", 0, gguf.GGUFValueType.UINT32, "llama.block_count of the GGUF file is 0"),
         ("llama.block_count", "3", gguf.GGUFValueType.STRING, "'llama.block_count' of the GGUF file is 3"),
-        ("llama.block_count", 4, gguf.GGUFValueType.UINT32, "lack the weight"),
-        ("llama.block_count", 2, gguf.GGUFValueType.UINT32, "which the network of config.json does not have"),
+        ("llama.block_count", 4, gguf.GGUFValueType.UINT32, "holds 3 layers, and llama.block_count is 4"),
+        ("llama.block_count", 2, gguf.GGUFValueType.UINT32, "holds 3 layers, and llama.block_count is 2"),
+        ("llama.block_count", 1 << 30, gguf.GGUFValueType.UINT32, "holds 3 layers"),
+        ("llama.feed_forward_length", 1 << 30, gguf.GGUFValueType.UINT32, "'blk.0.ffn_down.weight' of"),
+        ("llama.attention.head_count_kv", 1 << 30, gguf.GGUFValueType.UINT32, "'blk.0.attn_k.weight' of the"),
         ("llama.embedding_length", 128, gguf.GGUFValueType.UINT32, "sizes"),
         ("tokenizer.ggml.pre", "none-such", gguf.GGUFValueType.STRING, "none-such"),
         ("tokenizer.ggml.model", "rwkv", gguf.GGUFValueType.STRING, "rwkv"),
@@ -175,6 +181,79 @@ def test_what_is_not_computed_is_refused_by_its_key(
 ) -> None:
     path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=key(name, value, kind))
     with pytest.raises(ModelError, match=words):
+        load(str(path))
+
+
+def test_a_list_of_lists_in_the_place_of_a_number_is_refused(tmp_path: Path) -> None:
+    further = key("llama.feed_forward_length", [[96], [96]], gguf.GGUFValueType.ARRAY)
+    path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=further)
+    for read in (look, load):
+        with pytest.raises(ModelError, match=r"'llama\.feed_forward_length' of the GGUF file is"):
+            read(str(path))
+
+
+@pytest.mark.parametrize(
+    ("tensor", "numbers", "words"),
+    [
+        ("rope_factors_long.weight", np.ones(4, np.float32), "lacks 'rope_factors_short.weight' or"),
+        ("model.layers.0.mlp.up_proj.weight", np.ones((8, 8), np.float32), "two tensors for 'model.layers"),
+        (
+            "rope_freqs.weight",
+            np.ones(4, np.float64),
+            "'rope_freqs.weight' of the GGUF file is stored as F64",
+        ),
+        ("blk.0.more", np.ones(4, np.int8), "'blk.0.more' of the GGUF file is stored as I8, which cannot"),
+    ],
+)
+def test_a_tensor_that_is_not_understood_is_named(
+    tensor: str, numbers: Any, words: str, tmp_path: Path
+) -> None:
+    path = write(
+        tmp_path / "m.gguf",
+        tiny_network("llama-gqa"),
+        further=lambda writer: writer.add_tensor(tensor, numbers),
+    )
+    for read in (look, load):
+        with pytest.raises(ModelError, match=words):
+            read(str(path))
+
+
+def test_factors_of_rotary_frequencies_beside_a_factor_of_all_are_refused(tmp_path: Path) -> None:
+    def further(writer: gguf.GGUFWriter) -> None:
+        writer.add_rope_scaling_factor(4.0)
+        writer.add_tensor("rope_freqs.weight", np.ones(4, np.float32))
+
+    path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=further)
+    with pytest.raises(ModelError, match=r"has both 'rope_freqs\.weight' and the rope\.scaling\.type"):
+        load(str(path))
+
+
+def test_a_factor_of_zero_scales_nothing(tmp_path: Path) -> None:
+    further = key("llama.rope.scaling.factor", 0.0, gguf.GGUFValueType.FLOAT32)
+    path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=further)
+    assert GgufModel("m", [path]).configuration.rope_parameters["rope_type"] == "default"
+
+
+def test_a_file_that_becomes_shorter_while_its_header_is_read_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"))
+    known = reader._Reader._tensor
+
+    def shrinking(self: Any) -> Any:
+        os.truncate(path, 100)
+        return known(self)
+
+    monkeypatch.setattr(reader._Reader, "_tensor", shrinking)
+    monkeypatch.setattr(reader, "_BLOCK", 64)
+    with pytest.raises(ModelError, match="became shorter while it was read"):
+        GgufModel("m", [path])
+
+
+def test_what_a_header_lists_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"))
+    monkeypatch.setattr(reader, "_VALUES", 500)
+    with pytest.raises(ModelError, match="more than 500 values"):
         load(str(path))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import gguf
 import numpy as np
 import pytest
 import torch
@@ -118,6 +119,43 @@ def test_in_fp32_the_logits_are_those_of_the_network(name: str, tmp_path: Path) 
         assert apart(logits(made, tokens), logits(twin, tokens)) <= 1e-4
 
 
+def without(key: str) -> Callable[[gguf.GGUFWriter], None]:
+    def further(writer: gguf.GGUFWriter) -> None:
+        for held in writer.kv_data:
+            held.pop(key, None)
+
+    return further
+
+
+def test_gemma_2_has_its_usual_window_where_the_file_names_none(tmp_path: Path) -> None:
+    further = without("gemma2.attention.sliding_window")
+    path = write(tmp_path / "m.gguf", network_of("gemma2"), further=further)
+    config = GgufModel("m", [path]).configuration
+    assert config.sliding_window == 4096
+    assert config.layer_types == ["sliding_attention", "full_attention", "sliding_attention"]
+
+
+@pytest.mark.parametrize("every", [None, 0])
+def test_gemma_3_attends_to_what_its_keys_say(every: int | None, tmp_path: Path) -> None:
+    """Without a window all layers see everything; with a pattern of 0 none does."""
+    twin = network_of("gemma3")
+    further = without("gemma3.attention.sliding_window")
+    if every is not None:
+        further = lambda writer: writer.add_uint32("gemma3.attention.sliding_window_pattern", 0)  # noqa: E731
+    path = write(tmp_path / "m.gguf", twin, further=further)
+    twin.config.layer_types = ["full_attention" if every is None else "sliding_attention"] * 7
+    made = read(path)
+    assert made.config.layer_types == twin.config.layer_types
+    assert apart(logits(made), logits(rebuilt(twin))) <= 1e-4
+
+
+def rebuilt(twin: Any) -> Any:
+    """The same weights in a network that is built for the configuration as it is now."""
+    made = t.AutoModelForCausalLM.from_config(twin.config).eval()
+    made.load_state_dict(twin.state_dict())
+    return made
+
+
 def random_blocks(kind: Kind) -> Stored:
     """Weights in blocks of random bytes, whose scales are small."""
     block, size = GGML_QUANT_SIZES[kind]
@@ -138,8 +176,6 @@ def random_blocks(kind: Kind) -> Stored:
 
 def dequantized(twin: Any, path: Path, dtype: torch.dtype) -> Any:
     """The network with the numbers of a file, by the package `gguf` and not by our reader."""
-    import gguf
-
     numbers = {
         one.name: torch.from_numpy(dequantize(one.data, one.tensor_type).copy())
         for one in gguf.GGUFReader(path).tensors

@@ -208,6 +208,19 @@ def test_runs_of_spaces_with_equal_scores_are_taken_from_the_left() -> None:
         assert made.tokenize(" " * count) == expected
 
 
+def test_scores_that_order_nothing_are_refused() -> None:
+    """Some converters give every token the same score: then the text "abc" may be "ab c" or "a bc"."""
+    pieces = dict.fromkeys(["a", "b", "c", "bc", "ab", "abcd", "cd"], -1000.0)
+    with pytest.raises(ModelError, match="most tokens have the same score"):
+        build("m", pieces_header(pieces))
+
+
+def test_tokens_of_endless_length_are_refused() -> None:
+    with pytest.raises(ModelError, match="a token has 513 characters"):
+        build("m", pieces_header({"a" * count: -float(count) for count in (1, 2, 513)}))
+    assert build("m", pieces_header({"a" * count: -float(count) for count in (1, 2, 512)})).tokenize("aa")
+
+
 def test_a_text_begins_with_a_space_where_the_file_does_not_say_otherwise() -> None:
     pieces = {"▁": -9.0, "h": -9.0, "i": -9.0, "hi": -1.0, "▁hi": -2.0}
     made = build("m", pieces_header(pieces))
