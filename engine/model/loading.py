@@ -169,6 +169,8 @@ def _load_folder(
         before = checkpoint.signature(name)
         try:
             files = guarded(name, partial(GgufModel, name, checkpoint.paths)) if checkpoint.gguf else None
+            if files is not None:
+                files.require_roundable(quantize)
             config = guarded(name, partial(_configuration, name, folder, files))
             found = fingerprint(checkpoint, digests, progress)
             reading = (

@@ -179,6 +179,8 @@ class _Wanted:
         own = own or getattr(text, "dtype", None) or torch.float32
         parameters = sum(one.numel() for one in network.parameters())
         four_bits = gguf is not None and gguf.in_four_bits
+        if gguf is not None:
+            gguf.require_roundable(self.quantize)
         held = held_format(self.dtype, self.device, own, parameters, four_bits)
         plain = parameters * held.itemsize if gguf is None else gguf.loaded_bytes(self.device, held)
         weights = plain if self.quantize == "none" else rounded_bytes(name, network, self.quantize)

@@ -98,6 +98,18 @@ class GgufModel:
         """The bytes of all tensors in the files."""
         return sum(one.bytes for one in self._header.tensors.values())
 
+    def require_roundable(self, quantize: str) -> None:
+        """Refuses to round weights that are in four bits already.
+
+        Raises:
+            ModelError: they are, and they are to be rounded.
+        """
+        if quantize != "none" and self.in_four_bits:
+            raise ModelError(
+                f"the weights of model {self._name!r} are in four bits already. Leave --quantize {quantize} "
+                "away; --dtype bf16 computes with them as they are."
+            )
+
     @property
     def in_four_bits(self) -> bool:
         """Whether most of it is in blocks of four bits that torch computes with on the processor."""

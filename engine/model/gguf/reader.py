@@ -88,6 +88,11 @@ def read_header(name: str, path: Path, size: int | None = None) -> Header:
         file.seek(0)
         try:
             return _Reader(file, path, size).header()
+        except _OtherError as error:
+            raise ModelError(
+                f"model {name!r}: the GGUF file {path.name!r} {error}. Convert the model anew with a current "
+                "llama.cpp."
+            ) from error
         except _DamagedError as error:
             raise ModelError(
                 f"model {name!r}: the GGUF file {path.name!r} is damaged or was cut short: {error}. "
@@ -97,6 +102,10 @@ def read_header(name: str, path: Path, size: int | None = None) -> Header:
 
 class _DamagedError(Exception):
     """A file is not what it has to be."""
+
+
+class _OtherError(Exception):
+    """A file is of another version."""
 
 
 class _Reader:
@@ -112,10 +121,10 @@ class _Reader:
         version = self._number("I")
         if version not in _VERSIONS:
             older = version & 0xFFFF == 0  # of the other order of bytes
-            raise _DamagedError(
-                "it is written for machines of the other byte order"
+            raise _OtherError(
+                "is written for machines of the other byte order"
                 if older
-                else f"it is of version {version}, and versions 2 and 3 are read"
+                else f"is of version {version}, and versions 2 and 3 are read"
             )
         tensors, entries = self._number("Q"), self._number("Q")
         metadata: dict[str, Any] = {}

@@ -134,6 +134,9 @@ def test_blocks_of_four_bits_take_their_size(tmp_path: Path, monkeypatch: pytest
     path = write(tmp_path / "m.gguf", network, rounded(Kind.Q4_0))
     assert load(str(path), dtype="bf16").weights == "int4"
     assert load(str(path)).weights == "plain"
+    for ask in (load, look):
+        with pytest.raises(ModelError, match=r"are in four bits already\. Leave --quantize int8 away"):
+            ask(str(path), quantize="int8")
     monkeypatch.setattr(devices, "SMALL", 1000)
     assert load(str(path)).weights == "int4", "of a large model"
     found = look(str(path), dtype="bf16")
@@ -238,13 +241,14 @@ def test_a_file_that_becomes_shorter_while_its_header_is_read_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"))
-    known = reader._Reader._tensor
+    known = os.fstat
 
-    def shrinking(self: Any) -> Any:
+    def shrinking(file: int) -> os.stat_result:
+        found = known(file)
         os.truncate(path, 100)
-        return known(self)
+        return found
 
-    monkeypatch.setattr(reader._Reader, "_tensor", shrinking)
+    monkeypatch.setattr(reader.os, "fstat", shrinking)
     monkeypatch.setattr(reader, "_BLOCK", 64)
     with pytest.raises(ModelError, match="became shorter while it was read"):
         GgufModel("m", [path])
@@ -299,3 +303,16 @@ def test_a_damaged_file_is_refused_in_words(data: st.DataObject, file: Path) -> 
     if len(damaged) < len(whole):
         with pytest.raises(ModelError):
             GgufModel("m", [path])
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [(b"\4\0\0\0", "is of version 4, and versions 2 and 3"), (b"\0\0\0\3", "of the other byte order")],
+)
+def test_another_version_asks_for_another_file(
+    version: bytes, words: str, file: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF" + version + file.read_bytes()[8:])
+    with pytest.raises(ModelError, match=f"{words}.*Convert the model anew"):
+        load(str(path))
