@@ -66,7 +66,7 @@ def pane(page: Page, name: str):
 def test_the_page_says_what_the_bundled_model_is_and_how_to_load_another(author: Page) -> None:
     line = author.locator(".about-model")
     expect(line).to_be_visible()
-    expect(line).to_contain_text("knows nothing else")
+    expect(line).to_contain_text("knows only the samples")
     expect(line).to_contain_text("pml studio --model OWNER/NAME")
 
 
