@@ -67,7 +67,8 @@ def test_the_page_says_what_the_bundled_model_is_and_how_to_load_another(author:
     line = author.locator(".about-model")
     expect(line).to_be_visible()
     expect(line).to_contain_text("knows only the samples")
-    expect(line).to_contain_text("pml studio --model OWNER/NAME")
+    line.get_by_role("link", name="Get a real model").click()
+    expect(author.get_by_role("button", name="SmolLM2-135M-Instruct")).to_be_visible()
 
 
 def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:
