@@ -46,6 +46,8 @@ def row_settings(row: Row, settings: RunSettings) -> RunSettings:
             own[name] = known[name].spelled(value) if isinstance(value, str) else known[name].checked(value)
         except SettingsError as error:
             raise CellError(column, str(error)) from None
+    if own.keys() & {"scope", "repair"}:
+        own.setdefault("reuse", "off")  # the row chooses
     return replace(settings, **own)
 
 

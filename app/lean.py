@@ -13,13 +13,17 @@ A version of these libraries that takes it otherwise is imported as it wants to 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import gc
 import importlib
+import importlib.util
 import inspect
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -32,6 +36,10 @@ MARKS = ("allow_in_graph", "assume_constant_result", "disable", "disallow_in_gra
 NEEDED = ("modeling_utils", "models.auto.modeling_auto", "models.auto.tokenization_auto")
 UNUSED = ("is_torch_distributed_available", "is_torch_flex_attn_available")
 STUBS = "gradio.component_meta"
+SPINS = "1000"
+"""Turns of a thread that waits, some 10 µs. With another program on a core, the default of 300,000 makes a
+step 2 to 20 times as long."""
+_WAITS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 ITSELF = "direct_transformers_import"
 """By which transformers runs its own `__init__` once more."""
 OPTIONAL = "pandas"
@@ -94,6 +102,25 @@ def without_stubs() -> Iterator[None]:
         yield
     finally:
         inspect.getfile = found
+
+
+def wait_briefly() -> None:
+    """Has threads of torch that wait for one another leave the processor soon, unless the user has set that.
+
+    GNU's OpenMP library reads how long they spin when it is loaded. So it is loaded here, and the environment
+    stays as it was: programs that are started from here wait as they please.
+    """
+    spec = None if any(one in os.environ for one in _WAITS) else importlib.util.find_spec("torch")
+    if spec is None or spec.origin is None:
+        return
+    os.environ[_WAITS[0]] = SPINS
+    try:
+        for path in Path(spec.origin).parent.glob("lib/libgomp*.so*"):
+            ctypes.CDLL(os.fspath(path))
+    except OSError as error:
+        log.info("threads wait as long as they do by default: %s", error)
+    finally:
+        del os.environ[_WAITS[0]]
 
 
 def _unmarked(function: Any = None, *_: Any, **__: Any) -> Any:

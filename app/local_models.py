@@ -14,14 +14,16 @@ _LICENCE = re.compile(r"\A---\n(?:.*\n)*?license:[ \t]*[\"']?([\w.+-]+)")
 class LocalModel(TypedDict):
     """A model on this machine, or one of the catalogue that can be fetched.
 
-    `bytes` are those of its files, `context` is in tokens. `fits` says whether it fits into memory, "" where
-    that is not known. Without `here` it has to be fetched first.
+    `bytes` are those of its files, `memory` those of its weights once it is loaded, `context` is in tokens.
+    `fits` says whether it fits into memory, "" where that is not known. Without `here` it has to be fetched
+    first.
     """
 
     name: str
     title: str
     here: bool
     bytes: int
+    memory: int
     format: str
     licence: str
     context: int
@@ -35,7 +37,7 @@ def local_models() -> list[LocalModel]:
 
     found = [_bundled()]
     for entry in CATALOGUE.values():
-        row = _row(entry.name, entry.title, entry.bytes, "GGUF", entry.licence)
+        row = _row(entry.name, entry.title, entry.bytes, entry.format, entry.licence)
         found.append(row | {"here": here(entry.name) is not None, "about": entry.about})
     return [*found, *_of_hub()]
 
@@ -71,14 +73,16 @@ def _row(name: str, title: str, size: int, form: str, licence: str) -> LocalMode
 
     try:
         found = look(name)
-        context, fits = found.context_length, fit(found).verdict
+        context, fits, memory = found.context_length, fit(found).verdict, found.weight_bytes
+        form = found.stored.format or form
     except ModelError:
-        context, fits = 0, "refused"
+        context, fits, memory = 0, "refused", 0
     return {
         "name": name,
         "title": title,
         "here": True,
         "bytes": size,
+        "memory": memory,
         "format": form,
         "licence": licence,
         "context": context,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from typing_extensions import TypedDict
 
@@ -14,8 +16,20 @@ if TYPE_CHECKING:
     from app.model_fit import Fit
     from engine.model.look import Look
     from engine.model.model import Model
+    from engine.model.stored import Stored
 
 BUNDLED = "demo"
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+_ALIKE = 1.25  # times the size of the files
+
+
+def plain_name(given: str) -> str:
+    """Returns a model's name without blanks and quotes around it, and a file:// address as a path."""
+    name = given.strip()
+    if len(name) > 1 and name[0] == name[-1] and name[0] in "'\"":
+        name = name[1:-1].strip()
+    address = urlsplit(name)
+    return url2pathname(address.path) if address.scheme.lower() == "file" else name
 
 
 @dataclass(frozen=True)
@@ -72,6 +86,10 @@ class ModelDetails(TypedDict):
     device: str
     dtype: str
     weights: str
+    own_name: str
+    format: str
+    file_bytes: int
+    why_larger: str
     fingerprint: str
 
 
@@ -102,8 +120,33 @@ def details(model: Model) -> ModelDetails:
         "device": model.device,
         "dtype": model.dtype,
         "weights": model.weights,
+        "own_name": model.stored.name,
+        "format": model.stored.format,
+        "file_bytes": model.stored.bytes,
+        "why_larger": why_larger(model.stored, weights.bytes, model.dtype, model.weights),
         "fingerprint": model.fingerprint,
     }
+
+
+def why_larger(files: Stored, memory: int, dtype: str, weights: str) -> str:
+    """Says why weights take another size in memory than in their files; "" where they take about the same.
+
+    Args:
+        files: the model's files.
+        memory: bytes of the weights in memory.
+        dtype: the number format that is computed in.
+        weights: how they lie in memory; see `Model.weights`.
+    """
+    if not files.bytes or files.bytes / _ALIKE < memory < files.bytes * _ALIKE:
+        return ""
+    if weights in ("int8", "int4"):
+        return f"The weights are rounded to {weights} when the model is loaded."
+    if weights == "four-bit":
+        return f"The blocks of four bits stay as they are; other numbers of the file become {dtype}."
+    words = f"In memory each weight is a number of {BYTES[dtype]} bytes ({dtype})."
+    if files.four_bits:
+        return f"{words} In bf16 on the processor the file's blocks of four bits stay as they are."
+    return words
 
 
 class KnownRow(TypedDict):
@@ -153,6 +196,9 @@ class ModelLook(TypedDict):
     device: str
     dtype: str
     weight_bytes: int
+    format: str
+    file_bytes: int
+    why_larger: str
     working_bytes: int
     working_tokens: int
     fetch_bytes: int
@@ -177,6 +223,9 @@ def look_json(look: Look, found: Fit) -> ModelLook:
         "device": look.device,
         "dtype": look.dtype,
         "weight_bytes": look.weight_bytes,
+        "format": look.stored.format,
+        "file_bytes": look.stored.bytes,
+        "why_larger": why_larger(look.stored, look.weight_bytes, look.dtype, look.weights),
         "working_bytes": look.working_bytes,
         "working_tokens": look.working_tokens,
         "fetch_bytes": look.fetch_bytes,

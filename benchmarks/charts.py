@@ -157,35 +157,35 @@ def _figure(chart: Chart, groups: Sequence[dict[str, Any]], reports: Reports) ->
     match chart.name:
         case "parts":
             _parts(figure, [*reports.get("T1", {"groups": []})["groups"], *groups])
-            _style(figure, chart, "", "milliseconds")
+            style(figure, chart, "", "milliseconds")
             figure.update_layout(barmode="group")
         case "modules":
             for group in groups:
                 _line(figure, group["name"], [(int(n), ms) for n, ms in group["median_ms"].items()])
-            _style(figure, chart, "modules, of the same tokens in all", "milliseconds", log="x")
+            style(figure, chart, "modules, of the same tokens in all", "milliseconds", log="x")
         case "decode":
             _decode(figure, groups)
-            _style(figure, chart, "", "milliseconds per token")
+            style(figure, chart, "", "milliseconds per token")
             figure.update_layout(barmode="group")
         case "batch":
             _at_once(figure, groups)
-            _style(figure, chart, "prompts at once", "tokens per second", log="x")
+            style(figure, chart, "prompts at once", "tokens per second", log="x")
         case "growing":
             _growing(figure, groups)
-            _style(figure, chart, "tokens of each prompt's own", "tokens per second")
+            style(figure, chart, "tokens of each prompt's own", "tokens per second")
         case "arrivals":
             _arriving(figure, groups)
-            _style(figure, chart, "prompts that arrive in a second", "milliseconds per token", log="y")
+            style(figure, chart, "prompts that arrive in a second", "milliseconds per token", log="y")
         case "memory":
             _memory(figure, groups[-1]["values"])
-            _style(figure, chart, "", "MiB per token")
+            style(figure, chart, "", "MiB per token")
             figure.update_layout(barmode="group")
         case "answers":
             _lines(figure, groups, "answer", 1000)
-            _style(figure, chart, "tokens of the answer", "seconds", log="x")
+            style(figure, chart, "tokens of the answer", "seconds", log="x")
         case "store":
             _lines(figure, groups, "segments", 1)
-            _style(figure, chart, "segments in the store", "milliseconds of a look-up", log="xy")
+            style(figure, chart, "segments in the store", "milliseconds of a look-up", log="xy")
         case _:
             label = _LENGTHS[chart.name]
             chosen = [group for group in groups if group["name"].startswith(label)]
@@ -198,7 +198,7 @@ def _figure(chart: Chart, groups: Sequence[dict[str, Any]], reports: Reports) ->
                 if "limit_ms" in group["values"]
             ]
             _line(figure, NAMES["limit"], limits)
-            _style(figure, chart, "cached tokens", "ms to the first token", log="xy")
+            style(figure, chart, "cached tokens", "ms to the first token", log="xy")
     return figure
 
 
@@ -326,7 +326,16 @@ def _memory(figure: go.Figure, values: dict[str, float]) -> None:
         _bars(figure, name, list(chosen), list(chosen.values()))
 
 
-def _style(figure: go.Figure, chart: Chart, x: str, y: str, *, log: str = "") -> None:
+def style(figure: go.Figure, chart: Chart, x: str, y: str, *, log: str = "") -> None:
+    """Gives a chart its title, axes and colours.
+
+    Args:
+        figure: the chart, with its data.
+        chart: what it is.
+        x: title of that axis.
+        y: title of that axis.
+        log: the axes that are logarithmic: "", "x", "y" or "xy".
+    """
     axis = {"gridcolor": LINES, "linecolor": LINES, "zerolinecolor": LINES, "automargin": True}
     figure.update_layout(
         template="none",
@@ -346,8 +355,8 @@ def _style(figure: go.Figure, chart: Chart, x: str, y: str, *, log: str = "") ->
         ticks = sorted({x for trace in figure.data for x in trace.x})
         figure.update_xaxes(type="log", tickvals=ticks, ticktext=[f"{tick:,}" for tick in ticks])
     if "y" in log:
-        marks = _marks([y for trace in figure.data for y in trace.y if y > 0])
-        figure.update_yaxes(type="log", tickvals=marks, ticktext=[f"{mark:,.10g}" for mark in marks])
+        ticks = _marks([y for trace in figure.data for y in trace.y if y > 0])
+        figure.update_yaxes(type="log", tickvals=ticks, ticktext=[f"{tick:,.10g}" for tick in ticks])
     else:
         figure.update_yaxes(rangemode="tozero")
 

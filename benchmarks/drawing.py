@@ -6,7 +6,7 @@ kaleido does the same, with a Chromium too; plotly's own script and playwright a
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
 
@@ -25,8 +25,13 @@ async ([figure, width, height]) => {
 """
 
 
-def draw(charts: Mapping[str, go.Figure], folder: Path) -> list[str]:
+def draw(charts: Mapping[str, go.Figure], folder: Path, say: Callable[[str], object] = print) -> list[str]:
     """Draws charts into a folder, and takes out those of before that are not drawn now.
+
+    Args:
+        charts: the charts by name.
+        folder: takes a file for each.
+        say: is told what is missing where nothing can be drawn.
 
     Returns:
         The names of the charts that are there; none where there is no Chromium, and then nothing is changed.
@@ -34,10 +39,10 @@ def draw(charts: Mapping[str, go.Figure], folder: Path) -> list[str]:
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        return _none("the packages of the extra dev")
+        return _none("the packages of the extra dev", say)
     browser_path = editor.chromium()
     if browser_path is None:
-        return _none("a Chromium (PML_CHROMIUM names one)")
+        return _none("a Chromium (PML_CHROMIUM names one)", say)
     script = resources.files("plotly").joinpath("package_data/plotly.min.js").read_text(encoding="utf-8")
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.svg"):
@@ -54,8 +59,8 @@ def draw(charts: Mapping[str, go.Figure], folder: Path) -> list[str]:
     return list(charts)
 
 
-def _none(needed: str) -> list[str]:
-    print(f"no chart was drawn: it takes {needed}")
+def _none(needed: str, say: Callable[[str], object]) -> list[str]:
+    say(f"no chart was drawn: it takes {needed}")
     return []
 
 

@@ -10,7 +10,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.paired import interval, paired
+from benchmarks.paired import interval, mean_interval, paired
 
 Sample = dict[str, Any]
 _CHOICE = {None: "", True: "weights chosen on these", False: "the others"}
@@ -31,11 +31,15 @@ def figures(samples: Sequence[Sample], plain: Sequence[Sample]) -> dict[str, Any
 
     Returns:
         `prompts`, and where all have scores `score` with its interval and `paired` against the uncached side;
-        `kl_answer` and `kl_worst` in nats (mean and worst of all answer tokens), `answer_agreement` (share of
-        answer tokens), `flipped` (share of prompts with a token that flips), `same_answer`,
-        `first_token_agreement`, `kl_first_token` and `computed_share`.
+        `kl_answer` with its interval and `kl_worst` in nats (mean and worst of all answer tokens),
+        `answer_agreement` (share of answer tokens), `flipped` (share of prompts with a token that flips),
+        `same_answer`, `first_token_agreement`, `kl_first_token`, `ttft_ms` (median), `computed_share` (with
+        what choosing a repair costs) and `repaired_share` (of cached tokens; None on the uncached side).
     """
-    tokens = sum(sample["answer_tokens"] for sample in samples)
+    counts = [sample["answer_tokens"] for sample in samples]
+    apart = [sample["kl_answer"] * sample["answer_tokens"] for sample in samples]
+    low, high = mean_interval(apart, counts)
+    repaired = [s["repaired_share"] for s in samples if s["repaired_share"] is not None]
     found: dict[str, Any] = {"prompts": len(samples)}
     scores = [sample["score"] for sample in samples]
     if None not in scores:
@@ -43,14 +47,18 @@ def figures(samples: Sequence[Sample], plain: Sequence[Sample]) -> dict[str, Any
         found["score_low"], found["score_high"] = interval(scores)
         found["paired"] = paired(scores, [sample["score"] for sample in plain]).to_json()
     return found | {
-        "kl_answer": sum(sample["kl_answer"] * sample["answer_tokens"] for sample in samples) / tokens,
+        "kl_answer": sum(apart) / sum(counts),
+        "kl_low": low,
+        "kl_high": high,
         "kl_worst": max(sample["kl_worst"] for sample in samples),
-        "answer_agreement": 1 - sum(sample["flips"] for sample in samples) / tokens,
+        "answer_agreement": 1 - sum(sample["flips"] for sample in samples) / sum(counts),
         "flipped": statistics.fmean(sample["flips"] > 0 for sample in samples),
         "same_answer": statistics.fmean(sample["same_answer"] for sample in samples),
         "first_token_agreement": statistics.fmean(sample["first_token_agrees"] for sample in samples),
         "kl_first_token": statistics.fmean(sample["kl_first_token"] for sample in samples),
+        "ttft_ms": statistics.median(sample["ttft_ms"] for sample in samples),
         "computed_share": statistics.fmean(sample["computed_share"] for sample in samples),
+        "repaired_share": statistics.fmean(repaired) if repaired else None,
     }
 
 

@@ -80,7 +80,8 @@ DATASETS: dict[str, str] = {
     "triviaqa": "f1",
     "trec": "accuracy",
 }
-FIRST_LINE = frozenset({"trec", "triviaqa", "samsum"})
+LABELS = "labels"  # of labelled texts (`benchmarks.labels`)
+FIRST_LINE = frozenset({"trec", "triviaqa", "samsum", LABELS})
 
 
 def score(

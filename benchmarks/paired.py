@@ -100,6 +100,15 @@ def interval(values: Sequence[float], seed: int = SEED) -> tuple[float, float]:
     return _middle([statistics.fmean(draw.choices(values, k=len(values))) for _ in range(DRAWS)])
 
 
+def mean_interval(sums: Sequence[float], counts: Sequence[float], seed: int = SEED) -> tuple[float, float]:
+    """The 95% interval of sum ÷ count over all prompts, by bootstrap over the prompts."""
+    draw, found = random.Random(seed), []
+    for _ in range(DRAWS):
+        which = draw.choices(range(len(sums)), k=len(sums))
+        found.append(sum(sums[i] for i in which) / sum(counts[i] for i in which))
+    return _middle(found)
+
+
 def _middle(values: Sequence[float]) -> tuple[float, float]:
     """The middle 95% of drawn values."""
     ordered = sorted(values)

@@ -3,25 +3,28 @@
 A file holds one JSON object per line, as LongBench's files do: `input` (the question), `context` or
 `documents` (a list of texts, one module each), `answers`, `dataset` or `metric`, and where they are known
 `all_classes`, `system`. A `context` is cut where its passages begin, else between paragraphs. In place of a
-question and its context a line may hold a `schema` and a `prompt` in PML.
+question and its context a line may hold a `schema` and a `prompt` in PML. A file of labelled texts is read by
+`benchmarks.labels`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.metrics import DATASETS, METRICS
+from benchmarks.labels import Labels, escaped
+from benchmarks.metrics import DATASETS, LABELS, METRICS
 from engine import Engine, PreparedPrompt
 from engine.errors import PromptCacheError
+from engine.inference.params import RunSettings
 from engine.pml import Prompt, Schema, parse_prompt, parse_schema
-from engine.pml.entities import forbidden_character
-from engine.pml.escaping import escaped_text
 from engine.pml.text_files import is_folder, read_text_file
 
 MAX_QUESTIONS = 1 << 30  # bytes of a file of questions
@@ -43,6 +46,7 @@ DATASET_TOKENS = {
     **dict.fromkeys(("hotpotqa", "2wikimqa", "musique", "triviaqa"), 32),
     **dict.fromkeys(("passage_count", "passage_retrieval_en"), 32),
     **dict.fromkeys(("gov_report", "qmsum", "multi_news"), 512),
+    LABELS: 24,
 }
 SUITES = {"demo": ("documents", "travel", "learning", "code")}
 
@@ -99,6 +103,15 @@ class Task:
         """How long an answer may be."""
         return DATASET_TOKENS.get(self.dataset) or NEW_TOKENS.get(self.metric, 64)
 
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """What ends an answer: the end of the line, where the text would go on with another example."""
+        return ("\n",) if self.dataset == LABELS else ()
+
+    def settings(self, given: RunSettings) -> RunSettings:
+        """Settings of a run with the bounds of this task's answer."""
+        return replace(given, max_new_tokens=self.new_tokens, stop=self.stop)
+
     def on(self, engine: Engine) -> PreparedPrompt:
         """The prompt, prepared for a model.
 
@@ -115,6 +128,21 @@ class Task:
         return replace(self, schema=schema, prompt=prompt, documents=len(pieces))
 
 
+@dataclass(frozen=True)
+class Questions:
+    """The tasks of one file or folder.
+
+    Attributes:
+        name: what the tables call it.
+        tasks: at least one.
+        identity: what its samples are known by: a digest of what was read, and the metric that was given.
+    """
+
+    name: str
+    tasks: Sequence[Task]
+    identity: dict[str, str] = field(default_factory=dict)
+
+
 def own_questions() -> Path:
     """The document questions that come with the project, drawn apart from its training texts."""
     return Path(__file__).parent / "questions" / "documents.jsonl"
@@ -128,13 +156,30 @@ def suite(name: str) -> dict[str, Path]:
     return {world: own_questions().with_name(f"{world}.jsonl") for world in SUITES[name]}
 
 
+def read_questions(paths: Sequence[Path], *, metric: str = "", limit: int | None = None) -> list[Questions]:
+    """Reads files and folders, each with its tasks; arguments and faults are those of `read_tasks`.
+
+    Files are named by their stem, and by their path where two have the same.
+    """
+    found, stems = [], Counter(path.stem for path in paths)
+    for path in dict.fromkeys(paths):
+        tasks = read_tasks(path, metric=metric, limit=limit)
+        read = sorted(path.glob("*.pml")) if is_folder(path) else [path]
+        digest = hashlib.sha256()
+        for file in read:
+            digest.update(f"{file.name}\0".encode() + file.read_bytes())
+        name = path.stem if stems[path.stem] == 1 else str(path)
+        found.append(Questions(name, tasks, {"sha256": digest.hexdigest(), "metric": metric}))
+    return found
+
+
 def read_tasks(path: Path, *, metric: str = "", limit: int | None = None) -> list[Task]:
     """Reads a file of questions or a folder of schemas and prompts.
 
     Args:
         path: a `.jsonl` file; or a folder with `NAME.pml` and `NAME.prompt.*.pml`.
         metric: in place of what the file says or its data set implies.
-        limit: the most tasks.
+        limit: the most tasks; labelled texts are spread over their labels.
 
     Raises:
         PathError: there is no such file or folder.
@@ -170,14 +215,39 @@ def _folder(path: Path) -> Iterator[Task]:
 
 
 def _lines(path: Path, metric: str) -> Iterator[Task]:
-    for number, line in enumerate(read_text_file(path, limit=MAX_QUESTIONS).splitlines(), 1):
+    labels = Labels()
+    for number, line in enumerate(read_text_file(path, limit=MAX_QUESTIONS).split("\n"), 1):
         if not line.strip():
             continue
         try:
-            yield _question(json.loads(line), metric, f"{path.stem}:{number}")
+            record = json.loads(line)
+            if Labels.are_in(record):
+                labels.take(record, number)
+            else:
+                yield _question(record, metric, f"{path.stem}:{number}")
         except (ValueError, KeyError, TypeError) as error:
             what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
             raise PromptCacheError(f"{path.name}, line {number}: {what}") from error
+    yield from _labelled(labels, metric or "accuracy", path)
+
+
+def _labelled(labels: Labels, metric: str, path: Path) -> Iterator[Task]:
+    schema = labels.schema() if labels.names else None
+    try:
+        for one in labels.asked():
+            assert schema is not None
+            yield Task(
+                f"{path.stem}:{one.number}",
+                schema,
+                labels.prompt(one.text),
+                metric,
+                (one.label,),
+                labels.names,
+                LABELS,
+                len(labels.names),
+            )
+    except ValueError as error:
+        raise PromptCacheError(f"{path.name}: {error}") from error
 
 
 def _question(record: dict[str, Any], metric: str, name: str) -> Task:
@@ -261,22 +331,16 @@ def cut(context: str) -> list[str]:
 
 def _as_pml(documents: list[str], question: str, system: str) -> tuple[Schema, Prompt]:
     modules = "\n".join(
-        f'<module name="document-{n}" xml:space="preserve">{_escaped(text.strip())}</module>'
+        f'<module name="document-{n}" xml:space="preserve">{escaped(text.strip())}</module>'
         for n, text in enumerate(documents, 1)
     )
     imports = "".join(f"<document-{n}/>" for n in range(1, len(documents) + 1))
     schema = parse_schema(
-        f'<schema name="questions"><system>{_escaped(system)}</system>'
+        f'<schema name="questions"><system>{escaped(system)}</system>'
         f"<user>Read these documents.\n{modules}</user>"
         "<assistant>I have read the documents. What would you like to know?</assistant></schema>"
     )
-    prompt = parse_prompt(f'<prompt schema="questions">{imports}<user>{_escaped(question)}</user></prompt>')
+    prompt = parse_prompt(f'<prompt schema="questions">{imports}<user>{escaped(question)}</user></prompt>')
     assert schema.tree is not None, schema.diagnostics
     assert prompt.tree is not None, prompt.diagnostics
     return schema.tree, prompt.tree
-
-
-def _escaped(text: str) -> str:
-    while (found := forbidden_character(text)) is not None:
-        text = text.replace(found[0], " ")
-    return escaped_text(text)

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, Literal
 
-Scope = Literal["isolated", "anchored", "scaffold"]
+Scope = Literal["isolated", "anchored", "preceding", "scaffold"]
 SCOPES: Final[Mapping[Scope, str]] = MappingProxyType(
     {
         "isolated": "a module sees only itself",
         "anchored": "a module sees the text that is always before it",
+        "preceding": "a module sees that text, and the nearest modules before it in this prompt",
         "scaffold": "a module sees all of this prompt that is before it",
     }
 )
@@ -20,6 +21,14 @@ PLACEMENTS: Final[Mapping[PlacementPolicy, str]] = MappingProxyType(
     {
         "compact": "positions without gaps",
         "schema": "positions as the schema reserves them",
+    }
+)
+
+Reuse = Literal["off", "auto"]
+REUSES: Final[Mapping[Reuse, str]] = MappingProxyType(
+    {
+        "off": "scope and repair as they are set",
+        "auto": "the cheapest way whose measured mean KL is within the promise",
     }
 )
 

@@ -6,12 +6,14 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from engine.arguments import settings_with
 from engine.inference.params import RunSettings
-from engine.prepared import PreparedPrompt, PreparedSchema, Workshop, settings_with
+from engine.prepared import PreparedPrompt, PreparedSchema
 from engine.prompt.conversation import Message, spell
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedPrompt, TokenizedSchema
 from engine.prompt.tools import NO_TOOLS, Tools
+from engine.workshop import Workshop
 
 
 class PreparedConversation(PreparedPrompt):

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from engine.arguments import document_text, prompt_series, require_mode, settings_with
+from engine.batch.idle import Idle
 from engine.batch.loop import BatchLoop
 from engine.batch.one_by_one import OneByOne
 from engine.batch.outlook import Outlook, outlook
@@ -46,17 +48,13 @@ from engine.prepared import (
     PreparedPrompt,
     PreparedSchema,
     WithSettings,
-    Workshop,
-    document_text,
-    prompt_series,
-    require_mode,
     require_prompt,
-    settings_with,
 )
 from engine.prompt.conversation import Message
 from engine.prompt.spec import ModelSpec
 from engine.prompt.tokenized import TokenizedSchema
 from engine.prompt.tools import NO_TOOLS, Tools
+from engine.workshop import Workshop
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +110,8 @@ class Engine:
             self.segment_cache.identity,
             model.unknown_tokens,
         )
-        self._workshop = Workshop(self.segment_cache, self.computing)
+        self.idle = Idle(self.computing, model.network)
+        self._workshop = Workshop(self.segment_cache, self.computing, self.idle)
         self._schemas: OrderedDict[tuple[str, Path | None, str], PreparedSchema] = OrderedDict()
         self._schemas_lock = threading.Lock()
 
@@ -183,10 +182,18 @@ class Engine:
         What was prepared computes nothing any more, and answers that are under way end with ClosedError.
         """
         self.computing.close()
+        self.idle.close()
         self.answerer.close()
         self.segment_cache.count_answers()
         self.memory_tier.clear()
         self.store.close()
+
+    def check_when_idle(self) -> None:
+        """Has answers under a promise checked from now on, while nothing else is computed.
+
+        For a program that stays; one that ends after its answer calls `PreparedPrompt.check`.
+        """
+        self.idle.open()
 
     def __enter__(self) -> Self:
         return self

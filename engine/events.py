@@ -52,7 +52,51 @@ _NOT_IN_JSON = (
     "unmarked",
     "written_for",
     "read_ms",
+    "reuse",
 )
+
+
+@dataclass(frozen=True)
+class ReuseTaken:
+    """The remedy that an answer under a promise took.
+
+    Attributes:
+        rung: its place on the ladder of remedies, from 0, the segments as they are stored.
+        scope: what modules saw; "" where nothing was reused.
+        repair: which cached tokens were computed again.
+        scaffold: paths of the modules that were encoded together; empty unless all were.
+        why: the remedy and its reason, in a line.
+        promise: the most that the KL may be, in nats per answer token.
+        kl: what was measured of it: of this answer where it was checked, else the mean of the last ones
+            before it; None where nothing was.
+        checked: whether this very answer was checked.
+        combination: the name of the segments that it read together; "" where it read none.
+    """
+
+    rung: int
+    scope: str
+    repair: str
+    scaffold: tuple[str, ...]
+    why: str
+    promise: float
+    kl: float | None = None
+    checked: bool = False
+    combination: str = field(default="", repr=False)
+
+    @property
+    def broken(self) -> bool:
+        """Whether this very answer was found to break the promise."""
+        return self.checked and self.kl is not None and self.kl > self.promise
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns what `pml run --json` prints under `reuse`."""
+        taken: Any = "uncached"
+        if self.scope:
+            taken = {"scope": self.scope, "repair": self.repair}
+            if self.scaffold:
+                taken["scaffold"] = list(self.scaffold)
+        found = {"kl": self.kl, "promise": self.promise, "checked": self.checked}
+        return {"taken": taken, "why": self.why, **found}
 
 
 @dataclass(frozen=True)
@@ -83,6 +127,7 @@ class Answer:
         waited_ms: how long its steps waited for those of other answers, and for what another program was
             encoding, in milliseconds; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.
+        reuse: the remedy that it took, where it was answered under a promise; not part of the JSON.
     """
 
     text: str
@@ -103,6 +148,7 @@ class Answer:
     unmarked: str = ""
     written_for: Mapping[float, int] = field(default_factory=dict)
     read_ms: float | None = 0.0
+    reuse: ReuseTaken | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Returns the object that `pml run --json` prints for a side."""
@@ -211,10 +257,13 @@ class Listener:
         turn: told that the turn of a side has come after a Waiting; must be quick.
         stopped: asked whether nobody wants the answer any more, also between the layers of a long pass: its
             events end there.
+        checked: told what a check has found of the answer under a promise, long after its end, on a thread of
+            its own.
     """
 
     turn: Callable[[Side], None] = lambda _: None
     stopped: Callable[[], bool] = lambda: False
+    checked: Callable[[ReuseTaken], None] = lambda _: None
 
 
 Event = Working | FirstToken | Delta | Finished | Compared

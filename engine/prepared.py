@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import contextlib
 import reprlib
 import time
-from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from engine.arguments import document_text, require_mode, settings_with
 from engine.batch.submission import Submission, while_wanted
 from engine.cache.fetched import Request
 from engine.cache.prompt_encoding import PromptEncoding, encode_prompt
 from engine.cache.schema_encoding import EncodeReport, encode_schema
-from engine.cache.segment_cache import SegmentCache, wanted
+from engine.cache.segment_cache import wanted
 from engine.choices import PlacementPolicy, Scope
-from engine.errors import CancelledError, PathError, SettingsError
-from engine.events import SIDES, Answer, Compared, Event, Listener, Side, Working
+from engine.errors import CancelledError, SettingsError
+from engine.events import SIDES, Answer, Compared, Event, Listener, ReuseTaken, Side, Working
+from engine.inference.check import checking
 from engine.inference.comparison import compare
-from engine.inference.computing import Computing, Progress, returned
+from engine.inference.computing import Progress, returned
 from engine.inference.fidelity import FidelityMeter
 from engine.inference.findings import Fidelity
+from engine.inference.ladder import Ladder
 from engine.inference.params import RunSettings
 from engine.inference.reading import Reading, reading
 from engine.pml import Diagnostic, Prompt, PromptError, parse_prompt
-from engine.pml.text_files import read_text_file
 from engine.prompt.passages import Passage, Reader
 from engine.prompt.summary import LayoutSummary, PlanSummary, summarize_layout, summarize_plan
 from engine.prompt.tokenized import Planned, TokenizedPrompt, TokenizedSchema
 from engine.prompt.tools import NO_TOOLS, Tools
 from engine.stopwatch import Stopwatch
 from engine.tiers import Tier
+from engine.workshop import Workshop
 
 Mode = Literal["cached", "uncached", "both"]
-
-
-@dataclass(frozen=True)
-class Workshop:
-    """What computing an answer takes.
-
-    Attributes:
-        cache: segments of one model, and the model.
-        computing: decides whose step is computed.
-    """
-
-    cache: SegmentCache
-    computing: Computing
 
 
 class PreparedSchema:
@@ -183,7 +172,9 @@ class PreparedPrompt:
         """
         require_mode(mode, SIDES)
         given = settings_with(settings, changes)
-        return returned(self._steps(self._submission(given, mode)))
+        answer = returned(self._steps(self._submission(given, mode)))
+        self._check_later(given, answer)
+        return answer
 
     def stream(
         self,
@@ -192,6 +183,7 @@ class PreparedPrompt:
         mode: Mode = "cached",
         order: Sequence[Side] = SIDES,
         listener: Listener | None = None,
+        check: bool = True,
         **changes: Any,
     ) -> Generator[Event, None, None]:
         """Answers, as events. Closing the generator stops it.
@@ -201,6 +193,7 @@ class PreparedPrompt:
             mode: one side, or "both" one after the other.
             order: the order of the sides in mode "both".
             listener: told of what happens in the middle of a step.
+            check: whether an answer under a promise is checked when nothing else is computed.
             changes: single settings by name.
 
         Yields:
@@ -216,7 +209,8 @@ class PreparedPrompt:
             raise SettingsError(f"order is {tuple(order)!r}; it must name both sides: {', '.join(SIDES)}.")
         sides = tuple(order) if mode == "both" else (mode,)
         # A fault is told before either side computes, and both read the same prompt, also over midnight.
-        return self._stream([self._submission(given, side) for side in sides], listener)
+        submissions = [self._submission(given, side) for side in sides]
+        return self._stream(submissions, listener, given if check else None)
 
     def encode(
         self, settings: RunSettings | None = None, progress: Progress | None = None, **changes: Any
@@ -278,7 +272,12 @@ class PreparedPrompt:
         """
         require_mode(mode, (*SIDES, "both"))
         given = settings_with(settings, changes)
-        return tuple(self._submission(given, side) for side in (SIDES if mode == "both" else (mode,)))
+        sides = SIDES if mode == "both" else (mode,)
+
+        def ended(answer: Answer) -> None:
+            self._check_later(given, answer)
+
+        return tuple(replace(self._submission(given, side), ended=ended) for side in sides)
 
     def is_for(self, workshop: Workshop) -> bool:
         """Whether it was prepared for what computes there."""
@@ -336,8 +335,8 @@ class PreparedPrompt:
         """Measures what reuse does to the answer, module by module, and what would mend it.
 
         Args:
-            settings: scope, repair and placement to measure; `max_new_tokens` bounds the answer that is read,
-                as it bounds a run's.
+            settings: scope, repair and placement to measure, or a reuse that chooses the former two;
+                `max_new_tokens` bounds the answer that is read, as it bounds a run's.
             progress: called with (done, total, what) before each step.
             changes: single settings by name.
 
@@ -365,10 +364,37 @@ class PreparedPrompt:
             PromptError: as for `fidelity`.
         """
         given = settings_with(settings, changes)
-        planned = self._planned(given, "cached")
-        cache = self._workshop.cache
-        measuring = FidelityMeter(cache, planned, given).measure()
+        asked = self._submission(given, "cached")
+        if not any(asked.planned.slices):  # nothing is reused now: what reuse would do is measured
+            asked = self._submission(replace(given, reuse="off"), "cached")
+        measuring = FidelityMeter(self._workshop.cache, asked.planned, asked.settings).measure()
         return self._workshop.computing.steps(measuring, "cached")
+
+    def check_answer(
+        self,
+        answer: Sequence[int],
+        taken: ReuseTaken,
+        settings: RunSettings | None = None,
+        progress: Progress | None = None,
+        **changes: Any,
+    ) -> ReuseTaken:
+        """Checks an answer under a promise where its turn is, for the remedies of the answers to come.
+
+        Args:
+            answer: its tokens, or those of the uncached answer to the same prompt.
+            taken: the remedy that it took, as the answer says.
+            settings: the settings of the run.
+            progress: called with (done, total, what) before each pass.
+            changes: single settings by name.
+
+        Returns:
+            What is known of it now: with its KL where it was checked.
+
+        Raises:
+            PromptError: the prompt, or a segment that it reads, does not fit the context window.
+        """
+        steps = checking(self._ladder(settings_with(settings, changes)), taken, answer)
+        return self._workshop.computing.finish(steps, "cached", progress=progress)
 
     def reading(self, answer: Sequence[int], settings: RunSettings, side: Side) -> Reading:
         """Has one side read an answer that is given, so that all of it can be compared with another reading.
@@ -384,7 +410,38 @@ class PreparedPrompt:
         steps = reading(self._workshop.cache, self.tokenized, answer, settings, side)
         return self._workshop.computing.finish(steps, side)
 
+    def _ladder(self, settings: RunSettings) -> Ladder:
+        return Ladder(self._workshop.cache, self.tokenized, settings)
+
+    def _check_later(
+        self,
+        settings: RunSettings,
+        answer: Answer,
+        listener: Listener | None = None,
+        read: Answer | None = None,
+    ) -> None:
+        """Has an answer under a promise checked when nothing else is computed.
+
+        Args:
+            settings: the settings of the run.
+            answer: the answer.
+            listener: told what came of it.
+            read: the answer that all sides read; None for the answer itself.
+        """
+        taken, tokens = answer.reuse, (read or answer).token_ids
+        if taken is None:
+            return
+
+        def work() -> Generator[Working, None, None]:
+            found = yield from checking(self._ladder(settings), taken, tokens)
+            if listener is not None:
+                listener.checked(found)
+
+        self._workshop.idle.offer(work)
+
     def _planned(self, settings: RunSettings, side: Side) -> Planned:
+        if settings.reuse == "auto" and side == "cached":
+            return self._ladder(settings).choose().planned
         scope = settings.scope if side == "cached" else None
         return self.tokenized.planned(scope, settings.placement, turns_held=settings.turns_held)
 
@@ -394,10 +451,14 @@ class PreparedPrompt:
         return [tier(one.recipe) if one is not None else Tier.NONE for one in planned.slices]
 
     def _submission(self, settings: RunSettings, side: Side) -> Submission:
+        if settings.reuse == "auto" and side == "cached":
+            chosen = self._ladder(settings).choose()
+            given = (chosen.planned, chosen.settings, side, self.parse_ms)
+            return Submission(self.tokenized, *given, taken=chosen.taken)
         return Submission(self.tokenized, self._planned(settings, side), settings, side, self.parse_ms)
 
     def _stream(
-        self, submissions: Sequence[Submission], listener: Listener | None
+        self, submissions: Sequence[Submission], listener: Listener | None, check: RunSettings | None
     ) -> Generator[Event, None, None]:
         answers: dict[Side, Answer] = {}
         for one in submissions:
@@ -405,6 +466,8 @@ class PreparedPrompt:
                 answers[one.side] = yield from self._steps(one, listener)
             except CancelledError:
                 return
+        if check is not None and (answer := answers.get("cached")) is not None:
+            self._check_later(check, answer, listener, answers.get("uncached"))
         if len(answers) == len(SIDES):
             yield Compared(compare(answers["cached"], answers["uncached"]))
 
@@ -418,42 +481,6 @@ WithSettings = PreparedPrompt | tuple[PreparedPrompt, RunSettings]
 """A prompt, with settings of its own where it has any."""
 
 
-def document_text(source: object, kind: str) -> str:
-    """Returns the text of a document.
-
-    Args:
-        source: PML text, or a file with it.
-        kind: what the document is, in a word.
-
-    Raises:
-        PathError: the text is no document but the name of one.
-        TextFileError: the file cannot be read as text.
-        TypeError: the source is neither.
-    """
-    if isinstance(source, Path):
-        return read_text_file(source)
-    if not isinstance(source, str):
-        words = (
-            f"a {kind} is PML text, a Path of a file with it, or its tree, and not {type(source).__name__}"
-        )
-        raise TypeError(words)
-    if source.endswith(".pml") and "<" not in source and "\n" not in source:
-        raise PathError(
-            f"{source!r} is the name of a file, and is taken for the text of a {kind}. Give Path({source!r})."
-        )
-    return source
-
-
-def require_mode(mode: str, modes: Sequence[str]) -> None:
-    """Refuses a mode that is none of these.
-
-    Raises:
-        SettingsError: it is none.
-    """
-    if mode not in modes:
-        raise SettingsError(f"mode is {mode!r}; it must be one of {', '.join(modes)}.")
-
-
 def require_prompt(given: object) -> None:
     """Refuses what is no prepared prompt.
 
@@ -465,35 +492,3 @@ def require_prompt(given: object) -> None:
             f"prompt is {reprlib.repr(given)}; it must be a prepared one: "
             "schema.prompt('<prompt>…</prompt>')."
         )
-
-
-def prompt_series(given: Any) -> Iterator[WithSettings | Exception]:
-    """Returns prompts as they come one by one.
-
-    Raises:
-        SettingsError: they are one prompt, a text, or nothing that has several.
-    """
-    if not isinstance(given, str | bytes):
-        with contextlib.suppress(TypeError):
-            prompts: Iterator[WithSettings | Exception] = iter(given)
-            return prompts
-    raise SettingsError(
-        f"prompts is {reprlib.repr(given)}; it must be a series of prepared ones, such as "
-        "[schema.prompt('<prompt>…</prompt>')]."
-    )
-
-
-def settings_with(given: RunSettings | None, changes: dict[str, Any]) -> RunSettings:
-    """Returns settings with single ones changed.
-
-    Raises:
-        SettingsError: a setting is out of its range, or there is none of that name.
-    """
-    if not isinstance(given, RunSettings | None):
-        raise SettingsError(
-            f"settings are {given!r}; they must be RunSettings, or single ones by name: max_new_tokens=20."
-        )
-    known = RunSettings.__dataclass_fields__
-    if unknown := [name for name in changes if name not in known]:
-        raise SettingsError(f"There is no setting {unknown[0]!r}; there are {', '.join(known)}.")
-    return replace(given or RunSettings(), **changes)

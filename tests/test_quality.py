@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from transformers import AutoConfig
@@ -14,8 +15,9 @@ from benchmarks.metrics import DATASETS, METRICS, score
 from benchmarks.paired import interval, paired, sign_test
 from benchmarks.quality import Variant, variants
 from benchmarks.shortening import fits, shortened
-from benchmarks.tasks import cut, own_questions, read_tasks, suite
+from benchmarks.tasks import cut, own_questions, read_questions, read_tasks, suite
 from engine.cache.store import Store
+from engine.choices import SCOPES
 from engine.engine import Engine
 from engine.errors import PromptCacheError
 from engine.inference.params import RunSettings
@@ -185,7 +187,9 @@ def test_document_questions_know_where_their_answers_stand() -> None:
 def test_variants() -> None:
     assert variants(["isolated"], []) == [Variant("isolated")]
     assert [v.name for v in variants([], ["none", "link:2"])] == ["anchored", "anchored link:2"]
-    assert [v.name for v in variants()][:3] == ["isolated", "anchored", "scaffold"]
+    by_default = [v.name for v in variants()]
+    assert [name for name in by_default if " " not in name] == list(SCOPES)
+    assert {"anchored impact:0.15", "preceding impact:0.15"} < set(by_default)
 
 
 def test_the_interval_holds_the_mean() -> None:
@@ -193,6 +197,13 @@ def test_the_interval_holds_the_mean() -> None:
     low, high = interval(values)
     assert 0.48 < low < 0.6 < high < 0.72
     assert interval([1.0, 1.0]) == (1.0, 1.0)
+
+
+def measured(model: Path, file: Path, wanted: list[Variant], **given: Any) -> dict[str, Any]:
+    """The report of a file."""
+    whole = quality.run(str(model), read_questions([file]), wanted, **given)
+    report: dict[str, Any] = whole["files"][file.stem]
+    return report
 
 
 def test_figures_on_a_tiny_model(tmp_path: Path) -> None:
@@ -205,9 +216,7 @@ def test_figures_on_a_tiny_model(tmp_path: Path) -> None:
     ]
     records.append({"input": "Long?", "documents": ["long " * 2000], "answers": ["x"], "metric": "f1"})
     file.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
-    report = quality.run(
-        str(folder), read_tasks(file), variants(["scaffold", "isolated"], ["none", "link:99"])
-    )
+    report = measured(folder, file, variants(["scaffold", "isolated"], ["none", "link:99"]))
     assert report["prompts"] == 3
     assert len(report["left_out"]) == 1
     assert "E502" in report["left_out"][0]["why"]
@@ -229,6 +238,11 @@ def test_figures_on_a_tiny_model(tmp_path: Path) -> None:
     apart = by_name["isolated"]
     assert apart["kl_worst"] > apart["kl_answer"] > 1e-6
     assert by_name["uncached"]["kl_worst"] == 0
+    assert by_name["uncached"]["repaired_share"] is None
+    assert by_name["isolated"]["repaired_share"] == 0
+    assert 0 < by_name["isolated link:99"]["repaired_share"] <= 1
+    assert apart["kl_low"] <= apart["kl_answer"] <= apart["kl_high"]
+    assert all(sample["ttft_ms"] > 0 and sample["prompt_tokens"] > 0 for sample in apart["samples"])
 
 
 def test_what_choosing_a_repair_takes_is_counted(tmp_path: Path) -> None:
@@ -238,7 +252,7 @@ def test_what_choosing_a_repair_takes_is_counted(tmp_path: Path) -> None:
     record = {"input": "Is it?", "documents": ["one thing", "and another"], "answers": ["x"], "metric": "f1"}
     file.write_text(json.dumps(record), encoding="utf-8")
     repairs = ["none", "link:1", "blend:0.00001", "query:0.00001"]
-    report = quality.run(str(folder), read_tasks(file), variants(["isolated"], repairs))
+    report = measured(folder, file, variants(["isolated"], repairs))
     share = {r["name"].removeprefix("isolated").strip(): r["computed_share"] for r in report["results"]}
     layers = AutoConfig.from_pretrained(folder).num_hidden_layers
     one = share["blend:0.00001"] - share[""] - 1 / layers  # one token more, and a layer of all
@@ -269,7 +283,7 @@ def test_a_context_that_is_too_long_loses_its_middle(tmp_path: Path) -> None:
     window = engine.model.context_length - settings.max_new_tokens
     assert plan.total_tokens > 0.9 * window
     engine.close()
-    report = quality.run(str(folder), [task], variants(["anchored"]))
+    report = measured(folder, file, variants(["anchored"]))
     assert (report["shortened"], report["left_out"], report["prompts"]) == (["long"], [], 1)
 
 
@@ -324,6 +338,8 @@ def sample(name: str, score: float | None, kl: float, tokens: int, flips: int = 
         "first_token_agrees": True,
         "kl_first_token": 0.0,
         "computed_share": 0.1,
+        "repaired_share": 0.0,
+        "ttft_ms": 10.0 * tokens,
     }
 
 
@@ -374,7 +390,7 @@ def test_lines_of_pml_are_run_and_grouped(tmp_path: Path) -> None:
     ]
     file = tmp_path / "q.jsonl"
     file.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
-    report = quality.run(str(folder), read_tasks(file), variants(["anchored"]))
+    report = measured(folder, file, variants(["anchored"]))
     uncached = report["results"][0]
     assert {k: v["prompts"] for k, v in uncached["by_kind"].items()} == {"stated": 2, "unstated": 1}
     assert {k: v["prompts"] for k, v in uncached["by_position"].items()} == {"first": 1, "middle": 1}

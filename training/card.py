@@ -128,7 +128,7 @@ def samples_table(figures: dict[str, float]) -> str:
 
 def figures(suite: Report) -> str:
     """What the suite gave."""
-    worlds, together = suite["worlds"], suite["all"]
+    worlds, together = suite["files"], suite["all"]
     documents = worlds["documents"]
     parts = [
         [f"- {world}: {what}" for world, what in WORLDS.items()],

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from app.cli.documents import Document
 from app.cli.options import ModelOptions
 from app.cli.output import Progress, say
-from app.handover.lines import Line, answering
+from app.handover.lines import Line, answering, taken_in
+from app.stopping import StoppedError
 from engine.errors import PromptCacheError
+from engine.events import ReuseTaken
 from engine.inference.params import RunSettings
 from engine.pml import Prompt, Schema
 from engine.pml.writer import self_contained, write_schema
@@ -19,6 +21,7 @@ from engine.stopwatch import milliseconds
 
 if TYPE_CHECKING:
     from engine import Engine
+    from engine.prepared import PreparedPrompt
 
 Mode = Literal["cached", "uncached", "both"]
 
@@ -31,15 +34,28 @@ class Outcome:
         answers: the finished sides, `cached` and `uncached`, as in `--json`.
         comparison: what lies between them, as in `--json`; empty unless both ran.
         begun: the first line of the run: placement, probe, and whether the store keeps segments at all.
+        reuse: the remedy that the cached side took, where it was answered under a promise.
         printed: a part of an answer is on standard output.
+        saw_all: whether what was read from segments saw all that stands before it.
         studio: address of the studio that computes it; "" where this process does.
     """
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     comparison: dict[str, Any] = field(default_factory=dict)
     begun: Line = field(default_factory=dict)
+    reuse: ReuseTaken | None = None
     printed: bool = False
+    saw_all: bool = True
     studio: str = ""
+
+    @property
+    def differs(self) -> str:
+        """Says that the cached answer is, or may be, another than the uncached one; else ""."""
+        found = self.comparison
+        if found and not (found["same_text"] and found["first_token_agrees"]):
+            return "Reuse changed the answer."
+        unseen = "Modules did not see all that stands before them, so reuse may change the answer."
+        return "" if self.saw_all else unseen
 
     def warnings(self) -> list[str]:
         """What went wrong without keeping the answer from coming, each once."""
@@ -104,14 +120,37 @@ def handed(
     return None
 
 
-def computed(work: Work, engine: Engine) -> Iterator[Line]:
-    """Has this process compute the answer, as the lines that a studio would send.
+def prepared(work: Work, engine: Engine) -> PreparedPrompt:
+    """Reads the prompt over its schema.
 
     Raises:
         PromptError: the prompt does not fit the schema or the context window.
     """
-    prepared = engine.schema(work.schema.tree)
-    return answering(engine, prepared, work.prompt.source, work.settings, work.mode)
+    return engine.schema(work.schema.tree).prompt(work.prompt.source)
+
+
+def computed(work: Work, engine: Engine, prompt: PreparedPrompt) -> Iterator[Line]:
+    """Has this process compute the answer, as the lines that a studio would send.
+
+    Raises:
+        PromptError: the prompt does not fit the context window.
+    """
+    return answering(engine, prompt, work.settings, work.mode)
+
+
+def check(work: Work, prompt: PreparedPrompt, outcome: Outcome, progress: Progress) -> None:
+    """Checks an answer under a promise, behind it; Ctrl-C skips that, and nothing in it costs the answer."""
+    if outcome.reuse is None:
+        return
+    read = outcome.answers.get("uncached", outcome.answers["cached"])["token_ids"]
+    try:
+        outcome.reuse = prompt.check_answer(read, outcome.reuse, work.settings, progress)
+    except StoppedError:
+        raise
+    except KeyboardInterrupt:
+        say("pml: The check of the answer was skipped. The answer is complete.", err=True)
+    except Exception as error:  # whatever it is: the answer is there
+        say(f"pml: The answer is complete, but it could not be checked: {error}", err=True)
 
 
 def follow(lines: Iterable[Line], progress: Progress, outcome: Outcome, *, aloud: bool) -> Outcome:
@@ -133,6 +172,10 @@ def follow(lines: Iterable[Line], progress: Progress, outcome: Outcome, *, aloud
                     say("\n")
             case "unsaved":
                 outcome.answers["cached"]["warnings"].append(line["warning"])
+            case "reuse":
+                outcome.reuse = taken_in(line)
+            case "read":
+                outcome.saw_all = line["saw_all"]
             case "compared":
                 outcome.comparison = line["comparison"]
     return outcome

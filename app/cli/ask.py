@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from app.cli.answers import Outcome, Work, computed, follow, handed
+from app.cli.answers import Outcome, Work, computed, follow, handed, prepared
 from app.cli.documents import Document, read_schema
 from app.cli.options import (
     ModelOptions,
@@ -191,7 +191,9 @@ def _answered(
                     outcome = None if engine else handed(work, options, server, progress, aloud=aloud)
                     if outcome is None:
                         engine = engine or options.open()
-                        outcome = follow(computed(work, engine), progress, Outcome(), aloud=aloud)
+                        outcome = follow(
+                            computed(work, engine, prepared(work, engine)), progress, Outcome(), aloud=aloud
+                        )
                 return paths, outcome
             except PromptError as error:
                 codes = {one.code for one in error.diagnostics if one.severity == "error"}

@@ -22,6 +22,7 @@ from app.cli.commands import Commands
 from app.cli.documents import FaultyDocumentError, file_report, rendered
 from app.cli.output import Console, PrintableFormatter, print_json, say
 from app.cli.streams import UnreadError, UnwritableError
+from app.lean import wait_briefly
 from app.stopping import StoppedError, as_interrupts
 from engine.errors import PathError, PromptCacheError
 
@@ -99,6 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         SystemExit: always, with the status.
     """
+    wait_briefly()
     streams.stand_in()
     try:
         with as_interrupts():

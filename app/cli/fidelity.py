@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from app.cli.output import counted, print_json, progress_bar, say, table
 from app.cli.param_types import DOCUMENT
 from app.cli.setting_options import reuse_options, setting_option
 from engine.inference.findings import nats
+from engine.places import user_data
 from engine.pml import bind
 
 if TYPE_CHECKING:
@@ -53,20 +55,35 @@ def fidelity(
     compared token by token. A token that flips, where the cached side finds another one likeliest, is listed
     wherever it is. For each module: how much the answer depends on it (KL without it), how far its keys and
     values are from those of a full pass, and how much of the difference is its doing. Repairs and scaffolds
-    are then tried, and the best are listed.
+    are then tried, and the best are listed. What was found is kept with the studio's runs.
     """
     schema = read_schema(schema_path)
     prompt = read_prompt(prompt_path)
     require_sound(prompt.name, "prompt", prompt.source, bind(schema.tree, prompt.tree).diagnostics)
-    from engine import PromptError, RunSettings
+    from app.studio.digests import digest, digest_of_schema
+    from app.studio.fidelity_of import measure
+    from app.studio.kept import RunStore
+    from app.studio.runs import RunRequest
+    from app.studio.settings import PageSettings
+    from engine import PromptError
 
-    settings = RunSettings(max_new_tokens=max_new_tokens, scope=scope, repair=repair, placement=placement)
+    measured = {"scope": scope, "repair": repair, "placement": placement}
+    settings = PageSettings(max_new_tokens=max_new_tokens, reuse="off", **measured)
+    texts = digest_of_schema(schema.source, schema.tree), digest(prompt.source)
     engine = click.get_current_context().with_resource(ModelOptions(**engine_choice).open())
     try:
         with progress_bar() as progress:
-            found = engine.schema(schema.tree).prompt(prompt.source).fidelity(settings, progress)
+            prepared = engine.schema(schema.tree)
+            asked = RunRequest(
+                "", engine, prepared, prompt.source, settings, texts=texts, source=schema.source
+            )
+            with contextlib.closing(RunStore(user_data())) as store:
+                told = measure(asked, store, progress)
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
+    found = told.found
+    if told.unkept:
+        say(f"pml: {told.unkept}", err=True)
     if as_json:
         print_json(
             {
@@ -80,6 +97,8 @@ def fidelity(
         )
     else:
         say(_in_words(found))
+        if not told.unkept:
+            say("\nThe studio's Runs page lists this measurement.", err=True)
 
 
 def _in_words(found: Fidelity) -> str:

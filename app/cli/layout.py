@@ -102,7 +102,7 @@ def _print_text(document: Document[Schema], prompt_path: str | None, as_json: bo
 
 @click.command()
 @click.argument("schema_path", metavar="SCHEMA", type=DOCUMENT)
-@setting_option("scope", only=("isolated", "anchored"))
+@setting_option("scope", only=("isolated", "anchored", "preceding"))
 @engine_options
 @json_option
 @debug_option

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from app.cli.files import NoPlaceError, save_all
-from app.cli.options import debug_option
+from app.cli.options import debug_option, plain_model
 from app.cli.output import say
 from app.cli.param_types import UserPath
 from engine.pml.text_files import read_text_file
@@ -23,6 +23,7 @@ EDITOR_FILES = Path(__file__).resolve().parents[2] / "assets" / "editors"
 @click.command()
 @click.option(
     "--model",
+    callback=plain_model,
     envvar="PML_MODEL",
     show_envvar=True,
     metavar="NAME_OR_PATH",

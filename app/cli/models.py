@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, reading_bar, say, size, table
@@ -68,11 +69,13 @@ def models(context: click.Context, /, look: bool, sizes: bool, as_json: bool, **
     if as_json:
         print_json(found)
         return
-    say(f"{_listed()}\n\n{USABLE}\n")
+    if context.get_parameter_source("model") is not ParameterSource.COMMANDLINE:
+        say(f"{_listed()}\n\n{USABLE}\n")
     say(
         f"{model.name}: {model.family}, {model.dtype} on {model.device}, {model.weights} weights, a context "
         f"window of {model.context_length} tokens, {size(model.bytes_per_token)} of keys and values per token"
     )
+    _say_sizes(found["format"], found["file_bytes"], found["weight_bytes"], found["why_larger"])
     say(model.probe.summary)
     if model.apart:
         say(f"What prompts share is read segment by segment on this GPU: {model.apart}.")
@@ -130,11 +133,14 @@ def _listed() -> str:
             one["format"],
             one["licence"],
             str(one["context"] or ""),
-            _FITS[one["fits"]] if one["here"] else f"pml models get {one['name']}",
+            f"{size(one['memory'])}, {_FITS[one['fits']]}".rstrip(", ")
+            if one["memory"]
+            else _FITS[one["fits"]],
+            "" if one["here"] else f"pml models get {one['name']}",
         ]
         for one in local_models()
     ]
-    return table(["NAME", "SIZE", "FORMAT", "LICENCE", "CONTEXT", "MEMORY"], rows)
+    return table(["NAME", "ON DISK", "FORMAT", "LICENCE", "CONTEXT", "IN MEMORY", ""], rows)
 
 
 def _show_sizes(as_json: bool) -> None:
@@ -172,4 +178,12 @@ def _show_look(options: ModelOptions, as_json: bool) -> None:
         f"{size(found.weight_bytes)} of weights, a context window of {found.context_length} tokens, "
         f"{size(found.bytes_per_token)} of keys and values per token"
     )
+    told = look_json(found, judged)
+    _say_sizes(told["format"], told["file_bytes"], told["weight_bytes"], told["why_larger"])
     say(judged.sentence)
+
+
+def _say_sizes(form: str, on_disk: int, in_memory: int, why: str) -> None:
+    """What the weights take in their files and in memory."""
+    if on_disk:
+        say(f"Weights: {size(on_disk)} on disk ({form}), {size(in_memory)} in memory. {why}".rstrip())

@@ -142,8 +142,16 @@ def _quiet_hub() -> None:
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
 
 
+def plain_model(_: click.Context, __: click.Parameter, value: str | None) -> str | None:
+    """Returns the name of a model as it is meant; None where none is given."""
+    from app.model_choice import plain_name
+
+    return None if value is None else plain_name(value) or None
+
+
 model_option = click.option(
     "--model",
+    callback=plain_model,
     envvar="PML_MODEL",
     show_envvar=True,
     metavar="NAME_OR_PATH",

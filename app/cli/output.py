@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from app.cli.streams import in_words
 Progress = Callable[[int, int, str], None]
 
 _MINUTE = 60.0
+_WINDOW = 10.0  # seconds over which a rate is measured
 _LONG = 1 << 30  # bytes of weights; fewer are loaded before a bar is seen
 _BAR = "%(label)s %(bar)s %(info)s"
 _ERASE = "\r\x1b[K\x1b[?25h"  # the line of the bar; the cursor, which click hides, is shown again
@@ -212,6 +214,31 @@ def progress_bar() -> Iterator[Progress]:
         erase()
 
 
+class Pace:
+    """How fast bytes come, over the last seconds, and when all are there."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock, self._what = clock, ""
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def words(self, what: str, done: int, total: int) -> str:
+        """Returns rate and time left; "" at first."""
+        if what != self._what:
+            self._what = what
+            self._seen.clear()
+        now = self._clock()
+        self._seen.append((now, done))
+        while len(self._seen) > 2 and self._seen[1][0] < now - _WINDOW:
+            self._seen.popleft()
+        since, before = self._seen[0]
+        if now - since < 1 or done <= before:
+            return ""
+        rate = (done - before) / (now - since)
+        seconds = max(0, total - done) / rate
+        left = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+        return f", {size(round(rate))}/s, {left} left"
+
+
 @contextmanager
 def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
     """Gives a function `(bytes done, bytes in all, what)` for the files of a model.
@@ -220,6 +247,7 @@ def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
         aloud: without a terminal, say in one line that reading one that was not seen before takes a while.
     """
     said = sys.stderr.isatty() or not aloud
+    pace = Pace()
     with progress_bar() as bar:
 
         def report(done: int, total: int, what: str) -> None:
@@ -229,6 +257,7 @@ def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
             if not said and what.startswith("reading"):
                 said = True
                 say(f"Reading {size(total)} of a model that was not seen before, to know it again.")
-            bar(-(-done >> 20), max(1, -(-total >> 20)), f"{what} (MiB)")
+            fetched = pace.words(what, done, total) if what.startswith("fetching") else ""
+            bar(-(-done >> 20), max(1, -(-total >> 20)), f"{what} (MiB){fetched}")
 
         yield report

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import shlex
+import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from app.cli.answers import Mode, Outcome, Work, computed, follow, handed
+from app.cli.answers import Mode, Outcome, Work, check, computed, follow, handed, prepared
 from app.cli.documents import STDIN, Document, FaultyDocumentError, read_prompt, read_schema, require_sound
 from app.cli.options import (
     ModelOptions,
@@ -22,15 +24,16 @@ from app.cli.options import (
 )
 from app.cli.output import print_json, progress_bar, say, table
 from app.cli.param_types import DOCUMENT, Name, UserPath
-from app.cli.setting_options import setting_options
+from app.cli.setting_options import setting_option, setting_options
 from engine.exchange.errors import ExchangeError
 from engine.exchange.expectations import KINDS, Expectation, expected
 from engine.inference.findings import nats
-from engine.inference.params import RunSettings
+from engine.inference.params import CHOOSES, RunSettings
 from engine.pml import Prompt, PromptError, Schema, bind
 from engine.stopwatch import milliseconds
 
 _ONE_BY_ONE = "rows are answered one by one, on both sides; --mode cached answers up to 32 at once"
+_NO_PROMISE = "--max-kl is the promise of --reuse auto, and --reuse off, --scope or --repair turns that off."
 KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the schema's positions"
 
 
@@ -76,9 +79,10 @@ KEPT_PLACES = "segments of this model cannot be moved, so the prompt keeps the s
 @click.option("--force", is_flag=True, help="Begin the output of a batch anew, whatever it holds.")
 @setting_options(
     *("max_new_tokens", "temperature", "seed", "top_p", "top_k", "repetition_penalty", "stop"),
-    "speculate",
-    *("store_conversation", "sync", "scope", "repair", "placement"),
+    *("speculate", "store_conversation", "sync"),
 )
+@setting_option("reuse", default="auto")
+@setting_options("max_kl", "scope", "repair", "placement")
 @engine_options
 @server_option
 @json_option
@@ -122,9 +126,15 @@ def run(
     """
     for_batch = bool(as_they_end or force or output or table_path or expect or expect_any)
     _require_usage(prompt_path, batch_path, server, for_batch, as_json)
+    _require_one_choice(given)
     schema = read_schema(schema_path)
     options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights, quantize)
     # One answer and the process ends: turns that nobody finds again are not worth a segment each.
+    chosen = any(_source(name) is not ParameterSource.DEFAULT for name in ("scope", "repair"))
+    if chosen and _source("reuse") is ParameterSource.DEFAULT:
+        given["reuse"] = "off"
+    if given["reuse"] == "off" and _is_written("max_kl"):
+        raise click.UsageError(_NO_PROMISE, click.get_current_context())
     settings = RunSettings(**given, hold_conversation=False)
     if batch_path is not None:
         from app.cli.batch import Batch, answer_batch
@@ -156,17 +166,27 @@ def run(
             outcome = handed(work, options, server, progress, aloud=not as_json)
             if outcome is None:
                 with options.open() as engine:
-                    lines = computed(work, engine)
-                    outcome = follow(lines, progress, Outcome(), aloud=not as_json)
+                    asked = prepared(work, engine)
+                    outcome = follow(computed(work, engine, asked), progress, Outcome(), aloud=not as_json)
+                    if not as_json:
+                        say(_summary(outcome))
+                    check(work, asked, outcome, progress)
+            elif not as_json:
+                say(_summary(outcome))
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
     if as_json:
+        taken, reuse = outcome.reuse, dict[str, Any]()
+        how: dict[str, Any] = {"scope": settings.scope, "repair": settings.repair}
+        if taken is not None:
+            how = {"scope": taken.scope or None, "repair": taken.repair}
+            reuse = {"reuse": taken.to_json()}
         print_json(
             {
                 "schema": schema.tree.name,
                 "model": options.name,
-                "scope": settings.scope,
-                "repair": settings.repair,
+                **how,
+                **reuse,
                 "placement": outcome.begun["placement"],
                 "probe": outcome.begun["probe"],
                 "studio": outcome.studio,
@@ -175,12 +195,33 @@ def run(
             }
         )
     else:
-        say(_summary(outcome))
+        if outcome.reuse is not None:
+            say(f"{outcome.reuse.why}.")
+        if outcome.differs and sys.stdout.isatty() and (outcome.comparison or outcome.reuse is None):
+            command = _fidelity(prompt_path, schema_path, model)
+            say(f"{outcome.differs} How much, and what mends it: {command}")
     if outcome.begun["placement"] != settings.placement:
         say(f"pml: {KEPT_PLACES}", err=True)
     for warning in outcome.warnings():
         say(f"pml: {warning}", err=True)
     return 0
+
+
+def _require_one_choice(given: Mapping[str, Any]) -> None:
+    """Refuses a scope or a repair beside a reuse that chooses them.
+
+    Raises:
+        click.UsageError: there is one.
+    """
+    own = next((name for name in ("scope", "repair") if _is_written(name)), None)
+    if own and given["reuse"] == "auto" and _source("reuse") is not ParameterSource.DEFAULT:
+        raise click.UsageError(f"--{own} is given, and {CHOOSES}", click.get_current_context())
+
+
+def _fidelity(prompt: str, schema: str, model: str | None) -> str:
+    """The command that measures what reuse did to the answer."""
+    chosen = ["--model", model] if model and _is_written("model") else []
+    return shlex.join(["pml", "fidelity", prompt, "--schema", schema, *chosen])
 
 
 def _sound_prompt(path: str, schema: Document[Schema]) -> Document[Prompt]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import click
 
+from app.cli.offering import offer_options, offered
 from app.cli.options import ModelOptions, debug_option, engine_options
 from app.cli.output import reading_bar, say
 from app.cli.param_types import UserPath, Whole
@@ -31,9 +33,10 @@ from engine.pml.text_files import require_folder
     metavar="DIR",
     help="Offer the schemas of this folder too.",
 )
+@offer_options
 @engine_options
 @debug_option
-def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choice: Any) -> None:
+def studio(port: int, no_browser: bool, schemas_dir: Path | None, **given: Any) -> None:
     """Open the studio in the browser.
 
     It listens on 127.0.0.1 only, and asks no other host for anything unless --model names a model on the
@@ -41,7 +44,8 @@ def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choic
     """
     if schemas_dir is not None:
         require_folder(schemas_dir)
-    options = ModelOptions(**engine_choice)
+    options = ModelOptions(**{one.name: given.pop(one.name) for one in fields(ModelOptions)})
+    offer = offered(**given)
     from app.studio import launch
 
     say(f"Starting the studio at http://127.0.0.1:{port} (Ctrl-C ends it).")
@@ -52,6 +56,7 @@ def studio(port: int, no_browser: bool, schemas_dir: Path | None, **engine_choic
             port=port,
             open_browser=not no_browser,
             schemas_dir=schemas_dir,
+            offer=offer,
             progress=progress,
             **options.for_engine(),
         )

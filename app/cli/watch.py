@@ -30,7 +30,7 @@ PAUSE = 0.25  # seconds between two looks
 @click.option(
     "--encode", is_flag=True, help="Encode what is new in each schema that is saved without errors."
 )
-@setting_option("scope", only=("isolated", "anchored"))
+@setting_option("scope", only=("isolated", "anchored", "preceding"))
 @engine_options
 @debug_option
 def watch(paths: tuple[Path, ...], encode: bool, scope: Scope, **engine_choice: Any) -> int:

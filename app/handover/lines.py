@@ -7,21 +7,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from engine.errors import ClosedError, PromptCacheError
-from engine.events import Compared, Delta, Event, Finished, FirstToken, Working
+from engine.events import Compared, Delta, Event, Finished, FirstToken, ReuseTaken, Working
 from engine.inference.params import RunSettings
 from engine.pml import Diagnostic, PromptError
 from engine.pml.diagnostics import Span
 
 if TYPE_CHECKING:
     from engine import Engine
-    from engine.prepared import Mode, PreparedSchema
+    from engine.prepared import Mode, PreparedPrompt
 
 Line = dict[str, Any]
 
 
-def answering(
-    engine: Engine, schema: PreparedSchema, prompt: str, settings: RunSettings, mode: Mode
-) -> Iterator[Line]:
+def answering(engine: Engine, prompt: PreparedPrompt, settings: RunSettings, mode: Mode) -> Iterator[Line]:
     """Answers a prompt, as lines. Closing the iterator stops the answer.
 
     Yields:
@@ -30,7 +28,7 @@ def answering(
     Raises:
         PromptError: the prompt does not fit the schema or the context window.
     """
-    stream = schema.prompt(prompt).stream(settings, mode=mode)
+    stream = prompt.stream(settings, mode=mode)
     try:
         yield {
             "event": "begun",
@@ -40,6 +38,12 @@ def answering(
         }
         for event in stream:
             yield of_event(event)
+            if isinstance(event, Finished) and event.answer.reuse is not None:
+                yield {"event": "reuse", "taken": asdict(event.answer.reuse)}
+        if mode == "cached":
+            from engine.prompt.passages import saw_all  # who reads these lines loads no tokenizer
+
+            yield {"event": "read", "saw_all": saw_all(prompt.passages(settings))}
     finally:
         stream.close()
 
@@ -57,6 +61,12 @@ def of_event(event: Event) -> Line:
             return {"event": "first token", **asdict(event)}
         case Delta():
             return {"event": "delta", "side": event.side, "text": event.text}
+
+
+def taken_in(line: Line) -> ReuseTaken:
+    """Returns the remedy that a line of a run tells of."""
+    told = line["taken"]
+    return ReuseTaken(**{**told, "scaffold": tuple(told["scaffold"])})
 
 
 def of_fault(error: Exception) -> Line:

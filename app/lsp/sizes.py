@@ -82,10 +82,10 @@ def _folder(model: str) -> Path:
         return fetch(model)
     try:
         return Path(hf_hub_download(model, TOKENIZER)).parent
-    except Exception as error:  # of the hub, of the network, of the disk: each means no tokenizer
+    except Exception:  # of the hub, of the network, of the disk: each means no tokenizer
         raise ModelError(
-            f"there is no folder {model!r}, and no tokenizer of that name could be fetched "
-            f"({type(error).__name__}). Check the name, or give a local folder."
+            f"there is no file or folder {model!r}, and no tokenizer of that name could be fetched from the "
+            "Hugging Face hub. Check the name and the network."
         ) from None
 
 

@@ -179,7 +179,9 @@ def seed_of(seed: int | None) -> int | None:
 
 def scoped(settings: RunSettings, over: Over | None) -> RunSettings:
     """Returns settings with the scope that a request over a schema asks for."""
-    return settings if over is None else replace(settings, scope=over.scope)
+    if over is None or over.scope == settings.scope:
+        return settings
+    return replace(settings, scope=over.scope, reuse="off")  # the client chooses
 
 
 def settings_in(dialect: Dialect) -> Mapping[str, Setting]:

@@ -61,7 +61,7 @@ def routes(service: Service) -> APIRouter:
         tier = engine.memory_tier
         return JSONResponse(
             {
-                "model": engine.model.name,
+                "model": engine.model.stored.name,
                 "fingerprint": engine.model.fingerprint,
                 "bytes": tier.bytes,
                 "budget": tier.budget,

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Iterator
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from pydantic import Field
 
@@ -16,6 +16,7 @@ from app.server.echoing import shown
 from app.server.errors import INVALID, NO_SCHEMA, TOO_LARGE, ApiError, error_of, fault_of_pml, unsupported
 from app.server.schema_files import SchemaFiles
 from engine import Engine
+from engine.choices import Scope
 from engine.errors import CharacterError, SettingsError, StoreError, require_characters
 from engine.pml import Prompt, PromptError, Role, RoleName, Schema, Text, parse_prompt, parse_schema
 from engine.pml.diagnostics import NOWHERE
@@ -44,7 +45,7 @@ class PromptCache(Strict):
 
     schema_name: str = Field(alias="schema", min_length=1)
     prompt: str | None = None
-    scope: Literal["isolated", "anchored", "scaffold"] = "anchored"
+    scope: Scope = "anchored"
 
     def over(self, owner: str) -> Over:
         """Returns it as a request has it, of a client."""

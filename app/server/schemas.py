@@ -319,7 +319,7 @@ def _label(engine: Engine, owner: str, name: str) -> str:
 def _listed(engine: Engine, head: Head) -> dict[str, Any]:
     return {
         "name": head.name,
-        "model": engine.model.name,
+        "model": engine.model.stored.name,
         "digest": head.digest,
         "created_at": _iso(head.created_at),
         "expires_at": None if head.expires_at is None else _iso(head.expires_at),

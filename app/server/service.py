@@ -6,11 +6,11 @@ import asyncio
 import gc
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from app.server.asked import LONGEST_ANSWER, Asked, Defaults
 from app.server.caching import Submitted, as_kept, expire, prepared, submitted
@@ -62,6 +62,7 @@ class Service:
         longest: tokens of an answer where a request does not say it; None as the model's makers have it.
         isolate: whether what one client computes is of no use to another.
         strict: whether a time to live is the most that something stays, and not the least alone.
+        promise: settings of reuse that hold for every request, by name.
 
     Attributes:
         figures: what was counted.
@@ -77,20 +78,21 @@ class Service:
         longest: int | None,
         isolate: bool = False,
         strict: bool = False,
+        promise: Mapping[str, Any] | None = None,
     ) -> None:
-        self._strict = strict
+        self._strict, own = strict, {} if longest is None else {"max_new_tokens": longest}
+        self._given = {**own, **(promise or {})}  # it holds before what the model's makers say
         self.limits, self._names, self._longest, self._isolate = limits or Limits(), names, longest, isolate
         self.figures, self.created = Figures(), int(time.time())
         self._engine: Engine | None = None
         self._schemas: SchemaFiles | None = None
         self._defaults = Defaults(longest or LONGEST_ANSWER)
         self.off = self._draining = self._stopped = False
-        self._inside = 0
+        self._inside = self._read_long = 0
         self._running: set[Running | Work] = set()
         self._workers = ThreadPoolExecutor(_WORKERS, thread_name_prefix="work")
         self._looks = Lane(_LOOKERS, LOOKS_WAITING, "look")
         self._long = Lane(1, LOOKS_WAITING, "long")  # two would slow every answer by far more than one does
-        self._read_long = 0
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -142,9 +144,7 @@ class Service:
     def opened(self, engine: Engine) -> None:
         """Answers with an engine from now on."""
         self._engine, self._schemas = engine, SchemaFiles(engine.store.folder)
-        own = own_settings(engine.model)
-        if self._longest is not None:
-            own.pop("max_new_tokens", None)
+        own = {**own_settings(engine.model), **self._given}
         self._defaults = Defaults(self._longest or LONGEST_ANSWER, own, engine.model.generation.rules)
 
     def closed(self) -> None:
@@ -152,8 +152,8 @@ class Service:
         self._engine = None
 
     def names(self) -> tuple[str, ...]:
-        """The names that the model is asked for by, its own first."""
-        return (self.engine.model.name, *self._names)
+        """The names that the model is asked for by, its own first; none is a path."""
+        return (self.engine.model.stored.name, *self._names)
 
     def require_model(self, name: str) -> None:
         """Refuses a model that is not served.
@@ -161,8 +161,8 @@ class Service:
         Raises:
             ApiError: it is not.
         """
-        known = self.names()
-        if name not in known:
+        known, given = self.names(), self.engine.model.name
+        if name not in (*known, given, given.replace("\\", "/").rstrip("/").rpartition("/")[2]):
             raise ApiError(
                 NO_MODEL,
                 f"There is no model {shown(name)} here; there is {listed(known)}. Ask for that one, or give "

@@ -144,7 +144,8 @@ def launch(
             there(engine)
             parts.switching.begun(engine, choice, kept)
 
-        parts.switching.bounds = {} if offer is None else {"parallel": offer.parallel}
+        if offer is not None and offer.parallel != Offer().parallel:  # else batches take what is worth it
+            parts.switching.bounds = {"parallel": offer.parallel}
         opened = {**given, **parts.switching.bounds}
         begin(_opened(model, opening, api, engine_options.get("progress"), opened))
         ready(studio.url)
@@ -223,7 +224,9 @@ def _opened(model: str, opening: Opening, api: Api, told: Progress | None, given
         from engine import Engine
 
         api.build()
-        return Engine.open(model, progress=progress, **given)
+        engine = Engine.open(model, progress=progress, **given)
+        engine.check_when_idle()
+        return engine
 
 
 def options(assets: Path, jobs: Jobs, handed: Handed) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.model_choice import ModelChoice
@@ -49,6 +49,7 @@ class Offer:
         grace: seconds that answers under way have to end.
         operators: secrets with which what tells of all clients can be asked for, and nothing else.
         hosts: further names that a request may call the server by, in small letters.
+        promise: settings of reuse that hold for every request, by name.
     """
 
     keys: tuple[str, ...] = ()
@@ -64,6 +65,7 @@ class Offer:
     grace: float = 30.0
     operators: tuple[str, ...] = ()
     hosts: frozenset[str] = frozenset()
+    promise: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Api:
@@ -111,6 +113,7 @@ class Api:
             longest=offer.longest,
             isolate=offer.isolate,
             strict=offer.strict,
+            promise=offer.promise,
         )
         self._service.off = not self._on
         hosts = LOOPBACK | offer.hosts

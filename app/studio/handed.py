@@ -126,7 +126,8 @@ def computed(engine: Engine, run: HandedRun) -> Iterator[Line]:
     """Returns the lines of a run, a fault, what could not be stored, and the end included."""
     try:
         settings = RunSettings.read(run["settings"])
-        yield from answering(engine, engine.schema(run["schema"]), run["prompt"], settings, run["mode"])
+        prompt = engine.schema(run["schema"]).prompt(run["prompt"])
+        yield from answering(engine, prompt, settings, run["mode"])
         if run["mode"] != "uncached" and (unsaved := engine.segment_cache.unsaved()):
             yield {"event": "unsaved", "warning": f"The answer is complete, but {unsaved}"}
     except Exception as error:  # the command shows it

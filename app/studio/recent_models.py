@@ -47,7 +47,13 @@ class RecentModels:
         if choice.name == BUNDLED or choice.name.startswith(RANDOM):
             return
         folder = local_folder(choice.name)
-        found = choice if folder is None else replace(choice, name=str(folder.resolve()))
+        if folder is not None and folder.is_file():  # the hub's cache has links to files without a name
+            folder = folder.parent.resolve() / folder.name
+        found = (
+            choice
+            if folder is None
+            else replace(choice, name=str(folder.resolve() if folder.is_dir() else folder))
+        )
         with self._lock:
             self._write([found, *(one for one in self.kept() if one.name != found.name)])
 

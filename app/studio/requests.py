@@ -84,6 +84,15 @@ class Measure(Texts):
 
 
 @request
+class OfNow:
+    """What is open, by the digests of both texts, and its settings."""
+
+    schema: Words
+    prompt: Words
+    settings: Mapping[str, Any]
+
+
+@request
 class Read(Measure):
     """Both documents, to be shown as a model reads them.
 

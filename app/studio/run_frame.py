@@ -16,7 +16,8 @@ FORMAT: Final = 1
 
 Side = Literal["cached", "uncached"]
 Mode = Literal["both", "cached", "uncached"]
-State = Literal["waiting", "working", "streaming", "done", "stopped", "not run", "failed"]
+State = Literal["waiting", "working", "streaming", "done", "measured", "stopped", "not run", "failed"]
+"""`measured`: nothing was answered, only measured how faithful the cached answer is."""
 Ended = Literal["", "eos", "length", "stop"]
 SIDES: tuple[Side, Side] = ("cached", "uncached")
 
@@ -125,8 +126,33 @@ class ModelOfRun(TypedDict):
     weights: str
 
 
+class ReuseFrame(TypedDict):
+    """The remedy that the cached side took under a promise, and why; `scope` is "" where nothing was reused.
+
+    `kl` is of this answer where it was checked, else what was measured before; `broken` where it was checked
+    and is above the promise.
+    """
+
+    scope: str
+    repair: str
+    why: str
+    kl: float | None
+    checked: bool
+    broken: bool
+
+
+class KeptFidelity(TypedDict):
+    """How faithful the cached answer was found to be, and when that was measured, in ISO 8601."""
+
+    measured: str
+    found: Annotated[Json, JsonOf(named="engine.inference.findings:Fidelity")]
+
+
 class RunFrame(TypedDict):
-    """A run, so far. `settings` are those that were asked for; `placement` is the one that was used."""
+    """A run, so far. `settings` are those that were asked for; `placement` is the one that was used.
+
+    `fidelity` is there once it was measured for the texts, settings and model of a kept run.
+    """
 
     format: int
     number: int
@@ -147,3 +173,5 @@ class RunFrame(TypedDict):
     comparison: ComparedSoFar
     payback: Payback | None
     difference: Difference | None
+    fidelity: KeptFidelity | None
+    reuse: ReuseFrame | None

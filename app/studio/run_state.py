@@ -19,6 +19,7 @@ from app.studio.run_frame import (
     Mode,
     ModelOfRun,
     Payback,
+    ReuseFrame,
     RunFrame,
     Side,
     SideFrame,
@@ -28,7 +29,7 @@ from app.studio.run_frame import (
 from app.studio.settings import PageSettings
 from app.studio.worth import apart, payback
 from engine.choices import PlacementPolicy
-from engine.events import Compared, Delta, Event, Finished, FirstToken, Waiting, Working
+from engine.events import Compared, Delta, Event, Finished, FirstToken, ReuseTaken, Waiting, Working
 
 if TYPE_CHECKING:
     from engine import PromptEncoding
@@ -155,6 +156,8 @@ class Run:
         number: the run's number in this session, from 1; 0 while it has no first token yet.
         message: what went wrong, in words, where something did.
         warnings: what the answers are complete without, in words.
+        reuse: the remedy that the cached side took, where it was answered under a promise.
+        kept: the id under which it is kept on disk; "" while it is not.
     """
 
     schema: str
@@ -172,6 +175,8 @@ class Run:
     message: str = ""
     warnings: tuple[str, ...] = ()
     repeat: int = 1
+    reuse: ReuseTaken | None = None
+    kept: str = ""
 
     @property
     def mode(self) -> Mode:
@@ -227,6 +232,8 @@ class Run:
             "comparison": {**self.compared, **speedup(cached, uncached)},
             "payback": self._payback(),
             "difference": word_difference(cached.text, uncached.text) if compared else None,
+            "fidelity": None,
+            "reuse": told_of(self.reuse),
         }
 
     def _payback(self) -> Payback | None:
@@ -250,6 +257,20 @@ def belongs(texts: tuple[str, str], settings: PageSettings, model: ModelOfRun) -
 def digest_of_model(model: ModelOfRun) -> str:
     """A short name for a model as it is loaded."""
     return digest(" ".join((model["fingerprint"], model["device"], model["dtype"], model["weights"])))
+
+
+def told_of(taken: ReuseTaken | None) -> ReuseFrame | None:
+    """What is told of the remedy that an answer took."""
+    if taken is None:
+        return None
+    return {
+        "scope": taken.scope,
+        "repair": taken.repair,
+        "why": taken.why,
+        "kl": taken.kl,
+        "checked": taken.checked,
+        "broken": taken.broken,
+    }
 
 
 def speedup(cached: SideRun, uncached: SideRun) -> ComparedSoFar:
@@ -305,6 +326,7 @@ def apply(run: Run, event: Event, at: float, clock: Clock) -> None:
             side = run.sides[event.side]
             side.state, side.text, side.tokens = "done", answer["text"], dict(answer["tokens"])
             side.ended = event.answer.stopped
+            run.reuse = event.answer.reuse or run.reuse
             side.waited_ms = event.answer.waited_ms
             run.warnings = with_warnings(run.warnings, answer["warnings"])
             side.tokens_per_second = 1000 / answer["tpot_ms"] if answer.get("tpot_ms") else None

@@ -17,10 +17,10 @@ from app.studio.jobs import Job, Jobs
 from app.studio.kept import Record, RunStore
 from app.studio.kept.record import contained
 from app.studio.run_frame import SIDES, Mode, ModelOfRun, Side
-from app.studio.run_state import Clock, Run, apply, with_warnings
+from app.studio.run_state import Clock, Run, apply, told_of, with_warnings
 from app.studio.settings import PageSettings
 from engine.errors import CancelledError, PromptCacheError
-from engine.events import FirstToken, Listener, Waiting
+from engine.events import FirstToken, Listener, ReuseTaken, Waiting
 
 if TYPE_CHECKING:
     from engine import Engine, PreparedPrompt, PreparedSchema
@@ -136,7 +136,9 @@ class Runs:
         frame = cast(dict[str, Any], run.frame())
         try:
             whole = contained(request.schema.tree)
-            self._kept.keep(Record(request.source, request.prompt, frame, "", "", request.origin, whole))
+            record = Record(request.source, request.prompt, frame, "", "", request.origin, whole)
+            self._kept.keep(record)
+            run.kept = record.id
         except Exception as error:  # the answer is complete without it
             logger.warning("A run was not kept", exc_info=not isinstance(error, PromptCacheError))
             with job.changing():
@@ -174,8 +176,12 @@ class Runs:
             with job.changing():
                 run.sides[side].waits = False
 
-        listener = Listener(turn, lambda: job.stopping)
-        stream = self._stream(request.schema.prompt(request.prompt), settings, order, listener)
+        def checked(found: ReuseTaken) -> None:
+            self._checked(run, found)
+
+        listener = Listener(turn, lambda: job.stopping, checked)
+        prompt, check = request.schema.prompt(request.prompt), run.repeat == 1
+        stream = self._stream(prompt, settings, order, listener, check=check)
         with contextlib.closing(cast(Any, stream)):
             for event in stream:
                 if run.repeat == 1 or isinstance(event, (FirstToken, Waiting)):
@@ -187,11 +193,22 @@ class Runs:
 
     @staticmethod
     def _stream(
-        prompt: PreparedPrompt, settings: PageSettings, order: tuple[Side, ...], listener: Listener
+        prompt: PreparedPrompt,
+        settings: PageSettings,
+        order: tuple[Side, ...],
+        listener: Listener,
+        *,
+        check: bool,
     ) -> Any:
-        if len(order) == 1:
-            return prompt.stream(settings, mode=order[0], listener=listener)
-        return prompt.stream(settings, mode="both", order=order, listener=listener)
+        mode: Mode = order[0] if len(order) == 1 else "both"
+        order = order if mode == "both" else SIDES
+        return prompt.stream(settings, mode=mode, order=order, listener=listener, check=check)
+
+    def _checked(self, run: Run, found: ReuseTaken) -> None:
+        """Is told what a check found, when the run is long over."""
+        run.reuse, told = found, told_of(found)
+        if self._kept is not None and run.kept and told is not None:
+            self._kept.note_reuse(run.kept, told)
 
     def _remember(self, run: Run) -> None:
         if run.number == 0 and any(side.timelines for side in run.sides.values()):

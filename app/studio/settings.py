@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from app.studio.digests import digest
+from engine.choices import Reuse
 from engine.errors import SettingsError
 from engine.inference.params import RunSettings
 from engine.inference.settings import Setting, declared, settings_of
@@ -21,12 +22,13 @@ MOST_WHOLE = 2**53 - 1  # beyond it a number of JavaScript is not always the one
 
 @dataclass(frozen=True)
 class PageSettings(RunSettings):
-    """The settings of the page's drawer, as they are declared.
+    """The settings of the page's drawer. `reuse` is auto unless scope or repair is chosen.
 
     Raises:
         SettingsError: a value is out of its range.
     """
 
+    reuse: Reuse = field(default="auto", metadata=RunSettings.__dataclass_fields__["reuse"].metadata)
     repeats: int = field(
         default=3,
         metadata=declared(
@@ -62,8 +64,15 @@ class PageSettings(RunSettings):
 
     @property
     def digest(self) -> str:
-        """A short name for all that can change an answer or its times."""
-        told = {name: getattr(self, name) for name in declarations() if self._matters(name)}
+        """A short name for all that can change an answer or its times.
+
+        What has its default is left out, so that a setting of a later version renames nothing.
+        """
+        told = {
+            name: getattr(self, name)
+            for name, one in declarations().items()
+            if self._matters(name) and getattr(self, name) != one.default
+        }
         return digest(json.dumps(told, sort_keys=True))
 
     def to_json(self) -> dict[str, Any]:
@@ -102,5 +111,8 @@ def as_today(kept: Mapping[str, Any]) -> dict[str, Any]:
         found["stop"] = [stop.replace("\\n", "\n")] if stop else []
     if "conversation" in found:
         found.setdefault("store_conversation", found.pop("conversation") == "disk")
+    usual = PageSettings().to_json()
+    if any(found.get(name, usual[name]) != usual[name] for name in ("scope", "repair")):
+        found.setdefault("reuse", "off")
     names = {one.name for one in fields(PageSettings)}
     return {name: value for name, value in found.items() if name in names}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import logging
+import re
 import sys
 import threading
 import time
@@ -33,6 +34,28 @@ logger = logging.getLogger(__name__)
 STEP_SECONDS = 0.05
 PATIENCE_SECONDS = 3.0  # that the end of the studio waits for the end of a switch
 Running = Literal["finish", "stop"]
+_FIELDS = {
+    "quantize": "Rounding",
+    "dtype": "Number format",
+    "device": "Device",
+    "weights": "Weights in memory",
+}
+_NAMED = "|".join(_FIELDS)
+_IN_PAGE_WORDS: tuple[tuple[str, Callable[[re.Match[str]], str]], ...] = (
+    (
+        rf"eave --({_NAMED}) \w+ out",
+        lambda found: f'eave "{_FIELDS[found[1]]}" at "{"none" if found[1] == "quantize" else "auto"}"',
+    ),
+    (rf"(add|[Uu]se) --({_NAMED}) (\w+)", lambda found: f'choose "{found[3]}" under "{_FIELDS[found[2]]}"'),
+    (
+        rf"--({_NAMED}) ((?:fp|bf|int)\d+|auto|none)",
+        lambda found: f'"{found[2]}" under "{_FIELDS[found[1]]}"',
+    ),
+    (rf"--({_NAMED})", lambda found: f'"{_FIELDS[found[1]]}"'),
+    (r", or choose another folder with --dir", lambda _: ""),
+    (r"Choose another folder with --dir", lambda _: "Check who may write there"),
+    (r" with --model\b", lambda _: ""),
+)
 
 
 class Switched(TypedDict):
@@ -258,9 +281,11 @@ class Switching:
 
         try:
             engine = self._reopened(wanted, read)
-        except Exception:
+        except Exception as error:
             if job.stopping:  # whatever the loader has made of that
                 raise StoppedError from None
+            if isinstance(error, PromptCacheError):
+                raise PromptCacheError(in_page_words(str(error))) from error
             raise
         if job.stopping:
             engine.close()
@@ -270,7 +295,10 @@ class Switching:
     def _reopened(self, wanted: ModelChoice, progress: Callable[[int, int, str], None]) -> Engine:
         from engine import Engine
 
-        return Engine.open(wanted.name, progress=progress, **wanted.options, **self.kept, **self.bounds)
+        options = {**wanted.options, **self.kept, **self.bounds}
+        engine = Engine.open(wanted.name, progress=progress, **options)
+        engine.check_when_idle()
+        return engine
 
     def _say(self, job: Job, done: int, total: int, what: str) -> None:
         self.opening.progress(done, total, what)
@@ -300,6 +328,13 @@ class Switching:
             job.tell(0, 0, f"waiting for {left} run{'s' * (left != 1)} of the former model to end")
             time.sleep(STEP_SECONDS)
         former.close()
+
+
+def in_page_words(sentence: str) -> str:
+    """Returns a refusal with the fields of the Models page in the place of options of the command line."""
+    for pattern, words in _IN_PAGE_WORDS:
+        sentence = re.sub(pattern, words, sentence)
+    return sentence[:1].upper() + sentence[1:]
 
 
 def give_back_memory() -> None:

@@ -41,6 +41,7 @@ class ModelFacts(TypedDict):
     digest: str
     about: str
     name: str
+    own_name: str
     family: str
     device: str
     dtype: str
@@ -238,6 +239,7 @@ def model_facts(engine: Engine) -> ModelFacts:
         "digest": digest_of_model(model_of(engine)),
         "about": ABOUT_DEMO if model.name == "demo" else "",
         "name": model.name,
+        "own_name": model.stored.name,
         "family": model.family,
         "device": str(model.device),
         "dtype": str(model.dtype).removeprefix("torch."),

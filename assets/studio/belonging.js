@@ -36,6 +36,9 @@ export class Belonging extends Emitter {
     this.emit("changed")
   }
 
+  /** Digests of the texts that are open; null before they were checked. */
+  get texts() { return this.#texts }
+
   /** The digest of the model that is loaded; undefined before. */
   get modelDigest() { return this.#model?.digest }
 

@@ -107,6 +107,25 @@ function results(runs) {
   ]
 }
 
+/** How faithful the cached answers were found to be; nothing where that was measured of none. @param {Run[]} runs @returns {Row[]} */
+function fidelity(runs) {
+  if (!runs.some(({ told }) => told.fidelity)) return []
+  /** @param {string} title @param {(found: Api.Fidelity) => unknown} value @param {(found: Api.Fidelity) => Child} cell */
+  const row = (title, value, cell) => rowOf(runs)(title, ({ told }) => told.fidelity && value(told.fidelity.found), ({ told }) => told.fidelity ? cell(told.fidelity.found) : "–")
+  return [
+    rowOf(runs)("Reuse measured", ({ told }) => told.fidelity?.measured, ({ told }) => told.fidelity ? when(told.fidelity.measured) : "–"),
+    row("KL per token", found => found.kl_mean, found => `${nats(found.kl_mean)}, ${nats(found.kl_worst)} at worst`),
+    row("First token, measured", found => found.kl_first_token, found => `${found.first_token_agrees ? "the same likeliest" : "another likeliest"} (KL ${nats(found.kl_first_token)})`),
+    row("Flipped tokens", found => found.flips.length, found => `${count(found.flips.length)} of ${count(found.tokens_read)}`),
+    row("Harm by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "text that is always there", nats(one.harm)]))),
+    row("What was tried", found => JSON.stringify(found.remedies), found => found.remedies.length ? pairs(found.remedies.map(one => [one.what, `KL ${nats(one.kl_mean)}`])) : "nothing"),
+    row("Advice", found => found.advice, found => h("div", { class: "beside-note" }, found.advice)),
+  ]
+}
+
+/** @param {[string, string][]} named */
+const pairs = named => h("ul", { class: "beside-pairs" }, ...named.map(([name, value]) => h("li", {}, name, h("span", { class: "soft" }, ` ${value}`))))
+
 /** What they ran with. @param {Run[]} runs @param {Map<string, string>} labels of settings by their names @returns {Row[]} */
 function circumstances(runs, labels) {
   const row = rowOf(runs), settings = [...new Set(runs.flatMap(({ told }) => Object.keys(told.settings)))]
@@ -145,7 +164,7 @@ function documents(title, runs, kind) {
  */
 export function besideTable(runs, labels, actions) {
   const several = runs.length > 1, lines = (/** @type {Row[]} */ rows) => rows.map(({ title, cells, values }) => line(title, values, cells.map(cell => h("td", {}, cell))))
-  const body = h("tbody", {}, ...lines(results(runs)),
+  const body = h("tbody", {}, ...lines([...results(runs), ...fidelity(runs)]),
     answers("Answer from the cache", runs, "cached"), answers("Answer without it", runs, "uncached"),
     documents("Prompt", runs, "prompt"), ...lines(circumstances(runs, labels)), documents("Schema text", runs, "schema"))
   const differ = [...body.rows].some(row => row.classList.contains("differs"))

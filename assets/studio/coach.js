@@ -98,7 +98,7 @@ export class Coach {
     target?.setAttribute("data-coached", "")
   }
 
-  // Beside what it speaks of, on the first side that has room; where none has, on the one with the most. Along that side it moves off what is to stay free.
+  // Beside what it speaks of, on the first side that has room; where none has, on the one with the most. Along that side it moves off what is to stay free, or else away from it.
   #place() {
     const step = this.#due(), target = step && document.querySelector(step.at)
     if (!target || this.#card.hidden) return
@@ -113,7 +113,9 @@ export class Coach {
     const best = places.find(({ room }) => room >= GAP + EDGE) ?? places.reduce((most, next) => next.room > most.room ? next : most)
     const kept = [...document.querySelectorAll(FREE)].map(node => node.getBoundingClientRect())
     const upright = best.x >= right || best.x + wide <= left
-    const moved = [...Array(Math.ceil(innerWidth / STEP)).keys()].flatMap(at => [at * STEP, -at * STEP]).map(by => upright ? { x: best.x, y: within(best.y + by, high, innerHeight) } : { x: within(best.x + by, wide, innerWidth), y: best.y })
+    const steps = [...Array(Math.ceil(innerWidth / STEP)).keys()].flatMap(at => [at * STEP, -at * STEP])
+    const ways = [steps.map(by => ({ x: within(best.x + by, wide, innerWidth), y: best.y })), steps.map(by => ({ x: best.x, y: within(best.y + Math.max(0, by), high, innerHeight) }))]
+    const moved = (upright ? ways.reverse() : ways).flat()
     const shared = (/** @type {number[]} */ [from, size], /** @type {number} */ least, /** @type {number} */ most) => Math.max(0, Math.min(from + size, most) - Math.max(from, least))
     const covered = (/** @type {{x: number, y: number}} */ to) => kept.reduce((sum, box) => sum + shared([to.x, wide], box.left, box.right) * shared([to.y, high], box.top, box.bottom), 0)
     const free = moved.reduce((least, next) => covered(next) < covered(least) ? next : least)

@@ -101,5 +101,8 @@ export function debounce(wait, action) {
   return Object.assign(later, { cancel: () => clearTimeout(timer) })
 }
 
+/** Whether nothing holds the focus, so that it may be moved without taking it from anything. */
+export const unfocused = () => !document.activeElement || document.activeElement.matches("body, :disabled")
+
 /** A name that nobody else has. */
 export const newKey = () => crypto.getRandomValues(new Uint32Array(2)).join("-")

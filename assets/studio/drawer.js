@@ -212,11 +212,27 @@ export class Drawer extends Emitter {
 
   // What is out of its range is kept too: a page that is loaded again says what became of it.
   /** @param {Field} field */
-  #change({ setting: { name }, value }) {
+  #change(field) {
+    const { setting: { name }, value } = field
     this.#workspace.change({ [name]: value() })
+    this.#chooseReuse(field)
     this.#tally()
     if (this.#setBack.delete(name) && !this.#setBack.size) this.emit("set back", "")
     this.emit("changed")
+  }
+
+  // Either `reuse` chooses scope and repair, or the user does.
+  /** @param {Field} field */
+  #chooseReuse({ setting, value }) {
+    const { name } = setting, reuse = this.#fields.get("reuse")
+    if (name === "reuse" && value() === "auto") for (const own of ["scope", "repair"]) this.#setTo(own, this.#fields.get(own)?.setting.default)
+    if ((name === "scope" || name === "repair") && changed(setting, value()) && reuse?.value() === "auto") this.#setTo("reuse", "off")
+  }
+
+  /** @param {string} name @param {unknown} value */
+  #setTo(name, value) {
+    const field = this.#fields.get(name)
+    if (field && field.value() !== value) this.set(name, value)
   }
 
   /** Says at a field whether its value is in the range. @param {Field} field */

@@ -1,6 +1,6 @@
 // What reuse did to an answer: measured on demand, module by module, with what would mend it.
 import { originOf } from "./belonging.js"
-import { count, h, nats, plural } from "./dom.js"
+import { count, debounce, h, moment, nats, plural } from "./dom.js"
 import { Emitter } from "./events.js"
 import { AWAY, Job, STOPPED } from "./jobs.js"
 
@@ -16,10 +16,11 @@ const COLUMNS = [
   ["Flips", "Flipped tokens that are this module's doing", m => count(m.mends)],
 ]
 const MOST_FLIPS = 8
+const FIND_AFTER_MS = 200
 
 /**
- * "repair": the setting is wanted; "scaffold": one of these modules is; "found": what was measured.
- * @extends {Emitter<{repair: string, scaffold: string[], found: Api.MeasuredFidelity}>}
+ * "setting": this name and value are wanted; "scaffold": one of these modules is; "found": what was measured.
+ * @extends {Emitter<{setting: [string, string], scaffold: string[], found: Api.MeasuredFidelity}>}
  */
 export class Explanation extends Emitter {
   #workspace
@@ -33,6 +34,8 @@ export class Explanation extends Emitter {
   #age = ""
   /** The texts that were refused last. */
   #refused = ""
+  #asked = 0
+  #findSoon = debounce(FIND_AFTER_MS, () => this.#find())
   #measure = h("button", { type: "button", id: "explain", onclick: () => this.start() }, "Measure")
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.stop() }, "Stop")
   #status = h("span", { class: "soft", role: "status", "aria-live": "polite" })
@@ -54,7 +57,7 @@ export class Explanation extends Emitter {
     this.#belonging = belonging
     host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
     this.#body.append(h("p", { class: "empty" }, "Measure to see how faithful the cached answer to this prompt is, which module suffers from reuse, and what would mend it."))
-    belonging.on("changed", () => this.#showAge())
+    belonging.on("changed", () => { this.#showAge(); this.#findSoon() })
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.say("") })
   }
 
@@ -62,22 +65,47 @@ export class Explanation extends Emitter {
     const refusal = this.#drawer.refusal()
     if (refusal) return this.say(`Nothing was measured. ${refusal}`, "bad")
     /** @type {Job<Api.MeasuredFidelity>} */
-    const job = this.#job = new Job(this.#server)
+    const job = new Job(this.#server), { origin, settings } = this.#workspace
+    return this.#follow(job, this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...this.#workspace.texts() }))
+  }
+
+  // What is kept of the open texts, settings and model is shown, or the work that measures them is followed.
+  async #find() {
+    const { texts, modelDigest } = this.#belonging, { settings } = this.#workspace
+    if (this.#job || !texts || !modelDigest || this.#holds()) return
+    const number = ++this.#asked, known = await this.#server.ask("find_fidelity", { ...texts, settings })
+    if (this.#job || number !== this.#asked || known.away || known.error != null) return
+    if (known.kept) return this.#take(known.kept)
+    if (!known.under_way) return
+    /** @type {Job<Api.MeasuredFidelity>} */
+    const job = new Job(this.#server, known.under_way)
+    return this.#follow(job, /** @type {Promise<import("./jobs.js").JobReply<Api.MeasuredFidelity>>} */ (this.#server.ask("job_state", { key: job.key })))
+  }
+
+  /** Whether what is shown was measured of what is open. */
+  #holds() { return this.#origin !== null && this.#belonging.differences(this.#origin).length === 0 }
+
+  /** @param {Job<Api.MeasuredFidelity>} job @param {Promise<import("./jobs.js").JobReply<Api.MeasuredFidelity>>} begun */
+  async #follow(job, begun) {
+    this.#job = job
     this.#buttons()
-    const { origin, settings } = this.#workspace, texts = this.#workspace.texts()
+    const texts = JSON.stringify(this.#workspace.texts())
     job.on("state", state => this.#progress(state))
-    const end = await job.asked(this.#server.ask("measure_fidelity", { key: job.key, origin, settings, ...texts }))
+    const end = await job.asked(begun)
     this.#job = null
     this.#buttons()
-    if (end.result) {
-      this.#origin = originOf(end.result)
-      this.#show(end.result.found)
-      this.#showAge()
-      this.emit("found", end.result)
-      return
-    }
-    this.#refused = JSON.stringify(texts)
+    if (end.result) return this.#take(end.result)
+    this.#refused = texts
     this.say((end.fault || end.error) ?? `${AWAY} Measure again when it is back.`, end.fault === STOPPED ? "" : "bad")
+  }
+
+  /** @param {Api.MeasuredFidelity} result */
+  #take(result) {
+    this.#origin = originOf(result)
+    this.#show(result.found, result.measured)
+    this.#showAge()
+    if (result.unkept) this.say(result.unkept, "bad")
+    this.emit("found", result)
   }
 
   stop() {
@@ -92,15 +120,15 @@ export class Explanation extends Emitter {
     if (what) this.say(`${what[0].toUpperCase()}${what.slice(1)}…`)
   }
 
-  /** @param {Api.Fidelity} found */
-  #show(found) {
+  /** @param {Api.Fidelity} found @param {string} measured when */
+  #show(found, measured) {
     this.say("")
     const rows = found.modules.map(m => h("tr", { "data-worst": m.path === found.worst && found.remedies.length > 0 ? "yes" : null },
       ...COLUMNS.map(([, , cell], index) => h(index ? "td" : "th", index ? {} : { scope: "row" }, cell(m)))))
     const agrees = found.first_token_agrees ? "the same first token" : "another first token"
     this.#body.replaceChildren(
       h("p", { class: "advice" }, found.advice),
-      h("p", { class: "soft" }, `The cached side finds ${agrees} likeliest (KL ${nats(found.kl_first_token)}). It read the uncached answer ${found.read_to_end ? "to its end" : "as far as a run of these settings goes"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).`),
+      h("p", { class: "soft" }, `The cached side finds ${agrees} likeliest (KL ${nats(found.kl_first_token)}). It read the uncached answer ${found.read_to_end ? "to its end" : "as far as a run of these settings goes"}, ${plural(found.tokens_read, "token")}, and agrees on ${percent(found.answer_agreement)} of them (KL ${nats(found.kl_mean)} per token; ${nats(found.kl_worst)} at worst, at token ${count(found.worst_position + 1)}).`, measured ? ` Measured ${moment(measured)}.` : ""),
       found.flips.length ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Flipped tokens" }, this.#flips(found.flips)) : "",
       h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Fidelity by module" }, h("table", {},
         h("thead", {}, h("tr", {}, ...COLUMNS.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)))), h("tbody", {}, ...rows))),
@@ -122,17 +150,17 @@ export class Explanation extends Emitter {
   /** @param {Api.Remedy[]} remedies */
   #remedies(remedies) {
     const rows = remedies.map(r => h("tr", {},
-      h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
+      h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : r.scope ? `Scope ${r.scope}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
       h("td", {}, count(r.flips)), h("td", {}, nats(r.kl_worst)), h("td", {}, nats(r.kl_mean)), h("td", {}, percent(r.answer_agreement)), h("td", {}, `+${count(r.computed)}`),
-      h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.repair ? "Use" : "Add to schema"))))
+      h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.scaffold.length ? "Add to schema" : "Use"))))
     return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "Flips left", "Worst KL", "Mean KL", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
   }
 
   /** @param {Api.Remedy} remedy */
-  #use({ repair, scaffold }) {
-    if (!repair) return this.emit("scaffold", scaffold)
-    this.emit("repair", repair)
-    this.say(`Repair ${repair} is set for the next run.`)
+  #use({ repair, scope, scaffold }) {
+    if (scaffold.length) return this.emit("scaffold", scaffold)
+    this.emit("setting", scope ? ["scope", scope] : ["repair", repair])
+    this.say(`${scope ? `Scope ${scope}` : `Repair ${repair}`} is set for the next run.`)
   }
 
   // What was measured of something else stays, and says of what; an undo brings that back.
@@ -141,8 +169,10 @@ export class Explanation extends Emitter {
     this.#body.toggleAttribute("data-old", differs !== "")
     if (this.#job) return
     this.#age = differs && `Measured ${differs}. Measure again.`
+    const bad = this.#status.dataset.mood === "bad"
+    if (bad && this.#refused === JSON.stringify(this.#workspace.texts())) return
     if (this.#age) this.say(this.#age)
-    else if (this.#status.textContent === before || this.#status.dataset.mood === "bad" && this.#refused !== JSON.stringify(this.#workspace.texts())) this.say("")
+    else if (bad || this.#status.textContent === before) this.say("")
   }
 
   /** @param {string} words */

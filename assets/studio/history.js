@@ -1,7 +1,7 @@
 // The kept runs of the open schema: a chart of their times, and the latest of them in a list. Either brings a run back into the panes.
 import { called, ratioWords, when } from "./beside.js"
 import { Chart } from "./chart.js"
-import { debounce, h, milliseconds, plural, refill } from "./dom.js"
+import { debounce, h, milliseconds, nats, plural, refill } from "./dom.js"
 import { Emitter } from "./events.js"
 
 const REFRESH_MS = 150
@@ -61,6 +61,6 @@ export class History extends Emitter {
     return h("li", {}, h("button", {
       type: "button", "data-key": run.id, "aria-current": run.id === this.#current || null, title: `${called(run)}: ${run.prompt}`,
       onclick: () => this.emit("chosen", run.id),
-    }, h("strong", {}, run.name || when(run.started)), h("span", { class: "soft" }, `${milliseconds(run.cached_ms)} / ${milliseconds(run.uncached_ms)}${ratio}`)))
+    }, h("strong", {}, run.name || when(run.started)), h("span", { class: "soft" }, run.state === "measured" ? "measured" : `${milliseconds(run.cached_ms)} / ${milliseconds(run.uncached_ms)}${ratio}`, run.fidelity ? ` · KL ${nats(run.fidelity.kl_mean)}` : "")))
   }
 }

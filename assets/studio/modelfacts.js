@@ -3,8 +3,25 @@ import { bytes, count, h, plural } from "./dom.js"
 
 const MEBI = 1024 ** 2
 
+/** @type {Record<string, string>} how weights lie in memory */
+const WEIGHTS = { int8: "rounded to int8", int4: "rounded to int4", "four-bit": "in the file's four bits" }
+
 /** The last part of a folder, or the name as it is. @param {string} name */
 export const shortName = name => name.split(/[\\/]/).findLast(part => part) ?? name
+
+/**
+ * What tells paths apart: the last part of each, with folders before it where others end alike.
+ * @param {string[]} names
+ */
+export function distinct(names) {
+  const tail = (/** @type {string} */ name, /** @type {number} */ parts) => name.split(/[\\/]/).filter(Boolean).slice(-parts).join("/")
+  return names.map(name => {
+    for (let parts = 1; ; parts++) {
+      const shown = tail(name, parts)
+      if (shown === tail(name, parts + 1) || !names.some(other => other !== name && tail(other, parts) === shown)) return shown
+    }
+  })
+}
 
 /** A number of parameters: 4.95 M, 1.1 B. @param {number} value */
 function magnitude(value) {
@@ -21,16 +38,17 @@ const headsOf = (heads, size) => `${plural(heads, "head")} × ${count(size)}`
 
 /** The loaded model with all that is known of it. @param {Api.ModelDetails} model */
 export function loadedFacts(model) {
-  const short = shortName(model.model), checks = Object.entries(model.checks)
+  const short = model.own_name, checks = Object.entries(model.checks)
   return [
     h("p", { class: "model-name" }, h("strong", {}, short), short === model.model ? null : h("span", { class: "soft" }, model.model)),
     factList([
-      ["Family", model.family], ["Parameters", magnitude(model.parameters)], ["Weights", `${bytes(model.weight_bytes)}, ${model.weights}`],
+      ["Family", model.family], ["Parameters", magnitude(model.parameters)], ["On disk", model.file_bytes ? `${bytes(model.file_bytes)}, ${model.format}` : null], ["Weights in memory", `${bytes(model.weight_bytes)}, ${WEIGHTS[model.weights] ?? model.weights}`],
       ["Device", model.device], ["Number format", model.dtype], ["Context", plural(model.context_length, "token")],
       ["Layers", count(model.layers)], ["Keys and values", headsOf(model.heads, model.head_size)], ["One cached token", bytes(model.bytes_per_token)],
     ]),
+    model.why_larger ? h("p", { class: "soft" }, model.why_larger) : null,
     h("p", { class: "model-summary" },
-      h("span", { class: "pill", "data-mood": model.exact_up_to ? "warn" : "good" }, model.exact_up_to ? `exact up to ${plural(model.exact_up_to, "token")}` : "exact"),
+      h("span", { class: "pill", "data-mood": model.exact_up_to ? "warn" : "good" }, model.exact_up_to ? `exact up to ${plural(model.exact_up_to, "token")}` : `exact up to ${model.dtype} rounding`),
       h("span", { class: "pill" }, model.path === "segments" ? "segments read in place" : "segments copied"), model.summary),
     ...model.notes.map(note => h("p", { "data-mood": "warn" }, `${note.charAt(0).toUpperCase()}${note.slice(1)}.`)),
     model.apart ? h("p", { class: "soft" }, `What prompts share is read segment by segment on this GPU: ${model.apart}.`) : null,
@@ -46,8 +64,9 @@ export function lookFacts(look) {
     factList([
       ["Family", look.family], ["Parameters", magnitude(look.parameters)], ["Context", plural(look.context_length, "token")],
       ["Layers", count(look.layers)], ["Keys and values", headsOf(look.kv_heads, look.head_size)], ["One cached token", bytes(look.bytes_per_token)],
-      ["Runs on", `${look.device} in ${look.dtype}`], ["To fetch", look.fetch_bytes ? bytes(look.fetch_bytes) : null],
+      ["Runs on", `${look.device} in ${look.dtype}`], ["On disk", look.file_bytes ? `${bytes(look.file_bytes)}, ${look.format}` : null], ["Weights in memory", bytes(look.weight_bytes)], ["To fetch", look.fetch_bytes ? bytes(look.fetch_bytes) : null],
     ]),
+    ...(look.why_larger ? [h("p", { class: "soft" }, look.why_larger)] : []),
     memoryBar(look),
   ]
 }
@@ -76,10 +95,10 @@ const mebibytes = (/** @type {number} */ value) => `${(value / MEBI).toFixed(3)}
  * @param {number} tokens of the open schema
  */
 export function knownTable(rows, loaded, tokens) {
-  const own = loaded && h("tr", { class: "own" }, h("th", { scope: "row" }, shortName(loaded.model), h("span", { class: "soft" }, ` loaded, ${loaded.dtype}`)),
-    number(count(loaded.layers)), number(headsOf(loaded.heads, loaded.head_size)), number(loaded.bytes_per_token < MEBI / 100 ? bytes(loaded.bytes_per_token) : mebibytes(loaded.bytes_per_token)), number("–"), number("–"), number(tokens ? bytes(tokens * loaded.bytes_per_token) : "–"))
+  const own = loaded && h("tr", { class: "own" }, h("th", { scope: "row" }, loaded.own_name, h("span", { class: "soft" }, " loaded")),
+    number(count(loaded.layers)), number(headsOf(loaded.heads, loaded.head_size)), number(`${loaded.bytes_per_token < MEBI / 100 ? bytes(loaded.bytes_per_token) : mebibytes(loaded.bytes_per_token)}, ${loaded.dtype}`), number("–"), number("–"), number(tokens ? bytes(tokens * loaded.bytes_per_token) : "–"))
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Bytes of one token, model by model" }, h("table", {},
-    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Model"), ...["Layers", "Keys and values", "One token, fp16", "Every head its own", "Paper, table 2", "The open schema"].map(title => h("th", { scope: "col", class: "number" }, title)))),
+    h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Model"), ...["Layers", "Keys and values", "One token", "Every head its own", "Paper, table 2", "The open schema"].map(title => h("th", { scope: "col", class: "number" }, title)))),
     h("tbody", {}, own, ...rows.map(row => h("tr", {}, h("th", { scope: "row" }, row.title), number(count(row.layers)), number(headsOf(row.kv_heads, row.head_size)), number(mebibytes(row.bytes_per_token)),
       number(row.unshared === row.bytes_per_token ? "the same" : mebibytes(row.unshared)), number(row.paper === null ? "–" : `${row.paper.toFixed(2)} MB`), number(tokens ? bytes(tokens * row.bytes_per_token) : "–"))))))
 }

@@ -8,7 +8,7 @@ export const WAITING = "Waits for a run in another tab."
 
 /** @type {Record<Api.SideFrame["state"], string>} */
 const STATES = {
-  waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", failed: "failed",
+  waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", measured: "measured", failed: "failed",
 }
 const WAITS = "waits for another run"
 const WAITED = "Its steps waited so long for those of runs in other tabs or of other work, or for what another program was encoding. None of the times has that in it."
@@ -25,8 +25,7 @@ export function endingWords({ state, ended, tokens }, { max_new_tokens: most, st
   if (state !== "done") return ""
   if (ended === "stop") return stop.length === 1 ? `Met the stop text ${JSON.stringify(stop[0])}.` : "Met one of the stop texts."
   if (ended !== "length") return ended ? "Ended by itself." : ""
-  const made = plural(tokens.generated ?? 0, "token")
-  return tokens.generated < most ? `Cut at ${made}: the context window is full.` : `Cut at ${made}: raise Most new tokens.`
+  return tokens.generated < most ? `Cut at ${plural(tokens.generated ?? 0, "token")}: the window is full.` : `Cut at Most new tokens, ${count(most)}.`
 }
 
 /** When an answer was whole: its first token, and the others at their rate; null where there is none. @param {Api.SideFrame} side */
@@ -166,6 +165,8 @@ export class Panes {
   #run = null
   #then = ""
   #belonging
+  /** Which remedy the cached answer took, and why. */
+  #reuse = h("p", { class: "soft reuse-taken", role: "status", hidden: true })
   /** @type {string[]} */
   #faulty = []
 
@@ -178,12 +179,12 @@ export class Panes {
     const meaning = "How far caching moved the probabilities of the first token (Kullback-Leibler divergence); 0 is not at all"
     const comparison = h("section", { class: "comparison", "aria-label": "Comparison" },
       h("div", { class: "headline" }, this.#ratio, h("div", { class: "ratio-words" }, h("p", {}, this.#ratioWords, this.#range), this.#whole), this.#payback),
-      this.#scale.node, this.#age,
+      this.#scale.node, this.#reuse, this.#age,
       h("div", { class: "verdict" },
         h("dl", { class: "verdicts" },
           h("div", { title: "The token that is most probable after the prompt, with the cache and without" }, h("dt", {}, "First token"), this.#agrees),
-          h("div", { title: meaning }, h("dt", {}, "KL"), this.#divergence),
-          h("div", { title: "Whether both answers are the same, word for word" }, h("dt", {}, "Texts"), this.#texts)),
+          h("div", { title: meaning }, h("dt", {}, "Its KL"), this.#divergence),
+          h("div", { title: "Whether both answers are the same, word for word" }, h("dt", {}, "Words"), this.#texts)),
         h("label", { class: "check" }, this.#mark, "Mark differences")))
     this.#panes = h("div", { class: "panes" }, comparison, this.#cached.node, this.#uncached.node)
     host.append(this.#panes)
@@ -225,7 +226,11 @@ export class Panes {
     const longest = Math.max(0, ...Object.values(run?.sides ?? {}).map(side => side.ttft_ms ?? 0))
     this.#cached.show(run?.sides.cached, longest, difference?.cached, run)
     this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run)
-    const { scope, repair } = run?.settings ?? {}, how = [scope, repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
+    const { scope, repair } = run?.settings ?? {}, reuse = run?.reuse
+    const how = [!reuse && scope, !reuse && repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
+    this.#reuse.hidden = !reuse
+    this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}.` : ""
+    this.#reuse.dataset.mood = reuse?.broken ? "warn" : ""
     this.#scale.show(run, run?.number ? [`Run ${run.number}`, ...how].join(" · ") : "")
     this.#showRatio(run)
     /** @type {Api.ComparedSoFar} */
@@ -233,8 +238,8 @@ export class Panes {
     this.#verdict(this.#agrees, agrees ?? null, agrees == null ? "–" : agrees ? "the same" : "differs")
     this.#divergence.textContent = divergence == null ? "–" : nats(divergence)
     const differing = run?.difference?.differing
-    if (drawn && differing != null) this.#verdict(this.#texts, null, differing ? "differ by chance" : "the same by chance")
-    else this.#verdict(this.#texts, differing == null ? null : differing === 0, differing == null ? "–" : differing === 0 ? "the same" : `${plural(differing, "word")} differ`)
+    if (drawn && differing != null) this.#verdict(this.#texts, null, differing ? "drawn, differ" : "drawn, the same")
+    else this.#verdict(this.#texts, differing == null ? null : differing === 0, differing == null ? "–" : differing === 0 ? "the same" : `${count(differing)} differ`)
     this.#texts.title = drawn ? `At temperature ${run?.settings.temperature} each token is drawn: the logits of the first one are what can be compared.` : ""
     this.#mark.disabled = drawn
   }

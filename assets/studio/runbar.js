@@ -94,7 +94,11 @@ export class RunBar extends Emitter {
     this.#say("Running…")
     /** @type {Api.RunFrame | null} */
     let last = null
-    job.on("state", ({ result }) => { if (result) this.#progress(last = result) })
+    job.on("state", ({ result }) => {
+      if (!result) return
+      if (last?.encoding.state === "working" && result.encoding.state === "done") this.#workspace.remeasure()
+      this.#progress(last = result)
+    })
     const end = await job.followed(this.#server.ask("run_prompt", { ...this.#request(job.key), mode }))
     if (end.result) return this.#finish(end.result)
     if (last) this.emit("frame", cutOff(last))
@@ -166,8 +170,8 @@ export class RunBar extends Emitter {
     const warnings = frame.warnings.join(" ")
     const drawn = frame.settings.temperature > 0, differing = drawn ? null : frame.difference?.differing
     const chance = ` At temperature ${frame.settings.temperature} texts are drawn and differ by chance: compare the first token.`
-    const texts = drawn ? chance : differing == null ? "" : differing ? ` The texts differ in ${plural(differing, "word")}.` : " The texts are the same."
-    const unclear = overlapping(frame.comparison), sooner = unclear ? "No clear difference: the timings of both sides overlap." : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : ""
+    const texts = drawn ? chance : differing == null ? "" : differing ? ` ${plural(differing, "word")} of the texts differ${differing === 1 ? "s" : ""}.` : " The texts are the same."
+    const unclear = overlapping(frame.comparison), sooner = unclear ? "No clear difference in time." : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : ""
     const summary = warnings || (sooner && sooner + texts)
     if (frame.state === "failed") this.#say(frame.message, "bad")
     else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; what was computed stays."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")

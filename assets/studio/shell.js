@@ -68,9 +68,8 @@ export class Shell extends Emitter {
 
   /** The model is there. @param {Api.ModelFacts} model */
   model(model) {
-    const name = model.name.startsWith("/") ? model.name.split("/").findLast(part => part) : model.name
-    const rounded = /^int\d+$/.test(model.weights) ? ` · ${model.weights} weights` : ""
-    this.#pill.textContent = `${name} · ${model.device} · ${model.dtype}${rounded}`
+    const rounded = /^(int\d+|four-bit)$/.test(model.weights) ? ` · ${model.weights} weights` : ""
+    this.#pill.replaceChildren(h("span", { class: "name" }, model.own_name), ` · ${model.device} · ${model.dtype}${rounded}`)
     this.#facts.replaceChildren(
       ...(model.about ? [h("p", {}, model.about)] : []),
       h("p", {}, model.summary),

@@ -30,7 +30,7 @@ export class Strip extends Emitter {
   #scales = h("div", { class: "scales", role: "group", "aria-label": "Width of the parts" })
   #missing = h("li", { hidden: true }, h("i", { class: "swatch module uncached" }), "still to compute")
   #rewritten = h("li", { hidden: true }, h("i", { class: "swatch module rewritten" }), "computed each time")
-  #owesKey = h("span", { class: "soft owes-key", hidden: true }, h("i", { class: "swatch owes-swatch" }), "owed by the answer")
+  #owesKey = h("li", { class: "owes-key", hidden: true }, h("i", { class: "swatch owes-swatch" }), "owed by the answer")
   #summary = ""
   #equal = localStorage.getItem(KEPT) === "equal"
   /** @type {DrawnPiece[]} */
@@ -54,13 +54,12 @@ export class Strip extends Emitter {
     this.#savings = new Savings(belonging)
     this.#belonging = belonging
     const legend = h("ul", { class: "legend", "aria-label": "Legend" },
-      ...Object.entries(KINDS).map(([kind, word]) => h("li", {}, h("i", { class: `swatch ${kind}` }), word)),
-      this.#missing, this.#rewritten)
+      ...Object.entries(KINDS).map(([kind, word]) => h("li", {}, h("i", { class: `swatch ${kind}` }), word)))
     for (const [equal, word] of /** @type {[boolean, string][]} */ ([[false, "To scale"], [true, "Equal"]])) {
       this.#scales.append(h("button", { type: "button", class: "quiet", "aria-pressed": String(this.#equal === equal), onclick: () => this.#scale(equal) }, word))
     }
     host.append(h("div", { class: "strip-head" }, h("h2", {}, "Layout"), legend, h("span", { class: "grow" }), this.#scales),
-      h("div", { class: "strip-scroll" }, this.#track, this.#axis, this.#owes), h("div", { class: "strip-foot" }, this.#readout, this.#owesKey))
+      h("div", { class: "strip-scroll" }, this.#track, this.#axis, this.#owes), h("div", { class: "strip-foot" }, this.#readout, h("ul", { class: "legend at-times" }, this.#missing, this.#rewritten, this.#owesKey)))
     this.#track.addEventListener("pointermove", event => this.#point(this.#at(event.target)))
     this.#track.addEventListener("pointerleave", () => { if (document.activeElement !== this.#track) this.#point(-1) })
     this.#track.addEventListener("blur", () => { if (!this.#track.matches(":hover")) this.#point(-1) })

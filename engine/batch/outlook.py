@@ -81,7 +81,7 @@ def outlook(cache: SegmentCache, tree: PrefixTree | None, submission: Submission
     tier_of = cache.tiers(wanted(planned.slices))
     request = Request(submission.prompt.schema.label, settings.scope, store_turns=settings.store_conversation)
     in_memory = on_disk = 0
-    if tree is not None and settings.repair == "none" and submission.side == "cached":
+    if tree is not None and settings.repair == "none" and submission.planned.scope is not None:
         salt = submission.prompt.schema.spec.identity.salt_digest
         in_memory, on_disk = _known(cache, tree, Trail.of_plan(planned.plan, planned.slices, salt=salt))
     parts: list[Part] = []

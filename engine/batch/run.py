@@ -67,7 +67,9 @@ class Run:
         self._clock = Stopwatch()
         self._clock.parts["parse"] = submission.parse_ms
         self._work = Answering(
-            cache, submission.prompt, submission.planned, submission.settings, self._clock, rows
+            *(cache, submission.prompt, submission.planned, submission.settings, self._clock, rows),
+            side=submission.side,
+            taken=submission.taken,
         )
         self._starts: dict[str, int] = {}  # of the chunks that are written for the marks, by name
         self._unwritten: set[str] = set()  # those of them that could not be written
@@ -214,7 +216,8 @@ class Run:
     @property
     def _in_tree(self) -> bool:
         """Whether what it computes is in sight of segments as they are, and may be read from the tree."""
-        return self._work.side == "cached" and self.submission.settings.repair == "none"
+        submission = self.submission
+        return submission.planned.scope is not None and submission.settings.repair == "none"
 
     def _trail(self, answer: Items[int], *, closed: bool = False) -> Trail:
         planned = self.submission.planned
@@ -313,6 +316,7 @@ class Run:
                 self._remember(sequence)
         self.close()
         self._work.look_ahead()
+        self.submission.ended(answer)
         self.reply.say(Finished(self._work.side, answer))
         self.reply.end(answer)
 

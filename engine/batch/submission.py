@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from engine.batch.ticket import Ticket
 from engine.cache.segment_cache import SegmentCache
 from engine.errors import CancelledError, SettingsError
-from engine.events import Answer, Event, Finished, Listener, Side
+from engine.events import Answer, Event, Finished, Listener, ReuseTaken, Side
 from engine.inference.answering import answering
 from engine.inference.computing import Computing
 from engine.inference.params import RunSettings
@@ -55,6 +55,8 @@ class Submission:
         parse_ms: what reading its text took, in milliseconds, which counts in its time to first token.
         marks: what of it is to be on disk.
         warm: whether the prompt is computed only, for those to come, and nothing is answered.
+        taken: the remedy that was chosen for it under a promise.
+        ended: told of its answer; must be quick and never fails.
     """
 
     prompt: TokenizedPrompt
@@ -64,6 +66,8 @@ class Submission:
     parse_ms: float
     marks: tuple[Mark, ...] = ()
     warm: bool = False
+    taken: ReuseTaken | None = None
+    ended: Callable[[Answer], None] = field(default=lambda _: None, compare=False)
 
     @property
     def marked(self) -> int:
@@ -116,6 +120,8 @@ class Submission:
             self.planned,
             self.settings,
             clock,
+            side=self.side,
+            taken=self.taken,
             warm=self.warm,
             notes=(UNMARKED,) if self.marked else (),
         )
@@ -126,6 +132,7 @@ class Submission:
                 event = next(steps)
                 yield event
                 if isinstance(event, Finished):  # its last turn brings nothing and may be long in coming
+                    self.ended(event.answer)
                     return event.answer
 
 

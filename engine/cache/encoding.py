@@ -99,10 +99,20 @@ class Encoding:
 
     def _lacking(self, recipe: Recipe, fetched: Fetched, batch: dict[str, Recipe]) -> list[Recipe]:
         """A recipe, after those that it sees and that are neither found nor in the batch."""
-        # What stands before has what stands before it in its own context, so this never goes deeper.
-        wanted = {one.key: one for one in (*(seen.recipe for seen in recipe.context), recipe)}
-        unheld = [one for key, one in wanted.items() if key not in batch and key not in fetched.handles]
-        return [one for one in unheld if one is recipe or not self._found(one, fetched)]
+        lacking: dict[str, Recipe] = {}
+
+        def held(one: Recipe) -> bool:
+            return one.key in batch or one.key in fetched.handles or one.key in lacking
+
+        def visit(one: Recipe) -> None:
+            for seen in one.context:
+                if not held(seen.recipe) and not self._found(seen.recipe, fetched):
+                    visit(seen.recipe)
+            lacking[one.key] = one
+
+        if not held(recipe):
+            visit(recipe)
+        return list(lacking.values())
 
     def _joins(self, recipe: Recipe, batch: dict[str, Recipe], rows: int | None) -> bool:
         """Whether a recipe may go through in the same pass."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 from engine.cache.fetched import Fetched, Request
 from engine.cache.segment_cache import SegmentCache, wanted
 from engine.errors import StoreError
-from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, Side
+from engine.events import Answer, Delta, Ending, Event, Finished, FirstToken, ReuseTaken, Side
 from engine.inference.params import RunSettings
 from engine.inference.prefill import Prefill, prefill, whole
 from engine.inference.sequence import Sequence
@@ -26,6 +26,8 @@ def answering(
     settings: RunSettings,
     clock: Stopwatch,
     *,
+    side: Side | None = None,
+    taken: ReuseTaken | None = None,
     warm: bool = False,
     notes: Items[str] = (),
 ) -> Generator[Event, None, Answer]:
@@ -38,13 +40,15 @@ def answering(
         settings: how to run it.
         clock: the stopwatch, which has counted reading the prompt; its parts become the first token's
             timeline.
+        side: the side that it is told of; None for the one that the plan says.
+        taken: the remedy that was chosen for it.
         warm: whether the prompt is computed only, and nothing is answered.
         notes: warnings for the answer.
 
     Yields:
         Events of the side, Finished at last.
     """
-    work = Answering(cache, prompt, planned, settings, clock)
+    work = Answering(cache, prompt, planned, settings, clock, side=side, taken=taken)
     work.notes.extend(notes)
     try:
         sequence = Sequence(cache.model, (yield from work.prepare()), settings, clock)
@@ -84,9 +88,11 @@ class Answering:
         settings: how to run it.
         clock: the stopwatch of the first token's timeline.
         rows: of the passes in which what is missing is encoded, as of `Request`; no bound by default.
+        side: the side that it is told of; None for "uncached" where every token is computed afresh.
+        taken: the remedy that was chosen for it.
 
     Attributes:
-        side: "uncached" where every token is computed afresh.
+        side: the side that it is told of; the cached one may compute every token afresh, as a remedy.
         marked: the position up to which what is marked will be on disk.
         reach: the position up to which what is computed will be there, and read, besides segments.
         unmarked: why no more of it will be, where more was asked for.
@@ -103,11 +109,15 @@ class Answering:
         settings: RunSettings,
         clock: Stopwatch,
         rows: Callable[[], int | None] = lambda: None,
+        *,
+        side: Side | None = None,
+        taken: ReuseTaken | None = None,
     ) -> None:
         self._cache, self._prompt, self._planned = cache, prompt, planned
         self._settings, self._clock, self._rows = settings, clock, rows
         self._fetched: Fetched | None = None
-        self.side: Side = "uncached" if planned.scope is None else "cached"
+        self.side: Side = side or ("uncached" if planned.scope is None else "cached")
+        self._taken = taken
         self.marked, self.reach, self.unmarked = 0, 0, ""
         self.times: dict[int, float] = {}
         self.read_ms: float | None = 0.0
@@ -197,6 +207,7 @@ class Answering:
             unmarked=self.unmarked,
             written_for=self._written(sequence),
             read_ms=self.read_ms,
+            reuse=self._taken,
         )
         if fetched is not None:
             try:

@@ -64,6 +64,7 @@ class Computing:
         self._changed = threading.Condition()
         self._line: deque[object] = deque()  # the first one's step is running
         self._thread: int | None = None  # that runs it
+        self._ended = time.monotonic()  # the latest step
         # A thread that ends with the interpreter while torch computes aborts the whole program.
         weakref.finalize(self, _take_last_turn, self._changed, self._line)
 
@@ -83,6 +84,16 @@ class Computing:
         """
         if self._closed:
             raise ClosedError("The engine is closed, so nothing is computed. Open one: Engine.open(…).")
+
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for the step that runs."""
+        return len(self._line) > 1
+
+    @property
+    def quiet_for(self) -> float:
+        """For how many seconds no step has run; 0 while one does."""
+        return 0.0 if self._line else time.monotonic() - self._ended
 
     @contextlib.contextmanager
     def step(self, patience: float | None = None) -> Iterator[bool]:
@@ -211,7 +222,7 @@ class Computing:
         if len(self._line) > 1:
             release_thread_pool()  # the next step is another thread's
         with self._changed:
-            self._thread = None
+            self._thread, self._ended = None, time.monotonic()
             self._line.popleft()
             self._changed.notify_all()
 

@@ -12,9 +12,10 @@ FAITHFUL_MEAN = 1e-3  # nats per token; over an answer they add up
 SHOWN_FROM = 1e-3  # nats; what is less has no digits worth reading
 
 
-def nats(value: float) -> str:
-    """Returns a KL divergence for people, in nats; JSON keeps it exact."""
-    return "< 0.001" if 0 < abs(value) < SHOWN_FROM else f"{value:.2g}"
+def nats(value: float, promise: float = SHOWN_FROM) -> str:
+    """Returns a KL divergence for people, in nats; a smaller promise shows more digits."""
+    least = min(SHOWN_FROM, promise)
+    return f"< {least:g}" if 0 < abs(value) < least else f"{value:.2g}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Remedy:
         what: the remedy in words.
         repair: the setting of a repair; "" for a scaffold.
         scaffold: paths of the modules of a scaffold.
+        scope: another scope; "" for a repair or a scaffold.
         flips: how many tokens of the answer still flip.
         kl_worst: KL of the worst token, in nats.
         kl_mean: mean KL over the tokens, in nats.
@@ -90,6 +92,7 @@ class Remedy:
     what: str
     repair: str
     scaffold: tuple[str, ...]
+    scope: str
     flips: int
     kl_worst: float
     kl_mean: float

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field, fields
 from types import MappingProxyType
 from typing import Any, Final, Literal
 
-from engine.choices import PLACEMENTS, SCOPES, SPECULATIONS, PlacementPolicy, Scope, Speculate
+from engine.choices import (
+    PLACEMENTS,
+    REUSES,
+    SCOPES,
+    SPECULATIONS,
+    PlacementPolicy,
+    Reuse,
+    Scope,
+    Speculate,
+)
 from engine.errors import SettingsError
 from engine.inference.settings import declared, settings_of
 
@@ -24,7 +33,7 @@ REPAIRS: Final[Mapping[str, str]] = MappingProxyType(
         "link:K": "the first K tokens of each module",
         "blend:R": "the share R of cached tokens whose keys deviate most from a full pass",
         "query:R": "the share R of cached tokens that the new text attends to most",
-        "impact:R": "the share R with the greatest deviation times the new text's attention",
+        "impact:R": "the share R that the new text attends to most in deep layers, first tokens preferred",
     }
 )
 _REPAIR = r"none|link:[0-9]{1,9}|(blend|query|impact):(0|1|0?[.][0-9]+|1[.]0*)"
@@ -75,6 +84,11 @@ class Repair:
             case "impact":
                 return cls("impact", share=float(number))
         return cls()
+
+
+CHOOSES: Final = (
+    "reuse 'auto' chooses scope and repair itself. Leave them out, or set reuse to 'off' to use yours."
+)
 
 
 class _Checked:
@@ -153,6 +167,20 @@ class ReuseParams(_Checked):
         SettingsError: a value is out of its range.
     """
 
+    reuse: Reuse = field(
+        default="off",
+        metadata=declared("Reuse", "Who chooses scope and repair.", choices=REUSES),
+    )
+    max_kl: float = field(
+        default=0.02,
+        metadata=declared(
+            "Promise",
+            "With reuse auto, the most that an answer may differ from the uncached one, as a mean KL.",
+            unit="nats per token",
+            least=0,
+            most=100,
+        ),
+    )
     scope: Scope = field(
         default="anchored",
         metadata=declared("Scope", "What a module sees while it is encoded.", choices=SCOPES),
@@ -199,6 +227,16 @@ class ReuseParams(_Checked):
             "the answer goes on.",
         ),
     )
+
+    def __post_init__(self) -> None:
+        """Refuses what is out of its range, and a scope or a repair beside a reuse that chooses them."""
+        super().__post_init__()
+        declared = self.__dataclass_fields__
+        own = [name for name in ("scope", "repair") if getattr(self, name) != declared[name].default]
+        if self.reuse == "auto" and own:
+            if declared["reuse"].default != "auto":
+                raise SettingsError(f"{own[0]} is {getattr(self, own[0])!r}, and {CHOOSES}")
+            object.__setattr__(self, "reuse", "off")  # nobody asked for it, and somebody for these
 
     @property
     def turns_held(self) -> bool:

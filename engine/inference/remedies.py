@@ -1,4 +1,4 @@
-"""What would mend a cached answer: repairs and scaffolds, each tried on the prompt at hand."""
+"""What would mend a cached answer: repairs, scaffolds, a scope; each is tried on the prompt at hand."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from engine.inference.sides import CachedSide
 from engine.pml import Scaffold
 from engine.pml.diagnostics import NOWHERE
 from engine.prompt.layout import SchemaLayout
-from engine.prompt.recipe import RecipeBook, RecipeSlice
+from engine.prompt.recipe import RecipeBook
 from engine.stopwatch import Stopwatch
 
 MOST_PARTNERS = 4  # modules that a scaffold with the worst one is tried with
@@ -41,7 +41,7 @@ class Remedies:
     scope: Scope
 
     def tried(self, modules: Sequence[ModuleFidelity]) -> Generator[Working, None, list[Remedy]]:
-        """Tries all repairs but the side's own, and scaffolds of the module that suffers most.
+        """Tries all repairs but the side's own, the scope `preceding`, and scaffolds of the worst module.
 
         Args:
             modules: the modules, as they were measured.
@@ -53,10 +53,11 @@ class Remedies:
             The remedies, the best first: fewest flips, then the smallest worst KL.
         """
         found = self._repairs()
+        if len(modules) > 1 and self.scope in ("isolated", "anchored"):
+            found += yield from self._encoded(self.layout, scope="preceding")
         for scaffold in self._scaffolds(modules):
-            remedy = yield from self._together(scaffold)
-            if remedy is not None:
-                found.append(remedy)
+            declared = replace(self.layout.schema, scaffolds=(Scaffold(scaffold, NOWHERE),))
+            found += yield from self._encoded(replace(self.layout, schema=declared), scaffold=scaffold)
         return sorted(found, key=lambda remedy: (remedy.flips, remedy.kl_worst))
 
     def _repairs(self) -> list[Remedy]:
@@ -70,30 +71,34 @@ class Remedies:
                 continue
         return found
 
-    def _together(self, scaffold: tuple[str, ...]) -> Generator[Working, None, Remedy | None]:
-        """A scaffold; None where its segments do not fit the context window."""
-        slices = self._slices(scaffold)
-        model = self.side.uncached.model
+    def _encoded(
+        self, layout: SchemaLayout, scaffold: tuple[str, ...] = (), scope: Scope | None = None
+    ) -> Generator[Working, None, list[Remedy]]:
+        """A scaffold or a scope; nothing where its segments do not fit the context window."""
+        plan, model = self.side.uncached.plan, self.side.uncached.model
+        used, spread = scope or self.scope, plan.placement == "schema"
+        slices = RecipeBook(layout, self.cache.identity, used, spread=spread).of_plan(plan)
         if any(use.recipe.reach >= model.context_length for use in slices if use is not None):
-            return None
-        request = Request(self.layout.schema.name, self.scope, trial=True)
+            return []
+        request = Request(self.layout.schema.name, used, trial=True)
         fetching = self.cache.segments(wanted(slices), request, Stopwatch())
         with (yield from fetching) as fetched:
             side = replace(self.side, slices=slices, placements=fetched.place(slices))
-            return self._tried(f"scaffold {' '.join(scaffold)}", side, scaffold=scaffold)
-
-    def _slices(self, scaffold: tuple[str, ...]) -> Sequence[RecipeSlice | None]:
-        """What the prompt would read if the schema had this scaffold only."""
-        plan = self.side.uncached.plan
-        declared = replace(self.layout.schema, scaffolds=(Scaffold(scaffold, NOWHERE),))
-        layout, spread = replace(self.layout, schema=declared), plan.placement == "schema"
-        return RecipeBook(layout, self.cache.identity, self.scope, spread=spread).of_plan(plan)
+            what = f"scope {scope}" if scope else f"scaffold {' '.join(scaffold)}"
+            return [self._tried(what, side, scaffold=scaffold, scope=scope or "")]
 
     @cached_property
     def _work(self) -> int:
         return self.side.prefill().work
 
-    def _tried(self, what: str, side: CachedSide, repair: str = "", scaffold: tuple[str, ...] = ()) -> Remedy:
+    def _tried(
+        self,
+        what: str,
+        side: CachedSide,
+        repair: str = "",
+        scaffold: tuple[str, ...] = (),
+        scope: str = "",
+    ) -> Remedy:
         uncached, prefill = side.uncached, side.prefill()
         reading = uncached.read(prefill)
         left, flips = reading.divergence(uncached.reading), len(uncached.flips(reading))
@@ -101,6 +106,7 @@ class Remedies:
             what,
             repair,
             scaffold,
+            scope,
             flips,
             kl_worst=float(left.max()),
             kl_mean=float(left.mean()),

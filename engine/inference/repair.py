@@ -9,9 +9,10 @@ sees exactly the keys at its own position and before.
   pass (CacheBlend, arXiv 2405.16444). The pass ends at that layer.
 - `query:R`: the share R to which the new tokens attend most (ProphetKV, arXiv 2602.02579), found by a prefill
   of those tokens.
-- `impact:R`: the share R of which the product of both is greatest: how far keys and values deviate in the
-  layers 2 to 4, and how much the new tokens attend to them. What nobody looks at may be wrong, and what is
-  right may be looked at.
+- `impact:R`: the share R to which the new tokens attend most in the last third of the layers, the first
+  tokens of each module preferred: attention / √(1 + place in the module). Early layers attend to what is
+  near and common; the deep ones to what the answer is made of. The first tokens miss most of what they would
+  have seen.
 
 With K as long as the longest run, or R = 1, what is left is the full pass. Tokens that saw everything before
 them already are never computed again.
@@ -23,8 +24,6 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import torch
-
 from engine.errors import SettingsError
 from engine.inference.params import Repair
 from engine.segment import Placement
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from engine.prompt.recipe import RecipeSlice
 
 CHECK_LAYER = 1  # the first one whose keys depend on what a token saw
-IMPACT_LAYERS = range(1, 4)
 
 
 def chosen(
@@ -66,13 +64,33 @@ def chosen(
             for use in open_to_repair
             for local in range(use.lo, min(use.hi, repair.tokens))
         )
-    count = math.ceil(repair.share * sum(p.tokens for p in placements))
+    count = repaired(repair, plan, uses)
     if not count:
         return frozenset()
     found = _SCORES[repair.kind](model, plan, placements)
     able = [use.start + local for use in open_to_repair for local in range(use.hi - use.lo)]
     able.sort(key=lambda position: (-found[position], position))
     return frozenset(able[:count])
+
+
+def repaired(repair: Repair, plan: PromptPlan, uses: Sequence[RecipeSlice | None]) -> int:
+    """Returns how many cached tokens a repair computes again.
+
+    Args:
+        repair: the kind and size of the repair.
+        plan: the plan of the prompt.
+        uses: the slice that each of its pieces reads.
+    """
+    able = [use for use in inexact(plan, uses) if use is not None]
+    if repair.kind == "link":
+        return sum(max(0, min(use.hi, repair.tokens) - use.lo) for use in able)
+    share = 0.0 if repair.kind == "none" else repair.share
+    return min(math.ceil(share * cached_tokens(uses)), sum(use.hi - use.lo for use in able))
+
+
+def cached_tokens(uses: Sequence[RecipeSlice | None]) -> int:
+    """Returns how many tokens slices have together."""
+    return sum(use.hi - use.lo for use in uses if use is not None)
 
 
 def choosing(repair: Repair, model: Model, plan: PromptPlan, uses: Sequence[RecipeSlice | None]) -> int:
@@ -87,8 +105,8 @@ def choosing(repair: Repair, model: Model, plan: PromptPlan, uses: Sequence[Reci
     if repair.kind in ("none", "link") or not repair.share or not any(inexact(plan, uses)):
         return 0
     asking = len(plan.new_tokens) if repair.kind in ("query", "impact") else 0
-    checked = {"blend": CHECK_LAYER, "impact": IMPACT_LAYERS[-1]}.get(repair.kind, 0)
-    return asking + math.ceil(plan.total_tokens * min(checked, model.layers - 1) / model.layers)
+    checked = min(CHECK_LAYER, model.layers - 1) if repair.kind == "blend" else 0
+    return asking + math.ceil(plan.total_tokens * checked / model.layers)
 
 
 def inexact(plan: PromptPlan, uses: Sequence[RecipeSlice | None]) -> list[RecipeSlice | None]:
@@ -141,37 +159,27 @@ def _deviation(model: Model, plan: PromptPlan, placements: Sequence[Placement]) 
     return found
 
 
-def _impact(model: Model, plan: PromptPlan, placements: Sequence[Placement]) -> dict[int, float]:
-    """How far keys and values deviate in the first layers, times how much the new tokens attend to them."""
-    attention = _attention(model, plan, placements)
-    network, positions = model.network, plan.positions
-    layers = [layer for layer in IMPACT_LAYERS if layer < model.layers] or [model.layers - 1]
-    kv = network.kv_cache((), len(positions))
-    network.forward_to(layers[-1], plan.token_ids, positions, kv)
-    place = {position: index for index, position in enumerate(positions)}
-    found = dict[int, float]()
-    for placement in placements:
-        at, count = place[placement.start], placement.tokens
-        apart = torch.zeros(count, device=network.device)
-        for layer in layers:
-            keys, values = (tail[:, at : at + count] for tail in kv.layer_tail(layer))
-            stored = placement.segment.values[layer, :, placement.lo : placement.hi]
-            for fresh, held in ((keys, network.placed_keys(placement, layer)), (values, stored)):
-                apart += (fresh - held).float().pow(2).sum((0, 2))
-        found.update(zip(range(placement.start, placement.start + count), apart.tolist(), strict=True))
-    return {position: score * attention[position] for position, score in found.items()}
-
-
-def _attention(model: Model, plan: PromptPlan, placements: Sequence[Placement]) -> dict[int, float]:
-    """How much the new tokens attend to each cached one, over all layers and heads."""
+def _attention(
+    model: Model, plan: PromptPlan, placements: Sequence[Placement], first_layer: int = 0
+) -> dict[int, float]:
+    """How much the new tokens attend to each cached one, over all heads, from a layer on."""
     if not model.network.shows_attention:
         raise SettingsError(
             f"repair query or impact needs to see what {model.name!r} attends to, which models with "
             "attention code of their own do not show. Use link:K or blend:R."
         )
-    weights = model.network.attention_to_cache(plan.new_tokens, plan.new_positions, placements)
+    weights = model.network.attention_to_cache(plan.new_tokens, plan.new_positions, placements, first_layer)
     order = [p.start + i for p in placements for i in range(p.tokens)]
     return dict(zip(order, weights.tolist(), strict=True))
+
+
+def _impact(model: Model, plan: PromptPlan, placements: Sequence[Placement]) -> dict[int, float]:
+    """How much the new tokens attend to each cached one in the deep layers, the less the further in it is."""
+    found = _attention(model, plan, placements, model.layers - math.ceil(model.layers / 3))
+    for placement in placements:
+        for local in range(placement.lo, placement.hi):
+            found[local + placement.shift] /= math.sqrt(1 + local)
+    return found
 
 
 _SCORES = {"blend": _deviation, "query": _attention, "impact": _impact}

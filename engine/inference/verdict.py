@@ -47,7 +47,14 @@ def _remedy(found: Fidelity, scope: str) -> str:
     suffers = f"{name} suffers most from reuse"
     helping = [r for r in found.remedies if not r.flips and r.kl_worst <= found.kl_worst / 2]
     free, cheap = [r for r in helping if r.scaffold], [r for r in helping if r.repair]
+    closer = next((r for r in helping if r.scope), None)
     flips = "leave no flip and " if found.flips else ""
+    if closer is not None:
+        flips = "leaves no flip and " if found.flips else ""
+        return (
+            f"{suffers}. The scope {closer.scope} {flips}brings the worst KL from {nats(found.kl_worst)} to "
+            f"{nats(closer.kl_worst)}, and a run computes nothing more for it."
+        )
     if free:
         best = min(free, key=lambda remedy: (len(remedy.scaffold), remedy.kl_worst))
         return (

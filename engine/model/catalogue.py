@@ -30,6 +30,7 @@ class Entry:
         package_bytes: of the package.
         member: the file's name in the package.
         shape: fields of its configuration, which tell its size before it is fetched.
+        format: how its numbers are stored.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Entry:
     package_bytes: int
     member: str
     shape: Mapping[str, Any]
+    format: str = "GGUF"
 
 
 CATALOGUE: Final[Mapping[str, Entry]] = {
@@ -76,6 +78,7 @@ CATALOGUE: Final[Mapping[str, Entry]] = {
                 "max_position_embeddings": 8192,
                 "tie_word_embeddings": True,
             },
+            format="GGUF Q4_1",
         ),
     )
 }

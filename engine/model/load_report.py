@@ -87,32 +87,35 @@ def require_whole(
             lacking = f"weights {missing[0]!r} and {len(missing) - 1} more"
         raise ModelError(
             f"the files of model {name!r} lack the {lacking}; random numbers would stand "
-            f"there.{others} {_remedy(unread, config, missing)}"
+            f"there.{others} {_remedy(weights, unread, config, missing)}"
         )
     _require_numbers(name, network, weights)
-    _require_shapes(name, sorted(found["mismatched_keys"]))
-    _require_one_of_each(name, network, weights.tensors, targets)
+    _require_shapes(name, weights, sorted(found["mismatched_keys"]))
+    _require_one_of_each(name, network, weights, targets)
     harmless, declared = list(_harmless(network, config, weights)), _declared(network)
     left = unread or sorted(found["unexpected_keys"])
     unknown = [key for key in left if key not in harmless and not declared.search(key)]
     if unknown:
         raise ModelError(
-            f"the files of model {name!r} hold {listed(unknown)}, which the network of config.json does not "
-            f"have. Its answers would be another model's. {_remedy(unknown, config)}"
+            f"the files of model {name!r} hold {listed(unknown)}, which the network of "
+            f"{weights.described_by} does not have. Its answers would be another model's. "
+            f"{_remedy(weights, unknown, config)}"
         )
     turns = [key for key in harmless if key.endswith("inv_freq")]
     return (
         *_left_out(name, [key for key in harmless if not declared.search(key)]),
-        *_turned(name, [key for key in turns if not _is_of(network, weights.tensors[key])]),
+        *_turned(name, weights, [key for key in turns if not _is_of(network, weights.tensors[key])]),
     )
 
 
-def _require_shapes(name: str, mismatched: Sequence[tuple[str, Sequence[int], Sequence[int]]]) -> None:
+def _require_shapes(
+    name: str, weights: Weights, mismatched: Sequence[tuple[str, Sequence[int], Sequence[int]]]
+) -> None:
     for key, stored, wanted in mismatched:
         more = f" ({len(mismatched) - 1} more have other sizes too)" if len(mismatched) > 1 else ""
         raise ModelError(
             f"{key!r} of model {name!r} has the sizes {list(stored)} in the files and {list(wanted)} by "
-            f"config.json{more}. Fetch both again, or save the model with save_pretrained."
+            f"{weights.described_by}{more}. {weights.again}"
         )
 
 
@@ -131,32 +134,33 @@ def _require_numbers(name: str, network: Any, weights: Weights) -> None:
         others = f" Nothing reads {listed(unread)}." if unread else ""
         raise ModelError(
             f"the weights of model {name!r} are stored as {stored[odd[0]].dtype} ({listed(odd)}), as of a "
-            f"quantized model, and config.json does not say how they are read.{others} Use the model in its "
-            "plain form (bf16, fp16 or fp32)."
+            f"quantized model, and {weights.described_by} does not say how they are read.{others} Use the "
+            "model in its plain form (bf16, fp16 or fp32)."
         )
 
 
 def _require_one_of_each(
     name: str,
     network: Any,
-    stored: Mapping[str, StoredTensor],
+    weights: Weights,
     targets: Iterable[tuple[str, str]],
 ) -> None:
     """Refuses two tensors for one weight, of which the network has either."""
     for target, source in network.get_expanded_tied_weights_keys(all_submodels=True).items():
         if network.get_parameter_or_buffer(target) is not network.get_parameter_or_buffer(source):
             raise ModelError(
-                f"config.json of model {name!r} says that {target!r} is the same as {source!r}, and the "
-                "files hold other values for it. Set tie_word_embeddings to false where the file is right, "
-                "or save the model with save_pretrained."
+                f"{weights.described_by} of model {name!r} says that {target!r} is the same as {source!r}, "
+                f"and the files hold other values for it. {weights.again} Where the files "
+                "are right, tie_word_embeddings is to be false."
             )
     given: dict[str, str] = {}
+    stored = weights.tensors
     for key, target in targets:
         first = given.setdefault(target, key)
         if first != key and not stored[first].equals(stored[key]):
             raise ModelError(
                 f"the files of model {name!r} hold {first!r} and {key!r} for the same weight, with different "
-                "values. Fetch the model again, or save it with save_pretrained."
+                "values. " + weights.again
             )
 
 
@@ -203,15 +207,15 @@ def _left_out(name: str, keys: list[str]) -> Iterator[str]:
         )
 
 
-def _turned(name: str, keys: list[str]) -> Iterator[str]:
+def _turned(name: str, weights: Weights, keys: list[str]) -> Iterator[str]:
     if keys:
         yield (
-            f"the files of model {name!r} hold other rotary frequencies ({listed(keys)}) than config.json "
-            "gives, which are used; check rope_theta and rope_scaling there"
+            f"the files of model {name!r} hold other rotary frequencies ({listed(keys)}) than "
+            f"{weights.described_by} gives, which are used; check rope_theta and rope_scaling there"
         )
 
 
-def _remedy(unknown: Sequence[str], config: Any, missing: Sequence[str] = ()) -> str:
+def _remedy(weights: Weights, unknown: Sequence[str], config: Any, missing: Sequence[str] = ()) -> str:
     """What to do about tensors that a network does not have."""
     layers = getattr(config.get_text_config(), "num_hidden_layers", 0)
     numbers = [int(found[1]) for key in unknown if (found := _LAYER.search(key))]
@@ -220,8 +224,8 @@ def _remedy(unknown: Sequence[str], config: Any, missing: Sequence[str] = ()) ->
         return "They are of an adapter: merge it into the weights (merge_and_unload of peft)."
     if any(_ROUNDED.search(key) for key in unknown):
         return (
-            "They are of quantized weights, of which config.json says nothing. Use the model in its plain "
-            "form (bf16, fp16 or fp32)."
+            f"They are of quantized weights, of which {weights.described_by} says nothing. Use the model in "
+            "its plain form (bf16, fp16 or fp32)."
         )
     if wrapped:
         return (
@@ -230,7 +234,7 @@ def _remedy(unknown: Sequence[str], config: Any, missing: Sequence[str] = ()) ->
         )
     if numbers and layers and max(numbers) >= layers:
         return (
-            f"config.json says num_hidden_layers: {layers}, and the files hold layer {max(numbers)}. Correct "
-            "config.json, or fetch the model again."
+            f"{weights.described_by} says num_hidden_layers: {layers}, and the files hold layer "
+            f"{max(numbers)}. {weights.again}"
         )
-    return "Correct config.json, fetch the model again, or save it with save_pretrained."
+    return weights.again

@@ -39,6 +39,7 @@ from engine.model.model import DTYPES, Model
 from engine.model.packed_weights import pack_weights
 from engine.model.quantized_weights import quantize_weights, require_quantizable
 from engine.model.remembered import Memory
+from engine.model.stored import stored
 from engine.model.thread_pool import release_thread_pool
 from engine.model.weight_files import WeightFiles, listed
 from engine.model.weight_files import Weights as StoredWeights
@@ -190,6 +191,7 @@ def _load_folder(
         if _unchanged(name, checkpoint, before, found):
             held = dtype if files is None else network.dtype
             model = _probed(name, network, tokenizer, found, devices, held, quantize)
+            model.stored = stored(name, checkpoint, files)
             model.notes = (*notes, *model.notes)
             return model
         log.info("files of %s changed while they were read", name)
@@ -284,7 +286,7 @@ def read_gguf(
     with torch.inference_mode():
         weights.keep_blocks(network)
     network.generation_config = model.generation
-    return network.eval(), tokenizer, notes
+    return network.eval(), tokenizer, (*model.notes, *notes)
 
 
 def _told(name: str, progress: Progress | None) -> Callable[[int, int], None] | None:

@@ -25,6 +25,7 @@ from engine.model.loading import Unfilled, guarded
 from engine.model.model import DTYPES
 from engine.model.quantized_weights import require_quantizable, rounded_bytes
 from engine.model.reach import declared_length
+from engine.model.stored import Stored, stored
 
 Kind = Literal["bundled", "random", "folder", "file", "hub"]
 WORKING_TOKENS = 2048
@@ -48,6 +49,9 @@ class Look:
         peak_bytes: the most that they take while they are loaded.
         working_bytes: what one prompt of `working_tokens` takes besides, without the cache; an estimate.
         working_tokens: those of that prompt.
+        stored: its files, where they are here.
+        weights: "four-bit" where blocks of its file stay as they are, "int8" or "int4" where they are
+            rounded.
         fetch_bytes: what has to be fetched first.
     """
 
@@ -62,6 +66,8 @@ class Look:
     peak_bytes: int
     working_bytes: int
     working_tokens: int
+    stored: Stored
+    weights: str = ""
     fetch_bytes: int = 0
 
     @property
@@ -100,15 +106,16 @@ def look(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quan
         return wanted.look("hub", name, config, torch.bfloat16, fetch_bytes=entry.bytes)
     if folder is None and (folder := hub.cached(name)) is None:
         raise AbsentError(
-            f"{name!r} is no folder here. It may be the id of a model of the Hugging Face hub, of which the "
-            "files are not on this machine."
+            f"model {name!r} is not on this machine: there is no such file or folder. It may be a model of "
+            "the Hugging Face hub."
         )
     checkpoint = Checkpoint.of(name, folder)
     if checkpoint.gguf:
         model = guarded(name, lambda: GgufModel(name, checkpoint.paths))
         config = guarded(name, lambda: usable(name, model.configuration))
-        return wanted.look(kind, name, config, gguf=model)
-    return wanted.look(kind, name, _configuration(name, folder))
+        return wanted.look(kind, name, config, gguf=model, files=stored(name, checkpoint, model))
+    config = _configuration(name, folder)
+    return wanted.look(kind, name, config, files=stored(name, checkpoint))
 
 
 def look_up(name: str, *, device: str = "auto", dtype: str = "auto", quantize: Quantize = "none") -> Look:
@@ -173,6 +180,7 @@ class _Wanted:
         own: torch.dtype | None = None,
         fetch_bytes: int = 0,
         gguf: GgufModel | None = None,
+        files: Stored | None = None,
     ) -> Look:
         """The sizes of a network of this configuration, of which no weight has memory."""
         network, text = guarded(name, lambda: _without_weights(config))
@@ -182,6 +190,7 @@ class _Wanted:
         if gguf is not None:
             gguf.require_roundable(self.quantize)
         held = held_format(self.dtype, self.device, own, parameters, four_bits)
+        kept = gguf is not None and gguf.keeps_blocks(self.device, held)
         plain = parameters * held.itemsize if gguf is None else gguf.loaded_bytes(self.device, held)
         weights = plain if self.quantize == "none" else rounded_bytes(name, network, self.quantize)
         sizes, context = kv_sizes(text), declared_length(text)
@@ -198,6 +207,8 @@ class _Wanted:
             max(plain, weights),
             tokens * (sizes.bytes_per_token(held.itemsize) + _width(text) * held.itemsize),
             tokens,
+            files or Stored(name),
+            "four-bit" if kept else self.quantize.removeprefix("none"),
             fetch_bytes,
         )
 

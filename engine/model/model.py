@@ -19,6 +19,7 @@ from engine.model.quantized_weights import quantized_scheme
 from engine.model.remembered import Memory
 from engine.model.rope import Rotaries
 from engine.model.row_rounding import RowRounding
+from engine.model.stored import Stored
 from engine.model.varlen_attention import refusal
 from engine.prompt.chat_template import ChatFormat
 from engine.prompt.turn_end import turn_end
@@ -48,6 +49,7 @@ class Model:
         context_length: how many tokens a prompt and its answer may have together.
         chat: the chat format, with the tokenizer's own copies.
         unknown_tokens: the tokens of the tokenizer that the network does not know.
+        stored: its files.
         notes: what its user should know of its files, in words; each begins in lower case.
     """
 
@@ -55,6 +57,7 @@ class Model:
         self, name: str, module: Any, tokenizer: Any, fingerprint: str, memory: Memory | None = None
     ) -> None:
         self.name, self.tokenizer, self.fingerprint = name, tokenizer, fingerprint
+        self.stored = Stored(name)
         plain = Network(module)
         measured = probe(plain, name) if memory is None else memory.probed(plain, name, fingerprint)
         self.probe: Probe = measured
@@ -134,10 +137,13 @@ class Model:
 
     @property
     def weights(self) -> str:
-        """What its weights are: rounded to "int8" or "int4"; else "packed" for the processor, or "plain"."""
+        """What its weights are: rounded to "int8" or "int4"; "four-bit" as in a file; "packed", or "plain".
+
+        Packed are those that lie as the processor reads them.
+        """
         rounded = quantized_scheme(self.network.module)
         if rounded != "none":
-            return rounded
+            return "four-bit" if self.stored.four_bits else rounded
         return "packed" if packed_layers(self.network.module) else "plain"
 
     @property
@@ -171,7 +177,7 @@ class Model:
         ends = ", ".join(map(str, sorted(self.end_tokens)))
         return (
             f"model {self.name!r} knows none of the tokens that end its answers ({ends}), so each answer "
-            "ends at its greatest length; correct eos_token_id in generation_config.json"
+            "ends at its greatest length; correct eos_token_id in its files"
         )
 
     @functools.cached_property

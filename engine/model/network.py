@@ -108,11 +108,11 @@ class Network:
         return self._segments(placements, capacity)
 
     def _segments(
-        self, placements: Sequence[Placement], capacity: int, *, watched: bool = False
+        self, placements: Sequence[Placement], capacity: int, watch_from: int | None = None
     ) -> SegmentKVCache:
         rotaries = self.setup.rotaries
         return SegmentKVCache(
-            placements, rotaries=rotaries, capacity=capacity, scratch=self._scratch, watched=watched
+            placements, rotaries=rotaries, capacity=capacity, scratch=self._scratch, watch_from=watch_from
         )
 
     @torch.inference_mode()
@@ -255,7 +255,11 @@ class Network:
 
     @torch.inference_mode()
     def attention_to_cache(
-        self, token_ids: Sequence[int], positions: Sequence[int], placements: Sequence[Placement]
+        self,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        placements: Sequence[Placement],
+        first_layer: int = 0,
     ) -> Tensor:
         """Runs new tokens through the network and returns how much they attend to each cached token.
 
@@ -263,12 +267,13 @@ class Network:
             token_ids: the new tokens.
             positions: positions of the tokens, ascending.
             placements: the segments that they may attend to; on the path "segments" only.
+            first_layer: the first layer that counts.
 
         Returns:
-            [cached tokens] in the order of the placements, summed over layers, heads and rows.
+            Float32 [cached tokens] in the order of the placements, summed over heads, rows and those layers.
         """
         assert self.shows_attention
-        kv = self._segments(placements, len(token_ids), watched=True)
+        kv = self._segments(placements, len(token_ids), first_layer)
         kv.begin(positions)
         self._run(token_ids, positions, kv, 1)
         assert kv.attention is not None

@@ -36,6 +36,7 @@ from engine.segment import Form, Placement, Segment
 TOKENS = 12
 SHIFT = 5
 CUT = 7
+_SHORT = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 FEW = 8  # rows that tables of positions have beyond the context
 KEY_TOLERANCE = {torch.float32: 2e-3}  # of the spread of a layer's keys
 MOVABLE = 1024  # tokens; segments that can move within less are rather kept in their places
@@ -98,8 +99,9 @@ class Probe:
         )
         batching = f" Prompts are answered one by one: {self.alone}." if self.alone else ""
         return (
-            f"{how} this model (greatest difference {worst:.1e} of the spread of its logits). Its positions "
-            f"are {self.positions}; {where}.{limit}{packing}{batching}"
+            f"{how} this model up to the rounding of {_SHORT.get(self.form.dtype, 'its format')}: logits "
+            f"differ by at most {worst:.1e} of their spread. Its positions are {self.positions}; {where}."
+            f"{limit}{packing}{batching}"
         )
 
     def to_json(self) -> dict[str, object]:

@@ -144,12 +144,12 @@ def require_quantizable(quantize: Quantize, device: torch.device, dtype: str) ->
     if device.type != "cpu":
         raise ModelError(
             f"--quantize {quantize} is for the processor, and this model would run on {device}; add --device "
-            "cpu, or leave it away."
+            "cpu, or leave it out."
         )
     if dtype not in ("auto", "bf16"):
         raise ModelError(
             f"--quantize {quantize} computes in bf16, in which alone the products are fast; leave --dtype "
-            f"{dtype} away."
+            f"{dtype} out."
         )
 
 
@@ -193,7 +193,7 @@ def _roundable(name: str, module: Any, device: str) -> list[nn.Linear]:
     layers = _linear_layers(module, device)
     if not layers:
         raise ModelError(
-            f"model {name!r} has no layers that --quantize can round; leave it away. Rounded are linear "
+            f"model {name!r} has no layers that --quantize can round; leave it out. Rounded are linear "
             "layers of torch's own kind."
         )
     return layers

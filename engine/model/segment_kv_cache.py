@@ -44,12 +44,13 @@ class SegmentKVCache:
             only.
         capacity: the most new tokens there will be.
         scratch: buffers, shared between prompts that run one after the other.
-        watched: whether to add up in `attention` how much the rows look at each cached token.
+        watch_from: the first layer that adds to `attention`; None for none.
 
     Attributes:
         folded: tokens of placements that were copied before the tail.
         memory: where those and the tail are, [2, layers, kv_heads, columns, head_dim]; None before a pass.
-        attention: [cached_tokens], summed over layers, heads and rows; None where it is not watched.
+        attention: float32 [cached_tokens], how much the rows attend to each cached token, summed over
+            heads, rows and watched layers; None where none is.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class SegmentKVCache:
         rotaries: Rotaries,
         capacity: int,
         scratch: Scratch | None = None,
-        watched: bool = False,
+        watch_from: int | None = None,
     ) -> None:
         self.placements = tuple(p for p in placements if p.tokens)
         self.rotaries = rotaries
@@ -67,7 +68,8 @@ class SegmentKVCache:
         self.scratch = scratch or Scratch()
         self.length = 0
         self.windows: dict[int, int | None] = {}
-        self.attention = torch.zeros(self.cached_tokens) if watched else None
+        self.attention = None if watch_from is None else torch.zeros(self.cached_tokens)
+        self._watch_from = watch_from
         self.folded = 0
         self.memory: Tensor | None = None
         self._positions = torch.empty(capacity, dtype=torch.int64)  # of what is folded, and of the tail
@@ -317,12 +319,14 @@ class SegmentKVCache:
         if gathered is not None:
             joined, values_of = gathered
             parts.insert(0, Part(packed.to(joined.dtype), joined, values_of, block.gathered))
-        if self.attention is None and fuses(rules, packed, sum(part.keys.shape[1] for part in parts)):
+        watched = self._watch_from is not None and layer >= self._watch_from
+        if not watched and fuses(rules, packed, sum(part.keys.shape[1] for part in parts)):
             return attend_fused(parts, rules, block.rows, self.scratch)
         if gathered is not None:
             parts[0] = Part(packed, joined.to(packed.dtype), values_of.to(packed.dtype), block.gathered)
         out, weights = attend(parts, rules, block.rows, self.scratch)
-        if self.attention is not None:
+        if watched:
+            assert self.attention is not None
             cached = weights[:, :, : self.cached_tokens]
             self.attention += cached.sum((0, 1), dtype=torch.float32).cpu()
         return out

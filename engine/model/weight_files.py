@@ -25,9 +25,13 @@ class Weights:
 
     Attributes:
         tensors: by the names that transformers knows, or that they have in the files.
+        described_by: what says of which sizes they have to be.
+        again: what to do where they are not.
     """
 
     tensors: dict[str, StoredTensor]
+    described_by: str = "config.json"
+    again: str = "Correct config.json, fetch the model again, or save it with save_pretrained."
 
     @property
     def unread(self) -> list[str]:

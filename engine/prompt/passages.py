@@ -77,6 +77,21 @@ class Passage:
     specials: tuple[tuple[int, int], ...] = ()
 
 
+def saw_all(passages: Sequence[Passage]) -> bool:
+    """Whether each text that is read from a segment saw all that stands before it in the prompt."""
+    before: Passage | None = None
+    for one in passages:
+        same_run = (
+            before is not None
+            and before.cached is not None
+            and (before.path, before.sees) == (one.path, one.sees)
+        )
+        if one.cached is not None and one.sees != one.start and not same_run:
+            return False
+        before = one
+    return True
+
+
 class Reader:
     """Cuts planned prompts into passages.
 

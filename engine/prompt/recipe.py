@@ -7,9 +7,12 @@ schema or prompt. The scopes decide which recipes a prompt uses:
 - `isolated`: earlier text of the same module (paper, section 3.3).
 - `anchored`: also what stands before it in every prompt that imports it: the anonymous text, and the text of
   the modules it is nested in.
+- `preceding`: also the modules right before it in this prompt, as many as have `PRECEDING_TOKENS` tokens
+  together, at least one and at most `MOST_PRECEDING` runs. They see each other, and nothing before them but
+  the anonymous text. Prompts in which these modules stand before it share the segment.
 - `scaffold`: everything that stands before it in this prompt, arguments and new text included.
 
-Under the first two, a scaffold of the schema whose modules are all imported is used instead of its members'
+Under the first three, a scaffold of the schema whose modules are all imported is used instead of its members'
 own segments (paper, later version): its modules, the modules round them, and the anonymous text see
 everything of this set that stands before them in the prompt. Of several such scaffolds the one with the most
 tokens is used (at a tie the earlier one in the schema), then the next that shares no module with those; the
@@ -22,7 +25,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -32,6 +35,9 @@ from engine.prompt.pieces import Piece, PromptPlan
 
 KEY_VERSION = 2  # of what the names of segments are digests of
 TURN = "earlier turn"  # in place of a module's path, of a segment of a conversation; no module is called so
+
+PRECEDING_TOKENS = 256  # of the modules that one sees under `preceding`
+MOST_PRECEDING = 8  # runs of text of these; more take long to plan
 
 FixedScope = Literal["isolated", "anchored"]
 
@@ -107,6 +113,9 @@ class Identity:
         return hashlib.sha256(self.salt.encode("utf-8", "surrogatepass")).hexdigest() if self.salt else ""
 
 
+_Chains = dict[tuple[int, int, int], tuple[int, Recipe]]
+
+
 class RecipeBook:
     """The recipes of one schema.
 
@@ -138,6 +147,8 @@ class RecipeBook:
         others = {path for _, path in self.layout.schema.index.turns if turns_of and path != turns_of} - {""}
         runs = [run for run in self.layout.runs if run.cacheable and run.path.partition("/")[0] not in others]
         found = [self.of_run(run) for run in runs]
+        if self.scope == "preceding":
+            found.extend(one for one in self._after_neighbours(runs) if one.reach < window)
         for scaffold in self.layout.schema.scaffolds:
             found.extend(self.of_scaffold(scaffold.modules, window) or ())
         return tuple({recipe.key: recipe for recipe in found}.values())
@@ -149,7 +160,7 @@ class RecipeBook:
         return found if all(recipe.reach < window for recipe in found) else None
 
     def of_run(self, run: TextRun) -> Recipe:
-        """The recipe of a run by itself, whatever a prompt imports. Under `scaffold`, that of `anchored`."""
+        """The recipe of a run that no prompt changes: `isolated`, and `anchored` for all other scopes."""
         scope: FixedScope = "isolated" if self.scope == "isolated" else "anchored"
         if run.index not in self._by_run:
             context = self.layout.context(run, scope)
@@ -161,6 +172,7 @@ class RecipeBook:
         """For each piece of a prompt what it reads and where, or None where it is computed."""
         scaffolded = {} if self.scope == "scaffold" else self._scaffolded(plan)
         in_prompt = self.scope == "scaffold" or any(piece.turn for piece in plan.pieces)
+        preceding = self._preceding(plan) if self.scope == "preceding" else {}
         whole: list[RecipeSlice] = []  # every piece so far, computed ones included
         uses: list[RecipeSlice | None] = []
         for piece in plan.pieces:
@@ -168,7 +180,8 @@ class RecipeBook:
                 uses.append(None)
                 continue
             if piece.cached and piece.run is not None and self.scope != "scaffold":
-                recipe = scaffolded.get(piece.run.index) or self.of_run(piece.run)
+                index = piece.run.index
+                recipe = scaffolded.get(index) or preceding.get(index) or self.of_run(piece.run)
                 seen = RecipeSlice(recipe, piece.lo, piece.lo + piece.tokens, piece.start)
             else:
                 seen = RecipeSlice(self._in_prompt(piece, whole), 0, piece.tokens, piece.start)
@@ -195,6 +208,69 @@ class RecipeBook:
         """How many tokens a scaffold of these modules has, with the modules round them and anonymous text."""
         group = _closure(modules)
         return sum(run.tokens for run in self.layout.runs if run.path in group or not run.path)
+
+    def _preceding(self, plan: PromptPlan) -> dict[int, Recipe]:
+        """Recipes of the runs that see the modules before them, by index of the run."""
+        pieces = [piece for piece in plan.pieces if piece.run is not None and piece.cached]
+        ends = {piece.run.index: piece.lo + piece.tokens for piece in pieces if piece.run is not None}
+        runs = list({piece.run.index: piece.run for piece in pieces if piece.run is not None}.values())
+        made: _Chains = {}
+        return {run.index: self._after(run, runs[:place], ends, made) for place, run in enumerate(runs)}
+
+    def _after_neighbours(self, runs: Sequence[TextRun]) -> Iterator[Recipe]:
+        """Yields the recipes for a prompt with every module, and of other unions the first member."""
+        made: _Chains = {}
+        for place, run in enumerate(runs):
+            before = [one for one in runs[:place] if self._together(one, run)]
+            yield self._after(run, before, {one.index: self.layout.seen_of(one, run) for one in before}, made)
+
+    def _together(self, one: TextRun, run: TextRun) -> bool:
+        """Whether a run stands before another in that prompt."""
+        own, union_of = ancestors(run.path), self.layout.schema.union_of
+        unions = {id(union_of(path)) for path in own}
+        for path in ancestors(one.path) - own:
+            union = union_of(path)
+            if union is not None and (id(union) in unions or union.members[0].path != path):
+                return False
+        return True
+
+    def _after(
+        self, run: TextRun, before: Sequence[TextRun], ends: Mapping[int, int], made: _Chains
+    ) -> Recipe:
+        """The recipe of a run that also sees the nearest modules before it.
+
+        Args:
+            run: the run.
+            before: what stands before it, in that order.
+            ends: how many tokens of each are read.
+            made: recipes by the number of what they see, their run, and how much of it is read; takes new
+                ones. Texts begin with the same ones, which are then made once.
+        """
+        known = {one.index for one in before if one.path in ancestors(run.path) | {""}}
+        nearest: list[TextRun] = []
+        for one in reversed(before):
+            if one.index in known:
+                continue
+            if len(nearest) == MOST_PRECEDING:
+                break
+            if sum(near.tokens for near in nearest) >= PRECEDING_TOKENS and one.path != nearest[-1].path:
+                break
+            nearest.append(one)
+        shown = known.union(one.index for one in nearest)
+        context = [one for one in before if one.index in shown]
+        recipes: list[Recipe] = []
+        lengths: list[int] = []
+        number = 0
+        for place, one in enumerate(context):
+            read = one.tokens - (one.seam if ends[one.index] <= one.tokens - one.seam else 0)
+            step = (number, one.index, read)
+            if step not in made:
+                recipe = self._of_runs(one, context[:place], recipes, lengths, kept=False)
+                made[step] = (len(made) + 1, recipe)
+            number, recipe = made[step]
+            recipes.append(recipe)
+            lengths.append(read)
+        return self._of_runs(run, context, recipes, lengths)
 
     def _scaffolded(self, plan: PromptPlan) -> dict[int, Recipe]:
         """Recipes of the runs that belong to a used scaffold, by index of the run."""
@@ -230,7 +306,12 @@ class RecipeBook:
         return found
 
     def _of_runs(
-        self, run: TextRun, context: Sequence[TextRun], recipes: Sequence[Recipe], lengths: Sequence[int]
+        self,
+        run: TextRun,
+        context: Sequence[TextRun],
+        recipes: Sequence[Recipe],
+        lengths: Sequence[int],
+        kept: bool = True,
     ) -> Recipe:
         start = 0 if self.identity.relocatable else run.start
         position = start - sum(lengths)
@@ -239,7 +320,7 @@ class RecipeBook:
             at = earlier.start - run.start + start if self.spread else position
             seen.append(RecipeSlice(recipe, 0, length, at))
             position += length
-        return self._recipe(run.token_ids, run.path, tuple(seen), start)
+        return self._recipe(run.token_ids, run.path, tuple(seen), start, kept)
 
     def _in_prompt(self, piece: Piece, before: Sequence[RecipeSlice]) -> Recipe:
         """The recipe of a piece in sight of everything before it."""

@@ -17,6 +17,7 @@ import pytest
 
 from app.cli.command import main, pml
 from app.cli.commands import Commands
+from app.studio.api import Offer
 from engine.pml.text_files import MAX_BYTES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -393,7 +394,9 @@ def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: 
         for done in (3 << 30, 5 << 30):
             progress(done, 5 << 30, "reading model.safetensors")
 
-    module.__dict__["launch"] = launch
+    import app.studio.api
+
+    module.__dict__.update(launch=launch, api=app.studio.api, __path__=[])
     monkeypatch.setitem(sys.modules, "app.studio", module)
     monkeypatch.setenv("PML_MODEL", "random:llama-100m")
     monkeypatch.setenv("PML_CACHE_DIR", str(tmp_path / "cache"))
@@ -413,6 +416,7 @@ def test_the_studio_gets_its_options(tmp_path: Path, run_pml: Pml, monkeypatch: 
         "port": 7999,
         "open_browser": False,
         "schemas_dir": tmp_path,
+        "offer": Offer(promise={"reuse": "off", "max_kl": 0.02}),
     }
 
 

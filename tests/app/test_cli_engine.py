@@ -120,11 +120,45 @@ def test_a_run_for_people(run_pml: Callable[..., SimpleNamespace]) -> None:
         assert sum(line.startswith(words) for line in lines) == 1, words
     assert [line.split(",")[0] for line in lines if "first token after" in line] == ["cached", "uncached"]
     assert re.match(
-        r"Cached is [\d.]+ times (faster|slower) to the first token \([\d.]+ m?s of it", lines[-1]
+        r"Cached is [\d.]+ times (faster|slower) to the first token \([\d.]+ m?s of it", lines[-2]
     )
-    assert "KL" in lines[-1]
+    assert "KL" in lines[-2]
+    assert re.match(r"Repaired \d+ of \d+ cached tokens: mean KL ", lines[-1])
     again = run_pml("run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4").out
-    assert re.match(r"Cached is [\d.]+ times (faster|slower) to the first token;", again.splitlines()[-1])
+    assert re.match(r"Cached is [\d.]+ times (faster|slower) to the first token;", again.splitlines()[-2])
+
+
+APART = (
+    '<schema name="s"><module name="a">Alpha beta.</module><module name="b">Gamma delta.</module></schema>'
+)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "given", "pointed"),
+    [
+        ("<a/><b/>Well?", ("--reuse", "off"), True),
+        ("<a/><b/>Well?", (), False),
+        ("<a/>Well?", ("--reuse", "off"), False),
+        ("<a/><b/>Well?", ("--scope", "scaffold"), False),
+        ("<a/><b/>Well?", ("--json",), False),
+    ],
+)
+def test_a_run_on_a_terminal_points_to_fidelity_where_reuse_may_change_the_answer(
+    prompt: str,
+    given: tuple[str, ...],
+    pointed: bool,
+    place: Path,
+    run_pml: Callable[..., SimpleNamespace],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (place / "s.pml").write_text(APART)
+    (place / "my prompt.pml").write_text(f'<prompt schema="s">{prompt}</prompt>')
+    words = ("run", "my prompt.pml", "--schema", "s.pml", "--mode", "cached", "--max-new-tokens", "1", *given)
+    assert "pml fidelity" not in run_pml(*words).out
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    out = run_pml(*words).out
+    assert ("reuse may change the answer" in out) == pointed
+    assert ("pml fidelity 'my prompt.pml' --schema s.pml" in out) == pointed
 
 
 @pytest.mark.parametrize(
@@ -154,7 +188,7 @@ def test_a_command_closes_its_engine(
 
 
 def test_what_a_run_encodes_is_not_called_found(answer: Callable[..., dict[str, Any]]) -> None:
-    first, second = (answer("--mode", "cached")["cached"]["tokens"] for _ in range(2))
+    first, second = (answer("--mode", "cached", "--reuse", "off")["cached"]["tokens"] for _ in range(2))
     assert 0 < first["encoded"] == first["from_cache"]
     assert (second["encoded"], second["from_cache"]) == (0, first["from_cache"])
 
@@ -186,7 +220,8 @@ def test_turns_that_are_not_stored_are_computed_with_the_new_text(
 def test_segments_outlive_the_process_which_opens_no_connection(
     run_pml: Callable[..., SimpleNamespace],
 ) -> None:
-    command = ["run", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "6", "--json"]
+    words = ("--max-new-tokens", "6", "--reuse", "off", "--json")
+    command = ["run", "prompt.pml", "--schema", "trip.pml", *words]
     first, second = in_a_process(*command), run_pml(*command)
     assert (first.status, second.status) == (0, 0), first.err + second.err
     before, after = json.loads(first.out), json.loads(second.out)
@@ -294,6 +329,10 @@ def test_models_shows_what_the_probe_measured(
     assert str(tiny_model) in text
     assert "random:SHAPE" in text
     assert "segment by segment" not in text
+    alone = run_pml("models", "--model", f"'{tiny_model}'").out
+    assert alone.startswith(f"{tiny_model}: llama"), "nothing general stands before what was asked for"
+    assert "random:SHAPE" not in alone
+    assert "MiB on disk (safetensors fp32)" in alone or "KiB on disk (safetensors fp32)" in alone
 
 
 def test_models_looks_at_a_model_without_loading_it(
@@ -436,3 +475,16 @@ def test_a_setting_out_of_range_is_wrong_usage(
 
 def test_encoding_under_scaffold_is_no_choice(run_pml: Callable[..., SimpleNamespace]) -> None:
     assert run_pml("encode", "trip.pml", "--scope", "scaffold").status == 2
+
+
+def test_what_is_encoded_behind_its_neighbours_is_found_by_a_run(
+    place: Path, run_pml: Callable[..., SimpleNamespace]
+) -> None:
+    (place / "s.pml").write_text(APART)
+    (place / "p.pml").write_text('<prompt schema="s"><a/><b/>Well?</prompt>')
+    encoded = run_pml("encode", "s.pml", "--scope", "preceding")
+    assert encoded.status == 0, encoded.err
+    words = ("run", "p.pml", "--schema", "s.pml", "--mode", "cached", "--max-new-tokens", "1", "--json")
+    report = json.loads(run_pml(*words, "--scope", "preceding").out)
+    assert {use["outcome"] for use in report["cached"]["segments"]} == {"hit"}
+    assert report["cached"]["tokens"]["encoded"] == 0

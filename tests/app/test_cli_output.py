@@ -13,6 +13,7 @@ import pytest
 
 from app.cli.output import (
     Console,
+    Pace,
     PrintableFormatter,
     a_line_a_minute,
     counted,
@@ -85,6 +86,19 @@ def test_progress_shows_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         progress(3, 3, "encoding travel/rome")
     assert "encoding travel/tokyo" in terminal.getvalue()
     assert "3/3" in terminal.getvalue()
+
+
+def test_a_fetch_tells_its_rate_and_the_time_left() -> None:
+    now = [0.0]
+    pace = Pace(lambda: now[0])
+    told = []
+    for seconds, done in ((0, 0), (0.5, 1), (2, 4), (23, 57), (30, 60), (34, 62)):
+        now[0] = float(seconds)
+        told.append(pace.words("fetching x", done << 20, 100 << 20))
+    assert told[:2] == ["", ""], "too early to tell"
+    assert told[2] == ", 2.0 MiB/s, 48 s left"
+    assert told[5] == ", 465.5 KiB/s, 84 s left", "of the last seconds alone"
+    assert pace.words("fetching y", 0, 5) == ""
 
 
 def test_progress_is_silent_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:

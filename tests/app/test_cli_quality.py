@@ -10,13 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from app.studio.kept import RunStore
 from engine.errors import ModelError
+from engine.places import user_data
 from tests.app.conftest import PROMPT, SCHEMA
 
 pytestmark = pytest.mark.usefixtures("place")
 
 
-def test_fidelity_in_words_and_as_json(run_pml: Callable[..., SimpleNamespace]) -> None:
+def test_fidelity_in_words_and_as_json(
+    run_pml: Callable[..., SimpleNamespace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     words = run_pml("fidelity", "prompt.pml", "--schema", "trip.pml", "--max-new-tokens", "4")
     assert words.status == 0, words.err
     assert "first token likeliest (KL " in words.out
@@ -27,6 +32,11 @@ def test_fidelity_in_words_and_as_json(run_pml: Callable[..., SimpleNamespace]) 
     assert {"kl_first_token", "answer_agreement", "remedies", "advice"} <= set(report)
     assert {"flips", "kl_worst", "kl_mean", "tokens_read", "read_to_end"} <= set(report)
     assert report["tokens_read"] == 4 or report["read_to_end"]
+    assert not done.err
+    (run,) = RunStore(user_data()).summaries()
+    assert (run["state"], run["schema"]) == ("measured", "trip")
+    assert run["fidelity"] is not None
+    assert run["fidelity"]["advice"] == report["advice"]
     faulty = run_pml(
         "fidelity", "prompt.pml", "--schema", "trip.pml", "--placement", "schema", "--repair", "x"
     )
@@ -40,8 +50,8 @@ def test_quality_over_a_folder_and_a_file(run_pml: Callable[..., SimpleNamespace
     (folder / "trip.prompt.1.pml").write_text(PROMPT, encoding="utf-8")
     done = run_pml("bench", "quality", str(folder), "--scope", "scaffold", "--json")
     assert done.status == 0, done.err
-    names = {result["name"]: result for result in json.loads(done.out)["results"]}
-    assert set(names) == {"uncached", "scaffold"}
+    names = {result["name"]: result for result in json.loads(done.out)["files"]["prompts"]["results"]}
+    assert set(names) == {"uncached", "scaffold", "default"}
     assert names["scaffold"]["same_answer"] == 1
     assert "score" not in names["scaffold"]
     file = tmp_path / "q.jsonl"
@@ -59,6 +69,51 @@ def test_quality_over_a_folder_and_a_file(run_pml: Callable[..., SimpleNamespace
     assert run_pml("bench", "quality", str(tmp_path / "none")).status == 2
 
 
+def test_quality_writes_tables_and_charts_into_a_folder(
+    run_pml: Callable[..., SimpleNamespace], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from benchmarks import editor, quality
+
+    monkeypatch.setattr(editor, "chromium", lambda: None)  # without one the charts are a page
+    files = []
+    for name in ("one", "two"):
+        files.append(tmp_path / f"{name}.jsonl")
+        files[-1].write_text(
+            '{"input": "What?", "context": "Some text.", "answers": ["x"], "metric": "f1"}\n',
+            encoding="utf-8",
+        )
+    given = ("bench", "quality", *files, "--scope", "isolated", "--out", tmp_path / "out")
+    done = run_pml(*given)
+    assert done.status == 0, done.err
+    assert "all files, 2 prompts" in done.out
+    assert "FIRST TOKEN SAME" in done.out
+    out = tmp_path / "out"
+    assert {path.name for path in out.iterdir()} == {
+        "samples.jsonl",
+        "quality.json",
+        "quality.md",
+        "charts.html",
+    }
+    measured = json.loads((out / "quality.json").read_text(encoding="utf-8"))
+    assert measured["files"]["two"]["results"][1]["samples"][0]["ttft_ms"] > 0
+    assert "## All files" in (out / "quality.md").read_text(encoding="utf-8")
+    page = (out / "charts.html").read_text(encoding="utf-8")
+    assert all(
+        title in page for title in ("Score by variant", "by share of tokens computed", "Time to first")
+    )
+
+    told = run_pml(*given, "--json")
+    assert json.loads(told.out)["all"] == measured["all"]
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(quality, "run", interrupted)
+    stopped = run_pml(*given)
+    assert stopped.status == 130
+    assert "the same command goes on from there" in stopped.err
+
+
 def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
     run_pml: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,9 +127,9 @@ def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
     done = run_pml(*given, "--json")
     assert done.status == 0, done.err
     report = json.loads(done.out)
-    assert list(report["worlds"]) == ["documents", "travel", "learning", "code"]
-    for world in report["worlds"].values():
-        uncached, scaffold = world["results"]
+    assert list(report["files"]) == ["documents", "travel", "learning", "code"]
+    for world in report["files"].values():
+        uncached, scaffold, _ = world["results"]
         assert scaffold["score"] == uncached["score"]
         assert scaffold["same_answer"] == 1
         assert sum(group["prompts"] for group in uncached["by_documents"].values()) == 1
@@ -84,8 +139,8 @@ def test_the_suite_of_the_bundled_model_is_measured_world_by_world(
     assert "learning\n" in shown.out
     assert "modules: 1 " in shown.out
     assert "weights chosen on these" in shown.out or "the others" in shown.out
-    assert "all worlds, 4 prompts" in shown.out
-    assert [result["prompts"] for result in report["all"]] == [4, 4]
+    assert "all files, 4 prompts" in shown.out
+    assert [result["prompts"] for result in report["all"]] == [4, 4, 4]
     both = run_pml("bench", "quality", "some.jsonl", "--suite", "demo")
     assert both.status == 2
     assert "leave out PATH" in both.err

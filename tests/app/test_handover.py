@@ -88,9 +88,13 @@ def test_a_run_in_the_studio_says_what_a_run_of_its_own_says(run_pml: Run, cache
     again = run_pml(*RUN, "--cache-dir", cache, "--server", "never")
     handed = run_pml(*RUN, "--cache-dir", cache)
     assert (handed.status, handed.err, own.status) == (0, "", 0)
-    own_words, _, by = told(handed.out).rpartition("Computed by the studio at ")
-    assert own_words == told(again.out)
-    assert by.startswith("http://127.0.0.1:")
+    by = re.compile(r"Computed by the studio at http://127.0.0.1:\d+/?\.?\n")
+    assert by.search(handed.out)
+    (*words, reuse), (*own_words, own_reuse) = (
+        told(by.sub("", text)).splitlines() for text in (handed.out, again.out)
+    )
+    assert words == own_words
+    assert all(line.startswith("Reused as stored: mean KL ") for line in (reuse, own_reuse))
     assert "first token after" in handed.out
 
 
@@ -102,7 +106,17 @@ def test_the_json_of_a_run_in_the_studio_has_the_same_fields(
     handed = run_pml(*RUN, "--cache-dir", cache, "--json", "--server", served.url)
     assert (handed.status, handed.err) == (0, "")
     object_ = json.loads(handed.out)
-    assert list(object_) == ["schema", "model", "scope", "repair", "placement", "probe", "studio", "cached"]
+    assert list(object_) == [
+        "schema",
+        "model",
+        "scope",
+        "repair",
+        "reuse",
+        "placement",
+        "probe",
+        "studio",
+        "cached",
+    ]
     assert object_["studio"] == served.url.rstrip("/")
     assert object_["model"] == "demo"
     assert set(object_["cached"]) > TIMES

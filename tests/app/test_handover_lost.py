@@ -173,7 +173,7 @@ def test_what_could_not_be_stored_is_told_with_the_run(
             if line["event"] == "finished":
                 finished.set()
         assert engine.segment_cache.unsaved() is None, "it was told"
-    assert [line["event"] for line in lines][-3:] == ["finished", "unsaved", "over"]
+    assert [line["event"] for line in lines][-4:] == ["finished", "read", "unsaved", "over"]
     here = held(terms(tmp_path))
     with impostor(lines, Presence(1, here, SECRET).proof) as (port, _), Presence(port, here, SECRET).told():
         found = run_pml(*RUN, "--cache-dir", tmp_path)

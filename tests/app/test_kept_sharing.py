@@ -192,7 +192,8 @@ def test_a_run_is_restored_and_the_open_texts_go_to_the_shelf(tmp_path: Path) ->
     asked.parts.kept.keep(ours)
     opened = asked.ask("restore_run", {"id": ours.id, "page": PAGE})["workspace"]
     assert (opened["name"], opened["schema"], opened["prompt"]) == ("mine", SCHEMA, PROMPT)
-    assert (opened["origin"], opened["settings"]) == ("sample:travel", {"scope": "scaffold", "seed": 9})
+    assert opened["origin"] == "sample:travel"
+    assert opened["settings"] == {"scope": "scaffold", "seed": 9, "reuse": "off"}
     assert [one["name"] for one in asked.ask("shelf")["shelf"]] == ["open"]
     run = asked.ask("show_kept_run", {"id": ours.id})["run"]
     assert (run["started"], run["sides"]["cached"]["text"]) == ("2026-03-01T10:00:00+01:00", "an answer")

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from app.lean import SPINS
+
+TORCH = Path(str(getattr(importlib.util.find_spec("torch"), "origin", ""))).parent
 ROOT = Path(__file__).parents[2]
 SAMPLES = ROOT / "sample_schemas"
 PROMPT, SCHEMA = str(SAMPLES / "travel.prompt.1.pml"), str(SAMPLES / "travel.pml")
@@ -87,6 +95,37 @@ with without_stubs() if sys.argv[1] == "lean" else nullcontext():
     import gradio
 print(json.dumps({"opened": len(opened), "same": inspect.getfile is before}))
 """
+
+
+WAITS = """
+import json, os, sys
+from pathlib import Path
+from app.cli import main
+try:
+    main(["check", sys.argv[1]])
+except SystemExit:
+    pass
+left = os.environ.get("GOMP_SPINCOUNT", "")
+import torch
+maps = Path("/proc/self/maps").read_text().splitlines()
+print(json.dumps({"left": left, "libraries": len({one.split()[-1] for one in maps if "libgomp" in one})}))
+"""
+
+
+@pytest.mark.skipif(not list(TORCH.glob("lib/libgomp*")), reason="torch has another library of threads")
+@pytest.mark.parametrize(
+    ("given", "spins"),
+    [({}, SPINS), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")],
+)
+def test_threads_that_wait_leave_the_processor_soon(given: dict[str, str], spins: str) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("GOMP_", "OMP_"))}
+    env |= {"OMP_DISPLAY_ENV": "verbose", **given}
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS, SCHEMA], capture_output=True, text=True, check=True, env=env, cwd=ROOT
+    )
+    assert re.findall(r"GOMP_SPINCOUNT = '(\d+)'", done.stderr) == [spins]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found == {"left": given.get("GOMP_SPINCOUNT", ""), "libraries": 1}
 
 
 def test_gradio_compares_no_stubs() -> None:

@@ -14,9 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from app.model_choice import ModelChoice
+from app.model_choice import ModelChoice, why_larger
 from engine import Engine
 from engine.model.loading import load
+from engine.model.stored import Stored
 from engine.model.synthetic import byte_tokenizer
 from tests.app.asked import Asked
 from tests.app.conftest import SCHEMA
@@ -94,3 +95,27 @@ def test_the_server_refuses_such_a_token_in_words(
         answer = running.http.post(path, json={"model": running.model, **more})
         assert answer.status_code == 400
         assert "'oddly' (259)" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("four_bits", "memory", "dtype", "weights", "words"),
+    [
+        (
+            True,
+            513,
+            "fp32",
+            "plain",
+            "a number of 4 bytes (fp32). In bf16 on the processor the file's blocks",
+        ),
+        (False, 513, "fp32", "plain", "a number of 4 bytes (fp32)."),
+        (True, 160, "bf16", "four-bit", "The blocks of four bits stay as they are"),
+        (False, 40, "bf16", "int4", "rounded to int4"),
+        (True, 110, "bf16", "four-bit", ""),
+    ],
+)
+def test_another_size_in_memory_has_a_reason(
+    four_bits: bool, memory: int, dtype: str, weights: str, words: str
+) -> None:
+    found = why_larger(Stored("m", "GGUF Q4_1", 94, four_bits), memory, dtype, weights)
+    assert words in found
+    assert bool(words) == bool(found)

@@ -94,7 +94,7 @@ def test_requests_are_answered_by_the_model_that_the_studio_has_now(own: Served,
     assert states[-1]["fault"] == ""
     assert under_way.ended()[-1]["choices"][0]["finish_reason"] in ("length", "stop")
     (name,) = models(own)
-    assert name == states[-1]["result"]["model"] != "demo"
+    assert name == Path(states[-1]["result"]["model"]).name != "demo"
     gone = own.send("POST", "/v1/completions", json.dumps(LONG), {"content-type": "application/json"})
     assert gone.status == 404
     assert name.encode() in gone.body
@@ -193,14 +193,24 @@ def test_a_request_counts_once_its_body_is_there() -> None:
     assert api.busy(engine) == 0  # type: ignore[arg-type]
 
 
-def test_serve_brings_the_studio_with_its_options(
-    tmp_path: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (
+            ("serve", "tiny", "--studio"),
+            "Serving tiny at http://127.0.0.1:8123: OpenAI's clients take http://127.0.0.1:8123/v1",
+        ),
+        (("studio", "--model", "tiny", "--no-browser"), "Starting the studio at http://127.0.0.1:8123"),
+    ],
+)
+def test_the_studio_serves_by_the_options_of_serve(
+    command: tuple[str, ...], said: str, tmp_path: Path, run_pml: Pml, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {}
 
     def launch(**how: Any) -> None:
         asked.update(how)
-        how["ready"]("http://127.0.0.1:8123")
+        how.get("ready", print)("http://127.0.0.1:8123")
 
     import app.studio.api
 
@@ -225,15 +235,14 @@ def test_serve_brings_the_studio_with_its_options(
         "9",
     )
     result = run_pml(
-        *("serve", "tiny", "--studio", *words, *limits, *operators, "--origin", "http://a.example"),
+        *(*command, *words, *limits, *operators, "--origin", "http://a.example"),
+        *("--reuse", "auto", "--max-kl", "0.1"),
         *("--allowed-host", "Host.docker.internal", "--allowed-host", "[fe80::1]"),
         "--cache-dir",
         tmp_path,
     )
     assert result.status == 0, result.err
-    assert (
-        "Serving tiny at http://127.0.0.1:8123: OpenAI's clients take http://127.0.0.1:8123/v1" in result.out
-    )
+    assert said in result.out
     assert asked["offer"] == Offer(
         ("one",),
         frozenset({"http://a.example"}),
@@ -248,14 +257,15 @@ def test_serve_brings_the_studio_with_its_options(
         2,
         ("ops", "more", "third"),
         frozenset({"host.docker.internal", "[fe80::1]"}),
+        {"reuse": "auto", "max_kl": 0.1},
     )
     assert (asked["model"], asked["port"], asked["open_browser"]) == ("tiny", 8123, False)
     assert asked["cache_dir"] == tmp_path
 
 
-@pytest.mark.parametrize("more", [(), ("--studio",)])
-def test_nobody_is_set_apart_without_keys(more: tuple[str, ...], run_pml: Pml) -> None:
-    result = run_pml("serve", "--isolate", *more)
+@pytest.mark.parametrize("command", [("serve",), ("serve", "--studio"), ("studio", "--no-browser")])
+def test_nobody_is_set_apart_without_keys(command: tuple[str, ...], run_pml: Pml) -> None:
+    result = run_pml(*command, "--isolate")
     assert result.status == 2
     assert "--isolate sets apart who sends different keys, and there are none" in result.err
 

@@ -78,6 +78,41 @@ def test_a_result_belongs_to_what_the_files_of_its_schema_say(asked: Asked, tmp_
     assert digest_of_schema(alone, parse_schema(alone).tree) == digest(alone)
 
 
+def test_a_measurement_is_found_again_by_what_it_belongs_to(asked: Asked, tmp_path: Path) -> None:
+    assert begin(asked, "1", max_new_tokens=4)["key"] == "1"
+    result = asked.ended("1")["result"]
+    texts = asked.ask("check", {"schema": SCHEMA, "prompt": PROMPT})["texts"]
+    now = {**texts, "settings": {"max_new_tokens": 4}}
+    assert asked.ask("find_fidelity", now) == {"kept": result, "under_way": ""}
+    assert result["unkept"] == ""
+    for other in ({"settings": {"max_new_tokens": 5}}, {"prompt": "x"}, {"schema": "x"}):
+        assert asked.ask("find_fidelity", {**now, **other})["kept"] is None
+    again = Asked(tmp_path, engine=asked.parts.engine)
+    assert again.ask("find_fidelity", now)["kept"] == result, "a studio that was started again"
+    (run,) = again.ask("list_runs")["runs"]
+    assert (run["state"], run["fidelity"]["measured"]) == ("measured", result["measured"])
+
+
+def test_a_measurement_under_way_is_joined_and_one_that_is_not_kept_says_so(
+    asked: Asked, tmp_path: Path
+) -> None:
+    now = {**asked.ask("check", {"schema": SCHEMA, "prompt": PROMPT})["texts"], "settings": {}}
+    with asked.parts.engine.computing.step():
+        begin(asked, "1")
+        assert asked.ask("find_fidelity", now) == {"kept": None, "under_way": "1"}
+        asked.ask("stop_job", {"key": "1"})
+    asked.ended("1")
+    assert asked.ask("find_fidelity", now) == {"kept": None, "under_way": ""}
+    asked.parts.kept.close()
+    for path in (tmp_path / "data").glob("runs.sqlite*"):
+        path.unlink()
+    (tmp_path / "data" / "runs.sqlite").mkdir(parents=True)
+    begin(asked, "2", max_new_tokens=2)
+    result = asked.ended("2")["result"]
+    assert result["unkept"].startswith("The measurement is complete, but it is not kept on disk.")
+    assert result["found"]["modules"]
+
+
 def test_the_oldest_are_forgotten(asked: Asked) -> None:
     begin(asked, "0", max_new_tokens=1)
     asked.ended("0")

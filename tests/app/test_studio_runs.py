@@ -83,10 +83,10 @@ class PlayedEngine:
         return PromptEncoding(("m",), 1, self._encoded, 400.0, 1, 100.0)
 
     def stream(
-        self, settings: RunSettings, *, mode: str, listener: Listener, order: Any = None
+        self, settings: RunSettings, *, mode: str, listener: Listener, order: Any, check: bool
     ) -> Iterator[Any]:
-        assert (mode == "both") == (order is not None)
-        order = order or (mode,)
+        assert check == (not self.orders or settings.max_new_tokens > 1), "repeats are for the clock"
+        order = order if mode == "both" else (mode,)
         self.listener = listener
         turn = len(self.orders)
         self.orders.append(tuple(order))

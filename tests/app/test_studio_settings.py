@@ -67,6 +67,12 @@ def test_earlier_turns_are_stored_only_where_a_draft_says_so(sent: dict[str, Any
     assert PageSettings.read(as_today(sent)).store_conversation is stored
 
 
+def test_a_draft_that_chose_a_scope_before_reuse_could_keeps_it() -> None:
+    assert as_today({"scope": "isolated"}) == {"scope": "isolated", "reuse": "off"}
+    assert as_today({"scope": "anchored"}) == {"scope": "anchored"}
+    assert PageSettings.read(as_today({})).reuse == "auto"
+
+
 def test_the_stop_text_of_an_earlier_draft() -> None:
     assert PageSettings.read(as_today({"stop": "END\\n", "gone": 1})).stop == ("END\n",)
     assert PageSettings.read(as_today({"stop": ""})).stop == ()

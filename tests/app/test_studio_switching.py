@@ -21,6 +21,7 @@ from app.studio.announcing import Announcing
 from app.studio.handed import Handed
 from app.studio.jobs import Job
 from app.studio.opening import Opening
+from app.studio.switching import in_page_words
 from engine import Engine
 from engine.errors import ClosedError
 from engine.model.room import Free
@@ -225,13 +226,44 @@ def test_a_name_is_looked_at_before_it_is_loaded(studio: Asked, tiny_model: Path
     wrong = studio.ask("look_at_model", {"name": "/no/such"})
     assert (wrong["look"], wrong["absent"]) == (None, False)
     assert wrong["sentence"].startswith("There is no folder")
+    for name in (f" '{tiny_model}' ", f'"{tiny_model}"', tiny_model.as_uri()):
+        assert studio.ask("look_at_model", {"name": name})["look"]["kind"] == "folder", name
+
+
+@pytest.mark.parametrize(
+    ("sentence", "told"),
+    [
+        (
+            "it is in four bits already. Leave --quantize int4 out; --dtype bf16 computes with it as it is.",
+            'It is in four bits already. Leave "Rounding" at "none"; "bf16" under "Number format" computes '
+            "with it as it is.",
+        ),
+        (
+            "add --device cpu, or leave --dtype fp16 out.",
+            'Choose "cpu" under "Device", or leave "Number format" at "auto".',
+        ),
+        ("Make room, or choose another folder with --dir.", "Make room."),
+        ("name others by a path with --model.", "Name others by a path."),
+    ],
+)
+def test_a_refusal_names_the_fields_of_the_page(sentence: str, told: str) -> None:
+    assert in_page_words(sentence) == told
+
+
+def test_a_rounding_that_is_refused_names_the_field(studio: Asked, tiny_model: Path) -> None:
+    wanted = {"name": str(tiny_model), "quantize": "int4", "dtype": "fp16"}
+    looked = studio.ask("look_at_model", wanted)["sentence"]
+    refused = studio.ask("switch_model", {"key": "k", **wanted})["error"]
+    for said in (looked, refused):
+        assert 'leave "Number format" at "auto"' in said
+        assert "--" not in said
 
 
 def test_nothing_is_fetched_unasked(studio: Asked) -> None:
     refused = studio.ask("switch_model", {"key": "k", "name": "owner/name"})
     assert "not on this machine" in refused["error"]
     asked = studio.ask("look_at_model", {"name": "owner/name", "ask": True})  # the tests are offline
-    assert "could not be fetched from the Hugging Face hub" in asked["sentence"]
+    assert "the Hugging Face hub" in asked["sentence"]
 
 
 def test_a_model_that_does_not_fit_is_refused_and_one_that_fits_alone_is_asked_about(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from engine.cache.store import Store
 from tests.browser.conftest import Server
@@ -33,7 +33,7 @@ def open_cache(page: Page) -> None:
 
 
 def run(page: Page) -> None:
-    page.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2})")
+    page.evaluate("window.promptCacheStudio.workspace.change({max_new_tokens: 2, reuse: 'off'})")
     page.locator("#run").click()
     expect(page.locator(".run-status")).to_contain_text("Done", timeout=120_000)
 
@@ -65,6 +65,34 @@ def test_segments_are_listed_filtered_sorted_and_deleted(author: Page) -> None:
     cells = author.get_by_role("region", name="Segments").locator("tbody td:nth-child(6)")
     tokens = [int(cell.replace(",", "")) for cell in cells.all_inner_texts()]
     assert tokens == sorted(tokens, reverse=True)
+
+
+def test_a_late_answer_does_not_take_the_focus(author: Page) -> None:
+    run(author)
+    open_cache(author)
+    rows = author.get_by_role("region", name="Segments").locator("tbody tr")
+    expect(rows.first).to_be_visible()
+    before = rows.count()
+    rows.first.get_by_role("checkbox").check()
+    author.get_by_role("button", name="Delete 1 segment").press("Enter")
+    held: list[Route] = []
+    author.route(
+        "**/component_server/",
+        lambda route: (
+            held.append(route) if "cache_state" in (route.request.post_data or "") else route.continue_()
+        ),
+    )
+    author.locator("dialog.question").get_by_role("button", name="Delete").press("Enter")
+    expect(author.locator(".cache-head [role=status]")).to_contain_text("Deleted 1 segment")
+    wanted = author.get_by_label("Filter segments")
+    wanted.focus()
+    author.wait_for_timeout(100)
+    for route in held:
+        route.continue_()
+    expect(rows).to_have_count(before - 1)
+    expect(author.locator(".evictions")).to_contain_text("deleted")
+    author.wait_for_timeout(200)
+    expect(wanted).to_be_focused()
 
 
 def test_a_pinned_schema_survives_a_prune(author: Page) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from engine.model.synthetic import byte_tokenizer
 from tests.browser.conftest import Server
@@ -80,6 +80,33 @@ def test_another_model_answers_and_the_bundled_one_again(models: Page, tiny: str
     recent.get_by_role("button", name=re.compile("Forget .*tiny-model")).click()
     expect(recent).to_have_count(0)
     expect(models.get_by_label("A folder or GGUF file")).to_be_focused()
+
+
+def test_files_of_one_name_are_told_apart(models: Page) -> None:
+    others = {"device": "auto", "dtype": "auto", "weights": "auto", "quantize": "none"}
+    names = ("/a/one/x.gguf", "/a/two/x.gguf", "/a/y.gguf", "/x.gguf")
+
+    def answer(route: Route) -> None:
+        if route.request.post_data_json["fn_name"] != "models_state":
+            return route.continue_()
+        told = route.fetch()
+        recent = [{"name": name, **others} for name in names]
+        return route.fulfill(response=told, json={**told.json(), "recent": recent})
+
+    models.route("**/component_server/", answer)
+    models.evaluate("location.hash = '#/author'")
+    models.evaluate("location.hash = '#/models'")
+    recent = models.get_by_role("group", name="Had before").locator("button.choice")
+    expect(recent).to_have_text(["one/x.gguf", "two/x.gguf", "y.gguf", "x.gguf"])
+    models.unroute("**/component_server/")
+
+
+def test_the_pill_keeps_what_stands_behind_a_long_name(models: Page) -> None:
+    models.set_viewport_size({"width": 1280, "height": 800})
+    pill = models.locator(".pill.model")
+    pill.locator(".name").evaluate("node => { node.textContent = 'A-Model-With-A-Very-Long-Name.Q4_K_M' }")
+    expect(pill).to_contain_text("· cpu ·")
+    assert pill.evaluate("node => node.scrollWidth <= node.clientWidth")
 
 
 def test_a_name_is_judged_as_it_is_typed_and_a_failure_keeps_the_model(

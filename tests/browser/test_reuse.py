@@ -13,6 +13,7 @@ from tests.browser.test_author import document, rewrite, text_of, wait_for_text
 
 def measure(page: Page) -> None:
     page.locator("#explain").press("Enter")
+    expect(page.locator("#explain")).to_be_enabled(timeout=120_000)
     expect(page.locator(".explained .advice")).to_be_visible(timeout=120_000)
 
 
@@ -64,9 +65,10 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
     expect(rows.first).to_contain_text("text that is always there")
     assert rows.count() >= 3
     tried = author.get_by_role("region", name="What was tried")
-    tried.get_by_role("button", name="Use").first.click()
+    repairs = tried.get_by_role("row").filter(has_text="Repair ")
+    repairs.get_by_role("button", name="Use").first.click()
     settings.click()
-    expect(author.get_by_role("combobox", name="Repair")).to_have_value(re.compile(r"(link|blend|query):"))
+    expect(author.get_by_role("combobox", name="Repair")).to_have_value(re.compile(r"[a-z]+:[0-9.]+"))
     close.click()
     tried.get_by_role("button", name="Add to schema").first.click()
     wait_for_text(author, "schema", r"<scaffold modules=")
@@ -80,6 +82,55 @@ def test_what_reuse_changed_is_measured_and_mended(author: Page) -> None:
         editor.replace(editor.text().replace(/"documents"/g, '"others"')) }""")
     expect(said).to_contain_text("Measured of another schema (documents)")
     expect(owes).to_have_attribute("data-empty", "")  # though the modules have the same names
+
+
+def test_a_run_under_a_promise_says_which_remedy_it_took_and_what_a_check_found(author: Page) -> None:
+    author.get_by_role("button", name="Settings").click()
+    author.get_by_label("Most new tokens").fill("4")
+    expect(author.get_by_role("combobox", name="Reuse")).to_have_value("auto")
+    author.locator(".drawer [aria-label=Close]").click()
+    author.locator("#run").click()
+    taken = author.locator(".reuse-taken")
+    expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
+    expect(taken).to_have_text(re.compile(r"^(Repaired \d+ of|Reused as stored)"))
+    expect(taken).to_have_text(re.compile(r": mean KL .+, promise 0.02\.$"), timeout=60_000)
+    author.get_by_role("button", name="Settings").click()
+    author.get_by_role("combobox", name="Reuse").select_option("off")
+    author.locator(".drawer [aria-label=Close]").click()
+    author.locator("#run").click()
+    expect(taken).to_be_hidden(timeout=120_000)
+    expect(author.locator(".run-status")).to_contain_text("Done", timeout=120_000)
+
+
+def test_a_measurement_is_kept_over_a_reload_and_listed_with_the_runs(author: Page) -> None:
+    change = "settings => window.promptCacheStudio.workspace.change(settings)"
+    author.evaluate(change, {"max_new_tokens": 3})
+    measure(author)
+    body, said = author.locator(".explained"), author.locator(".explanation .bar [role=status]")
+    expect(body).to_contain_text("Measured ")
+    advice = body.locator(".advice").inner_text()
+    author.evaluate("window.promptCacheStudio.workspace.save()")
+    author.reload()
+    expect(body.locator(".advice")).to_have_text(advice)
+    expect(author.locator(".owes")).not_to_have_attribute("data-empty", "")
+    author.evaluate(change, {"scope": "isolated", "reuse": "off"})
+    expect(said).to_have_text("Measured of other settings (Reuse, Scope). Measure again.")
+    measure(author)
+    expect(said).to_be_empty()
+    author.evaluate(change, {"scope": "anchored", "reuse": "auto"})
+    expect(said).to_be_empty()
+    expect(author.locator(".explained[data-old]")).to_have_count(0)
+    expect(body.locator(".advice")).to_have_text(advice)
+    author.evaluate("location.hash = '#/runs'")
+    rows = author.get_by_role("region", name="Runs").locator("tbody tr").filter(has_text="measured")
+    expect(rows.first).to_be_visible()
+    for number in range(2):  # the newest come first
+        rows.nth(number).get_by_role("checkbox").check()
+    author.get_by_role("button", name="Compare 2 side by side").click()
+    table = author.locator(".beside-scroll table")
+    for title in ("KL per token", "Harm by module", "Advice"):
+        expect(table.locator("tr").filter(has_text=title)).to_have_count(1)
+    expect(table).to_contain_text(advice)
 
 
 def test_a_measurement_of_a_broken_prompt_is_refused_in_words(author: Page) -> None:
@@ -118,7 +169,7 @@ def test_flipped_tokens_are_listed_with_what_stands_before_them(author: Page) ->
         ModuleFidelity("b", 9, 0.1, 0.1, 0.1, 0.1, 2),
         ModuleFidelity("c", 9, 0.1, 0.1, 0.1, 0.5, -1),
     )
-    remedy = Remedy("repair link:2", "link:2", (), 3, 0.125, 0.015, 0.9, 4)
+    remedy = Remedy("repair link:2", "link:2", (), "", 3, 0.125, 0.015, 0.9, 4)
     found = Fidelity(0.1, True, 0.9, 0.02, 0.3, 41, 128, False, flips, modules, (remedy,), "Ten tokens flip.")
     author.evaluate(SHOW, found.to_json())
     shown = author.locator("#shown")

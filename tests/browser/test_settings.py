@@ -46,7 +46,9 @@ def opened(page: Page) -> Page:
 def test_kept_settings_that_are_not_valid_have_their_defaults_again(author: Page) -> None:
     author.evaluate(KEEP, {"scope": "wide", "temperature": 99, "gone": 1, "top_k": 3})
     reload(author)
-    expect(notice(author)).to_contain_text('Scope was "wide" and must be one of isolated, anchored, scaffold')
+    expect(notice(author)).to_contain_text(
+        'Scope was "wide" and must be one of isolated, anchored, preceding, scaffold'
+    )
     expect(notice(author)).to_contain_text("Temperature was 99 and must be a number, at least 0 and")
     expect(author.locator(".strip .piece").first).to_be_visible()
     opened(author)
@@ -175,13 +177,19 @@ def test_changed_settings_are_marked_and_put_back(author: Page, width: int) -> N
     assert form.locator(".sentence").all_inner_texts() == sentences
     author.get_by_label("Temperature").fill("1.5")
     author.get_by_label("Scope").select_option("isolated")
-    expect(toggle).to_contain_text("2")
+    reuse = author.get_by_role("combobox", name="Reuse")
+    expect(reuse).to_have_value("off")
+    expect(toggle).to_contain_text("3")
     form.get_by_role("button", name="Reset Temperature").click()
     expect(author.get_by_label("Temperature")).to_have_value("0")
     expect(author.get_by_label("Temperature")).to_be_focused()
-    expect(toggle).to_contain_text("1")
+    expect(toggle).to_contain_text("2")
+    reuse.select_option("auto")
+    expect(author.get_by_label("Scope")).to_have_value("anchored")
+    author.get_by_label("Scope").select_option("isolated")
     form.get_by_role("button", name="Reset all").click()
     expect(author.get_by_label("Scope")).to_have_value("anchored")
+    expect(reuse).to_have_value("auto")
     expect(form.get_by_role("button", name="Reset all")).to_be_disabled()
     author.keyboard.press("Escape")
     expect(form).to_be_hidden()

@@ -298,8 +298,15 @@ def test_a_character_is_never_split() -> None:
         ("./no/such/folder", "there is no folder"),
         ("~no-such-user/model", "there is no folder"),
         ("random:huge", "random shape"),
-        ("someone/model-that-is-not-here", "could not be fetched"),
-        ("not a name", "neither a folder nor"),
+        (
+            "someone/model-that-is-not-here",
+            "is not on this machine, and HF_HUB_OFFLINE forbids|hub cannot be reached",
+        ),
+        ("someone/not-here:small.gguf", r"not-here:small\.gguf' is not on this machine, and"),
+        ("~/no-such.gguf", r"there is no file '~/no-such\.gguf'"),
+        ("tests/no-such.gguf", "there is no file"),
+        ("no-such.gguf", "there is no file"),
+        ("not a name", "no file and no folder here"),
     ],
 )
 def test_a_model_that_is_none_is_refused_in_words(name: str, message: str) -> None:

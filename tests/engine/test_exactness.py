@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from engine.cache.store import Origin, Store
 from engine.choices import SCOPES
 from engine.engine import Engine
-from engine.inference.repair import rows
+from engine.inference.repair import inexact, rows
 from engine.model.model import Model
 from engine.segment import Placement, Segment
 from tests.engine.cases import Case, apart, encoded, model_of, prompt_of, schema_of
@@ -240,30 +241,29 @@ def test_repair_computes_what_it_says_and_nothing_that_is_exact(tmp_path: Path) 
     engine.close()
 
 
-def test_impact_is_the_product_of_deviation_and_attention(tmp_path: Path) -> None:
-    """What is chosen is what an own full pass, and an own look at the attention, choose."""
+def test_impact_asks_deep_layers_and_prefers_first_tokens(tmp_path: Path) -> None:
+    """What is chosen is what an own look at the attention of the last layers chooses."""
     model = tiny_model()
     engine = Engine(model, Store.open(tmp_path))
     case = Case(
         engine, schema_of(SCHEMA), prompt_of('<prompt><a n="1"><x/></a><b/><z/><user>Well?</user></prompt>')
     )
     plan, network = case.plan, model.network
-    kv = network.kv_cache((), plan.total_tokens)
-    network.forward(plan.token_ids, plan.positions, kv)
-    attention = network.attention_to_cache(plan.new_tokens, plan.new_positions, case.placements)
-    order = [one.start + i for one in case.placements for i in range(one.tokens)]
-    score = dict(zip(order, attention.tolist(), strict=True))
+    first = network.layers - math.ceil(network.layers / 3)
+    assert 0 < first < network.layers
+    every, deep = (
+        network.attention_to_cache(plan.new_tokens, plan.new_positions, case.placements, layer)
+        for layer in (0, first)
+    )
+    assert (deep <= every + 1e-6).all()
+    score = {}
     for one in case.placements:
-        rows = [plan.positions.index(one.start + i) for i in range(one.tokens)]
-        apart_by = torch.zeros(one.tokens)
-        for layer in range(1, min(4, network.layers)):
-            keys, values = (tail[:, rows] for tail in kv.layer_tail(layer))
-            apart_by += (keys - network.placed_keys(one, layer)).pow(2).sum((0, 2))
-            apart_by += (values - one.segment.values[layer, :, one.lo : one.hi]).pow(2).sum((0, 2))
-        for i, by in enumerate(apart_by.tolist()):
-            score[one.start + i] *= by
+        for i in range(one.tokens):
+            score[one.start + i] = float(deep[len(score)]) / math.sqrt(1 + one.lo + i)
+    able = {
+        use.start + i for use in inexact(plan, case.uses) if use is not None for i in range(use.hi - use.lo)
+    }
     again = case.again("impact:0.2")
-    able = [place for place in order if score[place] > 1e-9]
     assert again == set(sorted(able, key=lambda place: -score[place])[: len(again)])
     assert again != case.again("query:0.2")
     engine.close()

@@ -42,7 +42,7 @@ def written(engine: Engine, folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("scope", ["isolated", "anchored", "scaffold"])
+@pytest.mark.parametrize("scope", ["isolated", "anchored", "preceding", "scaffold"])
 def test_a_conversation_is_not_written_to_the_disk_unless_asked(tmp_path: Path, scope) -> None:
     engine = Engine(model_of("llama-gqa"), Store.open(tmp_path))
     first = answered(engine, stored=False, scope=scope)

@@ -43,7 +43,7 @@ HINTS: Mapping[str, tuple[Any, ...]] = {
     "max_output_tokens": (1, 2),
     "schema": (PML, "drawn", "nowhere"),
     "prompt": (PROMPT, "Hello", ""),
-    "scope": ("isolated", "anchored", "scaffold"),
+    "scope": ("isolated", "anchored", "preceding", "scaffold"),
     "pml": (PML,),
     "module": ("a", "b", {"name": "a"}, {"name": "b", "sees": ["a"]}),
     "include": (None, ["prompt_cache"], ["prompt_cache"], ["message.output_text.logprobs"]),

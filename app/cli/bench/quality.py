@@ -7,16 +7,16 @@ from typing import Any
 
 import click
 
+from app.cli.command import INTERRUPTED
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
 from app.cli.output import print_json, progress_bar, say, table
-from app.cli.param_types import DOCUMENT, Name, Whole
+from app.cli.param_types import DOCUMENT, Name, UserPath, Whole
 from app.cli.setting_options import setting_option
-from engine.inference.findings import nats
 
 
 @click.command()
-@click.argument("path", required=False, metavar="[PATH]", type=DOCUMENT)
-@setting_option("scope", multiple=True, help="May be given again. Default: all, and the repairs on anchored.")
+@click.argument("paths", nargs=-1, metavar="[PATH]...", type=DOCUMENT)
+@setting_option("scope", multiple=True, help="May be given again. Default: all, some with repairs.")
 @setting_option("repair", multiple=True, help="May be given again; each is run with each scope.")
 @click.option(
     "--metric",
@@ -28,19 +28,33 @@ from engine.inference.findings import nats
     type=Name(["demo"]),
     help="Drawn prompts for the bundled model: documents, trips, lessons and programs; 60 chose its weights.",
 )
-@click.option("--limit", type=Whole(1), help="The most prompts.")
+@click.option("--limit", type=Whole(1), help="The most prompts of each file.")
+@click.option(
+    "--max-tokens",
+    type=Whole(1),
+    help="The longest prompt: a longer context loses its middle, other longer prompts are left out.",
+)
+@click.option(
+    "--out",
+    "folder",
+    type=UserPath(path_type=Path, file_okay=False),
+    help="Takes quality.json, quality.md, charts, and every sample at once: the same command goes on where "
+    "it was stopped.",
+)
 @setting_option("placement")
 @model_options
 @quantize_option
 @json_option
 @debug_option
 def quality(
-    path: str | None,
+    paths: tuple[str, ...],
     scope: tuple[str, ...],
     repair: tuple[str, ...],
     metric: str | None,
     suite: str | None,
     limit: int | None,
+    max_tokens: int | None,
+    folder: Path | None,
     placement: str,
     as_json: bool,
     **model_choice: Any,
@@ -48,99 +62,65 @@ def quality(
     """What reuse costs in quality: answers under every scope and repair, against the uncached ones.
 
     PATH is a file of questions in LongBench's format (one JSON object per line with input, context or
-    documents, answers, and dataset), or a folder with NAME.pml and NAME.prompt.*.pml, which need no right
-    answers to be compared. Without PATH it runs over the document questions that come with the project.
+    documents, answers, and dataset), a file of labelled texts (one JSON object per line with split, text and
+    label), or a folder with NAME.pml and NAME.prompt.*.pml, which need no right answers to be compared.
+    Without PATH it runs over the document questions that come with the project.
     """
-    if suite and path:
+    if suite and paths:
         raise click.UsageError("--suite has files of its own: leave out PATH, or --suite.")
     options = ModelOptions(cache_dir=None, **model_choice)
     from benchmarks import quality as measurement
-    from benchmarks.figures import pooled
-    from benchmarks.tasks import own_questions, read_tasks
+    from benchmarks import quality_report
+    from benchmarks.tasks import own_questions, read_questions
     from benchmarks.tasks import suite as files_of
 
-    files = files_of(suite) if suite else {"": Path(path) if path else own_questions()}
-    tasks = {name: read_tasks(file, metric=metric or "", limit=limit) for name, file in files.items()}
-    reports: dict[str, dict[str, Any]] = {}
-    for name, found in tasks.items():
+    files = [*files_of(suite).values()] if suite else [Path(path) for path in paths] or [own_questions()]
+    questions = read_questions(files, metric=metric or "", limit=limit)
+    try:
         with progress_bar() as progress:
-            reports[name] = measurement.run(
+            measured = measurement.run(
                 options.name,
-                found,
+                questions,
                 measurement.variants(scope, repair),
                 device=options.device,
                 dtype=options.dtype,
                 weights=options.weights,
                 quantize=options.quantize,
                 placement=placement,
+                most_tokens=max_tokens,
+                folder=folder,
                 progress=progress,
             )
-    together = pooled(list(reports.values())) if suite else []
+    except KeyboardInterrupt:
+        if folder is None:
+            raise
+        say(f"Interrupted. The samples are in {folder}: the same command goes on from there.", err=True)
+        raise click.exceptions.Exit(INTERRUPTED) from None
+    if folder is not None:
+        quality_report.write(folder, measured)
     if as_json:
-        print_json({"suite": suite, "worlds": reports, "all": together} if suite else reports[""])
+        print_json(measured)
         return
-    for name, report in reports.items():
-        if name:
+    several = len(measured["files"]) > 1
+    for name, report in measured["files"].items():
+        if several:
             say(f"{name}\n")
-        say(f"{_quality_table(report['results'])}\n\n{_quality_notes(report)}")
+        if report["results"]:
+            say(f"{_quality_table(report['results'])}\n")
+        say(f"{quality_report.notes(report)}\n")
         if suite:
-            say(f"\n{_groups_table(report)}\n")
-    if suite:
-        say(f"all worlds, {together[0]['prompts']} prompts\n\n{_quality_table(together)}")
-    say(f"\n{_READING}")
+            say(f"{_groups_table(report)}\n")
+    if several:
+        say(f"all files, {measured['all'][0]['prompts']} prompts\n\n{_quality_table(measured['all'])}\n")
+    say(f"{quality_report.where(measured)}\n\n{quality_report.READING}")
+    if folder is not None:
+        say(f"\nThe tables, charts and samples are in {folder}.")
 
 
 def _quality_table(results: list[dict[str, Any]]) -> str:
-    """Every way to answer beside the uncached one, prompt by prompt."""
-    rows = []
-    for result in results:
-        cells = ["-"] * 5
-        if "score" in result:
-            pair = result["paired"]
-            cells = [
-                f"{result['score']:.3f} ({result['score_low']:.3f} to {result['score_high']:.3f})",
-                "{difference:+.1f} ({difference_low:+.1f} to {difference_high:+.1f})".format(**pair),
-                f"{pair['wins']} / {pair['losses']} / {pair['ties']}",
-                f"{pair['p']:.3g}",
-                _ratio(pair),
-            ]
-        rows.append(
-            [
-                result["name"],
-                *cells,
-                nats(result["kl_answer"]),
-                nats(result["kl_worst"]),
-                f"{result['flipped']:.2f}",
-                f"{result['same_answer']:.2f}",
-                f"{result['computed_share']:.1%}",
-            ]
-        )
-    head = ["", "SCORE (95%)", "POINTS (95%)", "WON/LOST/TIED", "P", "÷ UNCACHED (95%)"]
-    return table([*head, "KL", "KL WORST", "FLIPS", "SAME ANSWER", "COMPUTED"], rows)
+    from benchmarks.quality_report import HEAD, cells
 
-
-def _ratio(pair: dict[str, Any]) -> str:
-    if pair["ratio"] is None:
-        return "-"
-    return f"{pair['ratio']:.3f} ({pair['ratio_low']:.3f} to {pair['ratio_high']:.3f})"
-
-
-def _quality_notes(report: dict[str, Any]) -> str:
-    """How many prompts there are, what was left out or shortened, and where it was measured."""
-    lines = [f"{report['prompts']} prompts"]
-    if report["shortened"]:
-        lines.append(f"{len(report['shortened'])} shortened in the middle, as LongBench does, to fit")
-    if report["left_out"]:
-        first = report["left_out"][0]
-        lines.append(f"{len(report['left_out'])} left out; {first['task']}: {first['why']}")
-    machine = ", ".join(f"{name} {value}" for name, value in report["machine"].items())
-    return "\n".join([*lines, machine])
-
-
-_READING = """Points, wins and losses are against the uncached side on the same prompts (95% by bootstrap in
-pairs, P of the exact sign test). KL is in nats per token of the whole uncached answer, which both sides
-read, mean and worst; FLIPS is the share of prompts in which another token becomes the likeliest at least
-once. COMPUTED has in it what a repair takes to choose its tokens."""
+    return table([*HEAD], cells(results))
 
 
 def _groups_table(report: dict[str, Any]) -> str:

@@ -40,6 +40,7 @@ declare namespace Api {
     encode_all: [Work, JobState<EncodeReport>]
     expect_sweep: [WantedSweep, Expected]
     export_as: [Export, Exported]
+    find_fidelity: [OfNow, KnownFidelity]
     find_modules: [Find, FoundModules]
     find_runs: [FindRuns, FoundRuns]
     fix_document: [FixDocument, Written]
@@ -247,6 +248,7 @@ declare namespace Api {
     name: string
     title: string
     bytes: number
+    format: string
     licence: string
     about: string
     here: boolean
@@ -394,7 +396,7 @@ declare namespace Api {
   }
 
   interface EncodingFrame {
-    state: "waiting" | "working" | "streaming" | "done" | "stopped" | "not run" | "failed"
+    state: "waiting" | "working" | "streaming" | "done" | "measured" | "stopped" | "not run" | "failed"
     waits: boolean
     working: string
     done: number
@@ -461,6 +463,16 @@ declare namespace Api {
     remedies: Remedy[]
     advice: string
     worst: string | null
+  }
+
+  interface FidelitySummary {
+    measured: string
+    kl_mean: number
+    kl_first_token: number
+    first_token_agrees: boolean
+    flips: number
+    worst: string | null
+    advice: string
   }
 
   interface Figure {
@@ -640,6 +652,11 @@ declare namespace Api {
     working: string | null
   }
 
+  interface KeptFidelity {
+    measured: string
+    found: Fidelity
+  }
+
   interface KeptReport {
     name: string
     started: string
@@ -664,6 +681,11 @@ declare namespace Api {
     saved: string
     schema: string
     prompt: string
+  }
+
+  interface KnownFidelity {
+    kept: MeasuredFidelity | null
+    under_way: string
   }
 
   interface KnownRow {
@@ -754,7 +776,9 @@ declare namespace Api {
     of: Belongs
     settings: Record<string, any>
     model: ModelOfRun
+    measured: string
     found: Fidelity
+    unkept: string
   }
 
   interface MeasuredSweep {
@@ -809,6 +833,10 @@ declare namespace Api {
     device: string
     dtype: string
     weights: string
+    own_name: string
+    format: string
+    file_bytes: number
+    why_larger: string
     fingerprint: string
   }
 
@@ -816,6 +844,7 @@ declare namespace Api {
     digest: string
     about: string
     name: string
+    own_name: string
     family: string
     device: string
     dtype: string
@@ -838,6 +867,9 @@ declare namespace Api {
     device: string
     dtype: string
     weight_bytes: number
+    format: string
+    file_bytes: number
+    why_larger: string
     working_bytes: number
     working_tokens: number
     fetch_bytes: number
@@ -929,6 +961,12 @@ declare namespace Api {
   }
 
   interface Nothing {
+  }
+
+  interface OfNow {
+    schema: string
+    prompt: string
+    settings: Record<string, any>
   }
 
   interface Offer {
@@ -1130,6 +1168,7 @@ declare namespace Api {
     what: string
     repair: string
     scaffold: string[]
+    scope: string
     flips: number
     kl_worst: number
     kl_mean: number
@@ -1176,6 +1215,15 @@ declare namespace Api {
     tokens_per_s?: number
     encode_ms?: number
     kl_first_token?: number
+  }
+
+  interface ReuseFrame {
+    scope: string
+    repair: string
+    why: string
+    kl: number | null
+    checked: boolean
+    broken: boolean
   }
 
   interface RowFault {
@@ -1251,7 +1299,7 @@ declare namespace Api {
     model: ModelOfRun
     order: ("cached" | "uncached")[]
     repeat: number
-    state: "waiting" | "working" | "streaming" | "done" | "stopped" | "not run" | "failed"
+    state: "waiting" | "working" | "streaming" | "done" | "measured" | "stopped" | "not run" | "failed"
     message: string
     warnings: string[]
     encoding: EncodingFrame
@@ -1259,6 +1307,8 @@ declare namespace Api {
     comparison: ComparedSoFar
     payback: Payback | null
     difference: Difference | null
+    fidelity: KeptFidelity | null
+    reuse: ReuseFrame | null
   }
 
   interface RunSummary {
@@ -1279,6 +1329,7 @@ declare namespace Api {
     speedup: number | null
     clear: boolean
     stages: StagesOfSides
+    fidelity: FidelitySummary | null
   }
 
   interface RunsBeside {
@@ -1474,7 +1525,7 @@ declare namespace Api {
   }
 
   interface SideFrame {
-    state: "waiting" | "working" | "streaming" | "done" | "stopped" | "not run" | "failed"
+    state: "waiting" | "working" | "streaming" | "done" | "measured" | "stopped" | "not run" | "failed"
     waits: boolean
     working: string
     done: number

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, cast
 
 from app.studio.answers import Json
+from app.studio.kept.measured import read_fidelity
 from app.studio.run_frame import (
     SIDES,
     Belongs,
@@ -20,6 +21,7 @@ from app.studio.run_frame import (
     Ended,
     ModelOfRun,
     Payback,
+    ReuseFrame,
     RunFrame,
     SideFrame,
     Sides,
@@ -35,7 +37,7 @@ LEAST_MS = 1e-6  # a nanosecond: nothing takes less
 MOST_MS = 366 * 24 * 3600 * 1000.0
 _LEAST_RATIO, _LEAST_RATE = LEAST_MS / MOST_MS, 1000 / MOST_MS
 _NEAR = 0.02  # by which rounded times may be apart
-STATES = frozenset({"done", "stopped", "failed"})
+STATES = frozenset({"done", "measured", "stopped", "failed"})
 ENDS = frozenset({"eos", "length", "stop"})
 
 
@@ -70,6 +72,8 @@ def read_frame(sent: object) -> RunFrame:
         "comparison": compared,
         "payback": _payback(frame, read, encoding, compared),
         "difference": None,
+        "fidelity": read_fidelity(frame.get("fidelity")),
+        "reuse": _reuse(frame.get("reuse")),
     }
 
 
@@ -167,6 +171,20 @@ def _side(sent: object) -> SideFrame:
         "cold_ms": _samples(side.get("cold_ms")),
         "waited_ms": as_time(side.get("waited_ms")) or 0.0,
         "ended": cast(Ended, ended if ended in ENDS else ""),
+    }
+
+
+def _reuse(sent: object) -> ReuseFrame | None:
+    told = as_mapping(sent)
+    if not isinstance(told.get("why"), str):
+        return None
+    return {
+        "scope": as_words(told.get("scope")),
+        "repair": as_words(told.get("repair")),
+        "why": as_words(told.get("why")),
+        "kl": as_number(told.get("kl")),
+        "checked": told.get("checked") is True,
+        "broken": told.get("broken") is True,
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -29,7 +30,33 @@ def add_contained(connection: sqlite3.Connection) -> None:
     connection.execute("create index runs_by_contained on runs (contained_digest)")
 
 
-MIGRATIONS: tuple[Migration, ...] = (create_tables, add_contained)
+def add_measured(connection: sqlite3.Connection) -> None:
+    """Version 3: what a run belongs to, to find it by, and when its fidelity was measured; "" of none."""
+    connection.execute("alter table runs add column belongs text not null default ''")
+    connection.execute("alter table runs add column measured text not null default ''")
+    connection.execute("create index runs_by_belongs on runs (belongs)")
+    for number, frame in connection.execute("select number, frame from runs").fetchall():
+        belongs = name_of(json.loads(frame).get("of")) if _is_object(frame) else ""
+        connection.execute("update runs set belongs = ? where number = ?", [belongs, number])
+
+
+def name_of(of: object) -> str:
+    """One name for all that a run belongs to; "" where it does not say all of it."""
+    parts = (
+        [of.get(part) for part in ("schema", "prompt", "settings", "model")] if isinstance(of, dict) else []
+    )
+    named = [part for part in parts if isinstance(part, str) and part]
+    return " ".join(named) if len(named) == 4 else ""
+
+
+def _is_object(frame: str) -> bool:
+    try:
+        return isinstance(json.loads(frame), dict)
+    except (ValueError, TypeError, RecursionError):  # damaged on the disk, and told so where it is read
+        return False
+
+
+MIGRATIONS: tuple[Migration, ...] = (create_tables, add_contained, add_measured)
 """What leads from version n to n + 1, at place n. The version stands in SQLite's own user_version."""
 
 VERSION = len(MIGRATIONS)

@@ -10,6 +10,7 @@ from typing import Any, cast
 from typing_extensions import TypedDict
 
 from app.studio.kept.frames import as_mapping, as_number, as_time, as_times, as_words, read_frame
+from app.studio.kept.measured import FidelitySummary, read_summary_of, summary_of
 from app.studio.run_frame import ModelOfRun, RunFrame
 from app.studio.samples import gist
 from app.studio.worth import apart
@@ -51,6 +52,7 @@ class RunSummary(TypedDict):
     speedup: float | None
     clear: bool
     stages: StagesOfSides
+    fidelity: FidelitySummary | None
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class Record:
             "speedup": told["comparison"].get("ttft_speedup"),
             "clear": apart(told["comparison"]),
             "stages": {"cached": cached["timeline_ms"], "uncached": uncached["timeline_ms"]},
+            "fidelity": summary_of(told["fidelity"]) if told["fidelity"] else None,
         }
 
 
@@ -130,6 +133,7 @@ def read_summary(sent: object, run: str, name: str, note: str) -> RunSummary:
         "speedup": as_number(told.get("speedup")) if both else None,
         "clear": told.get("clear") is not False,
         "stages": {side: as_times(stages.get(side)) for side in ("cached", "uncached")},
+        "fidelity": read_summary_of(told.get("fidelity")),
     }
     return cast(RunSummary, found)
 

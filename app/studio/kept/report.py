@@ -9,8 +9,9 @@ from typing import Any
 
 from app.studio.kept.beside import Pieces, difference
 from app.studio.kept.record import Record, model_in_words
-from app.studio.run_frame import RunFrame, SideFrame
+from app.studio.run_frame import KeptFidelity, RunFrame, SideFrame
 from app.studio.worth import apart
+from engine.inference.findings import nats
 from engine.stopwatch import milliseconds
 
 DATA_ID = "prompt-cache-studio-runs"
@@ -139,6 +140,7 @@ def _article(record: Record) -> Html:
             _answer("Without the cache", uncached, pieces[1] if pieces else None),
             class_="answers",
         ),
+        _fidelity(told["fidelity"]),
         _facts("Settings", told["settings"]),
         _facts("Model", told["model"]),
         _document("Prompt", record.prompt, is_open=True),
@@ -183,6 +185,41 @@ def _answer(title: str, side: SideFrame, pieces: Pieces | None) -> Html:
         element("p", " · ".join(one for one in facts if one), class_="soft"),
         element("p", *text, class_="text"),
     )
+
+
+def _fidelity(kept: KeptFidelity | None) -> Html | None:
+    if kept is None:
+        return None
+    found: Mapping[str, Any] = kept["found"]
+    agrees = "the same" if found["first_token_agrees"] else "another"
+    modules = [
+        (one["path"] or "text that is always there", nats(one["harm"]), str(one["mends"]))
+        for one in found["modules"]
+    ]
+    tried = [(one["what"], nats(one["kl_mean"]), str(one["flips"])) for one in found["remedies"]]
+    return element(
+        "section",
+        element("h3", "What reuse changed"),
+        element("p", found["advice"], class_="text"),
+        element(
+            "p",
+            f"Measured {kept['measured'].replace('T', ' ')[:16]}. The cached side finds {agrees} first token "
+            f"likeliest (KL {nats(found['kl_first_token'])}). KL per token: {nats(found['kl_mean'])}.",
+            class_="soft",
+        ),
+        _rows(("Module", "Harm", "Flips"), modules),
+        _rows(("Tried", "Mean KL", "Flips left"), tried) if tried else None,
+    )
+
+
+def _rows(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Html:
+    def line(tag: str, cells: Sequence[str]) -> Html:
+        return element(
+            "tr", *(element(tag, one, class_="number" if n else None) for n, one in enumerate(cells))
+        )
+
+    body = element("tbody", *(line("td", row) for row in rows))
+    return element("table", element("thead", line("th", titles)), body)
 
 
 def _rate(side: SideFrame) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ from typing import Any
 from typing_extensions import TypedDict
 
 from app.studio.kept.file import KeptFile, plain, put_text, used_bytes
-from app.studio.kept.frames import as_mapping
-from app.studio.kept.migrations import MIGRATIONS
+from app.studio.kept.frames import as_mapping, read_frame
+from app.studio.kept.migrations import MIGRATIONS, name_of
 from app.studio.kept.record import Record, RunSummary, read_summary, require_label
+from app.studio.run_frame import Belongs, ReuseFrame, RunFrame
 from engine.errors import PromptCacheError
 
 MOST_RUNS = 1000
@@ -29,6 +31,7 @@ _WITH_TEXTS = (
     " from runs join texts s on s.digest = schema_digest join texts p on p.digest = prompt_digest"
     " left join texts c on c.digest = contained_digest"
 )
+_WHOLE = f"select id, name, note, origin, frame, s.text, p.text, c.text{_WITH_TEXTS}"
 
 
 class RunsHeld(TypedDict):
@@ -60,14 +63,60 @@ class RunStore:
         self._file.close()
 
     def keep(self, record: Record) -> None:
-        """Adds a run, and lets the oldest go where there is no room for it.
+        """Adds a run, with what was measured of it, and lets the oldest go where there is no room.
 
         Raises:
             PromptCacheError: it cannot be written, or is too large.
         """
         with self._file.changing() as connection:
-            _insert(connection, record)
+            _insert(connection, _with_measurement(connection, record))
             self._make_room(connection, record.id)
+
+    def keep_fidelity(self, record: Record) -> None:
+        """Keeps a measurement: with the newest run that belongs to the same, or as a run of its own.
+
+        Args:
+            record: what was measured; its frame has the state "measured".
+
+        Raises:
+            PromptCacheError: it cannot be written, or is too large.
+        """
+        with self._file.changing() as connection:
+            row = connection.execute(
+                f"{_WHOLE} where belongs != '' and belongs = ? order by number desc limit 1",
+                [name_of(record.frame.get("of"))],
+            ).fetchone()
+            if row is None:
+                _insert(connection, record)
+                newest = record.id
+            else:
+                known = _record(row)
+                known = replace(known, frame={**known.frame, "fidelity": record.frame["fidelity"]})
+                _replace(connection, known)
+                newest = known.id
+            self._make_room(connection, newest)
+
+    def note_reuse(self, run: str, reuse: ReuseFrame) -> None:
+        """Writes what a check has found of a run's answer; nothing where it is not kept any more.
+
+        Raises:
+            PromptCacheError: it cannot be written.
+        """
+        with self._file.changing() as connection:
+            row = connection.execute(f"{_WHOLE} where id = ?", [run]).fetchone()
+            if row is not None:
+                known = _record(row)
+                _replace(connection, replace(known, frame={**known.frame, "reuse": reuse}))
+
+    def measured(self, of: Belongs) -> RunFrame | None:
+        """The run with the latest measurement of these texts, settings and model; None where there is none.
+
+        Raises:
+            PromptCacheError: the file cannot be read.
+        """
+        with self._file.reading() as connection:
+            row = _measured(connection, of)
+            return None if row is None else read_frame(_read(row[3]))
 
     def bring(self, records: Sequence[Record]) -> int:
         """Adds runs of a file, all or none; those that are here already stay as they are.
@@ -108,7 +157,7 @@ class RunStore:
             found = []
             for one in ids:
                 row = connection.execute(
-                    f"select id, name, note, origin, frame, s.text, p.text, c.text{_WITH_TEXTS} where id = ?",
+                    f"{_WHOLE} where id = ?",
                     [plain(one)],
                 ).fetchone()
                 if row is None:
@@ -183,16 +232,55 @@ class RunStore:
 def _insert(connection: sqlite3.Connection, record: Record) -> None:
     digests = [put_text(connection, text) for text in (record.schema, record.prompt)]
     digests.append(put_text(connection, record.contained) if record.contained else "")
-    summary, frame = record.summary(), dict(record.frame)
-    frame.pop("difference", None)  # follows from the texts
     connection.execute(
         "insert or ignore into runs (id, name, note, origin, schema_digest, prompt_digest,"
-        " contained_digest, frame, summary) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " contained_digest, frame, summary, belongs, measured) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [
             *(record.id, _plain(record.name), _plain(record.note), _plain(record.origin)),
-            *(*digests, json.dumps(frame), json.dumps(summary, allow_nan=False)),
+            *(*digests, *_told(record)),
         ],
     )
+
+
+def _measured(connection: sqlite3.Connection, of: object) -> tuple[Any, ...] | None:
+    """Id, name, note and frame of the run with the latest measurement that belongs to the same."""
+    found: tuple[Any, ...] | None = connection.execute(
+        "select id, name, note, frame from runs where belongs != '' and belongs = ? and measured != ''"
+        " order by measured desc limit 1",
+        [name_of(of)],
+    ).fetchone()
+    return found
+
+
+def _with_measurement(connection: sqlite3.Connection, record: Record) -> Record:
+    """A new run with the measurement that there is of it; one that was kept by itself becomes part of it."""
+    row = _measured(connection, record.frame.get("of"))
+    if row is None or record.frame.get("fidelity"):
+        return record
+    run, name, note, frame = row
+    told = read_frame(_read(frame))
+    if told["state"] == "measured" and not name and not note:
+        connection.execute("delete from runs where id = ?", [run])
+    return replace(record, frame={**record.frame, "fidelity": told["fidelity"]})
+
+
+def _replace(connection: sqlite3.Connection, record: Record) -> None:
+    """Writes what a kept run tells by now."""
+    connection.execute(
+        "update runs set frame = ?, summary = ?, belongs = ?, measured = ? where id = ?",
+        [*_told(record), record.id],
+    )
+
+
+def _told(record: Record) -> list[str]:
+    """What a row says of a run: its frame, its summary, what it belongs to, and when it was measured."""
+    summary, frame = record.summary(), dict(record.frame)
+    frame.pop("difference", None)  # follows from the texts
+    measured = summary["fidelity"]["measured"] if summary["fidelity"] else ""
+    return [
+        *(json.dumps(frame), json.dumps(summary, allow_nan=False)),
+        *(plain(name_of(frame.get("of"))), measured),
+    ]
 
 
 def _drop_orphans(connection: sqlite3.Connection) -> None:

@@ -22,7 +22,7 @@ from app.studio.documents import (
 )
 from app.studio.encoding_all import EncodedAll, encode_all
 from app.studio.endpoints import endpoint
-from app.studio.fidelity_of import FidelityOf, MeasuredFidelity
+from app.studio.fidelity_of import KnownFidelity, MeasuredFidelity, Measurements
 from app.studio.jobs import Job
 from app.studio.kept import RunSummary
 from app.studio.kept.shown import shown
@@ -37,6 +37,7 @@ from app.studio.requests import (
     Find,
     FixDocument,
     Measure,
+    OfNow,
     OneRun,
     OneText,
     Read,
@@ -227,6 +228,7 @@ class AuthorPage(Page):
         self._parts, self._documents, self._library = parts, parts.documents, parts.library
         self._runs, self._jobs, self._tokenizing = parts.runs, parts.jobs, parts.tokenizing
         self._finder = Finder()
+        self._measurements = Measurements(parts.jobs, parts.kept)
 
     # Documents
 
@@ -402,15 +404,13 @@ class AuthorPage(Page):
     def measure_fidelity(self, request: Work) -> JobState[Annotated[Json, JsonOf(MeasuredFidelity)]]:
         """Begins to measure how faithful the cached answer is, and through which module it is not."""
         with self._parts.taken() as engine:
-            wanted = self._wanted(request, engine)
-            prompt, settings, model = wanted.schema.prompt(wanted.prompt), wanted.settings, model_of(engine)
-            of = belongs(wanted.texts, settings, model)
+            return self._measurements.start(self._wanted(request, engine)).state()
 
-            def measure(job: Job) -> FidelityOf:
-                found = prompt.fidelity(settings, job.progress)
-                return FidelityOf(wanted.schema.name, of, settings.to_json(), model, found)
-
-            return self._jobs.start(Job(wanted.key, measure, "fidelity", "waiting for its turn")).state()
+    @endpoint
+    def find_fidelity(self, request: OfNow) -> KnownFidelity:
+        """The kept measurement of what is open, or the work that measures it."""
+        settings = PageSettings.read(request.settings)
+        return self._measurements.find((request.schema, request.prompt), settings, self._parts.engine)
 
     @endpoint
     def encode_all(self, request: Work) -> JobState[Annotated[Json, _REPORT]]:

@@ -15,6 +15,7 @@ from app.model_choice import (
     details,
     known_rows,
     look_json,
+    plain_name,
 )
 from app.studio.answers import JobState, Json, JsonOf
 from app.studio.endpoints import endpoint
@@ -22,7 +23,7 @@ from app.studio.jobs import Job
 from app.studio.pages.page import Page
 from app.studio.parts import Parts
 from app.studio.requests import Flag, Nothing, Texts, Words, request
-from app.studio.switching import Switched
+from app.studio.switching import Switched, in_page_words
 from engine.choices import DEVICES, QUANTIZATIONS, RANDOM, WEIGHTS
 from engine.errors import ModelError, PromptCacheError
 from engine.tiers import Tier
@@ -59,10 +60,10 @@ class WantedModel:
         Raises:
             PromptCacheError: there is no name.
         """
-        name = self.name.strip()
+        name = plain_name(self.name)
         if not name:
             raise PromptCacheError(
-                "Name a model first: a folder, a GGUF file, or a Hugging Face id (owner/name)."
+                "Name a model first: a folder, a GGUF file, or a Hugging Face id (OWNER/NAME)."
             )
         return ModelChoice(name, self.device, self.dtype, self.weights, self.quantize)
 
@@ -131,6 +132,7 @@ class CatalogueModel(TypedDict):
     name: str
     title: str
     bytes: int
+    format: str
     licence: str
     about: str
     here: bool
@@ -224,7 +226,7 @@ class ModelsPage(Page):
         except AbsentError as absent:
             return {"look": None, "absent": True, "sentence": str(absent)}
         except ModelError as error:
-            return {"look": None, "absent": False, "sentence": sentence(error)}
+            return {"look": None, "absent": False, "sentence": in_page_words(str(error))}
         return {"look": look_json(look, found), "absent": False, "sentence": found.sentence}
 
     @endpoint
@@ -235,11 +237,14 @@ class ModelsPage(Page):
 
         choice = request.choice()
         try:
-            _, found = self._fit(choice, ask=False)
-        except AbsentError:
-            if not request.fetch:
-                raise
-            _, found = self._fit(choice, ask=True)
+            try:
+                _, found = self._fit(choice, ask=False)
+            except AbsentError:
+                if not request.fetch:
+                    raise
+                _, found = self._fit(choice, ask=True)
+        except ModelError as error:
+            raise PromptCacheError(in_page_words(str(error))) from error
         if found.verdict == "refused" or (found.verdict == "apart" and not request.apart):
             raise PromptCacheError(found.sentence)
         apart = found.verdict == "apart"
@@ -299,12 +304,6 @@ class ModelsPage(Page):
         return found, fit(found, Beside(*self._parts.switching.beside) if there else None)
 
 
-def sentence(error: Exception) -> str:
-    """A refusal as a sentence of its own."""
-    words = str(error)
-    return words[:1].upper() + words[1:]
-
-
 def catalogue() -> list[CatalogueModel]:
     """Real models that can be fetched, and whether they are here."""
     from engine.model.catalogue import CATALOGUE, here
@@ -314,6 +313,7 @@ def catalogue() -> list[CatalogueModel]:
             "name": one.name,
             "title": one.title,
             "bytes": one.bytes,
+            "format": one.format,
             "licence": one.licence,
             "about": one.about,
             "here": here(one.name) is not None,

@@ -193,7 +193,7 @@ class ServePage(Page):
 
     @property
     def _model(self) -> str:
-        return self._parts.engine.model.name if self._parts.opening.there else ""
+        return self._parts.engine.model.stored.name if self._parts.opening.there else ""
 
     def _now(self, change: int) -> ServedNow:
         service, offer = self._api.service, self._api.offer

@@ -21,7 +21,10 @@ import { Tabs } from "../tabs.js"
 /** @type {[Kind, Kind]} */
 const KINDS = ["schema", "prompt"]
 const TITLES = { schema: "Schema", prompt: "Prompt" }
+const ABOUT = "The text of a module is computed once and stored: run, and see what that saves and what it changes."
 const ASK_AGAIN_MS = 500
+const CHECK_AFTER_MS = 1000
+const CHECK_LOOKS = 30
 const ROOM_FOR_BOTH = 560  // pixels that the schema and the prompt take side by side
 
 /**
@@ -50,10 +53,10 @@ export function mount(studio) {
 
   const picker = h("section", { class: "panel picker", "aria-label": "Modules" })
   const strip = h("section", { class: "strip", "aria-label": "Layout" })
-  const answers = h("div", { class: "answers" }), about = h("p", { class: "soft about-model", hidden: true })
+  const answers = h("div", { class: "answers" }), about = h("p", { class: "soft about-model" }, ABOUT)
   const explained = h("section", { class: "explanation", "aria-label": "What reuse changed" })
   const explanation = new Explanation(explained, workspace, server, drawer, studio.belonging)
-  explanation.on("repair", setting => drawer.set("repair", setting))
+  explanation.on("setting", ([name, value]) => drawer.set(name, value))
   explanation.on("scaffold", async modules => explanation.say(await workspace.addScaffold(modules)))
   drawer.on("set back", sentence => {
     if (sentence) shell.notice(sentence, { key: "settings", mood: "info", closed: () => drawer.accept() })
@@ -81,17 +84,16 @@ export function mount(studio) {
   const results = h("div", { class: "results", role: "region", "aria-label": "Results" }, runBar.status, answers, explained, history.node)
   const writing = h("div", { class: "writing" }), desk = h("div", { class: "desk" })
   writing.append(picker, separator(writing, { name: "picker", label: "Width of the modules", least: 20, most: 60, usual: 41 }), documents.node,
-    h("div", { class: "below" }, strip, about))
+    h("div", { class: "below" }, strip))
   desk.append(writing, separator(desk, { name: "writing", label: "Width of modules and documents", least: 35, most: 70, usual: 56 }),
     results)
   studio.hosts.shell.append(drawer.form)
   studio.hosts.author.append(
-    h("header", { class: "page-line" }, h("h2", {}, "Author"),
-      h("p", { class: "soft" }, "The text of a module is computed once and kept: run, and see what that saves and what it changes.")),
+    h("header", { class: "page-line" }, h("h2", {}, "Author"), about),
     desk)
   studio.on("model", model => {
-    about.replaceChildren(model.about, " ", h("a", { href: "#/models" }, "Get a real model"), ".")
-    about.hidden = !model.about
+    if (model.about) about.replaceChildren(model.about, " ", h("a", { href: "#/models" }, "Get a real model"), ".")
+    else about.replaceChildren(ABOUT)
   })
   runBar.on("start", () => {
     shell.go("author")
@@ -159,7 +161,17 @@ export function mount(studio) {
           if (next.state !== "working") workspace.remeasure()
         }
       }
+      // An answer under a promise is checked once nothing else is computed.
+      const awaitCheck = async (/** @type {Api.RunFrame} */ run) => {
+        for (let look = 0; look < CHECK_LOOKS && current === run.number && run.reuse && !run.reuse.checked; look++) {
+          await pause(CHECK_AFTER_MS)
+          const next = (await server.ask("show_run", { number: run.number })).run
+          if (!next || current !== run.number || runBar.running) return
+          if (next.reuse?.checked) return show(next)
+        }
+      }
       runBar.on("frame", show)
+      runBar.on("ended", awaitCheck)
       for (const run of start.runs) layout.note(run)
       const last = start.runs.at(-1)
       if (last) { show(last); watch(last) }

@@ -147,7 +147,8 @@ class BenchmarkPage {
 
   #form() {
     const field = (/** @type {HTMLElement} */ input, /** @type {string} */ label, /** @type {Node[]} */ ...more) => h("div", { class: "field" }, h("label", { for: input.id }, label), input, ...more)
-    for (const [name] of FIELDS) this.#fields.set(name, h("input", { type: "number", id: `sweep-${name}`, min: "1", step: "1", required: true }))
+    for (const [name] of FIELDS) this.#fields.set(name, h("input", { type: "number", id: `sweep-${name}`, min: "1", step: "1", required: true, disabled: true }))
+    for (const input of [this.#axis, this.#model, this.#values]) input.disabled = true  // until they offer what the server has
     const form = h("form", { class: "sweep", novalidate: true, onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); this.#begin() } },
       h("div", { class: "asked" }, field(this.#axis, "What changes"), field(this.#model, "Model"), field(this.#values, "Points", this.#hint)),
       h("div", { class: "fixed" }, ...FIELDS.map(([name, label]) => field(this.#input(name), label))),
@@ -189,6 +190,7 @@ class BenchmarkPage {
 
   /** @param {Api.AxisWords[]} axes */
   #offerAxes(axes) {
+    for (const input of [this.#axis, this.#model, this.#values]) input.disabled = false
     this.#axis.replaceChildren(...axes.map(({ name, meaning }) => h("option", { value: name }, `${AXES[name]}: ${meaning}`)))
     for (const [name, value] of Object.entries({ cached: 512, modules: 8, new: 32, repeats: 3 })) this.#input(/** @type {Fixed} */ (name)).value = String(value)
     this.#offerPoints()
@@ -274,9 +276,8 @@ class BenchmarkPage {
     job.on("state", state => this.#tell(state))
     const end = await job.asked(begun)
     this.#job = null
-    if (document.activeElement === this.#stop) this.#start.focus()
     this.#start.disabled = false
-    if (focused) this.#start.focus()
+    if (document.activeElement === this.#stop) this.#start.focus()
     this.#stop.hidden = this.#meter.hidden = true
     const report = /** @type {Report | null | undefined} */ (end.result?.report), measured = report ? points(report) : 0
     const kept = measured ? ` ${plural(measured, "point")} of ${report?.sweep.values.length} ${measured === 1 ? "was" : "were"} measured, and kept.` : " No point was measured yet."

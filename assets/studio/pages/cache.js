@@ -1,5 +1,5 @@
 // The store as it is: what is kept, how full it is, what was evicted, and what can be done about it.
-import { bytes, count, debounce, h, plural, refill } from "../dom.js"
+import { bytes, count, debounce, h, plural, refill, unfocused } from "../dom.js"
 import { AWAY, Job, STOPPED } from "../jobs.js"
 import { computing, date, gone, missed, module, nextOut } from "../comings.js"
 import { confirmed } from "../question.js"
@@ -56,6 +56,7 @@ class CachePage {
   #shown = null
   #start = 0
   #asked = 0
+  #refreshed = 0
   #head = h("tr", {})
   #body = h("tbody", {})
   #pins = h("div", { class: "pins" })
@@ -103,7 +104,8 @@ class CachePage {
   }
 
   async refresh() {
-    const answer = await this.#server.ask("cache_state", {})
+    const asked = ++this.#refreshed, answer = await this.#server.ask("cache_state", {})
+    if (asked !== this.#refreshed) return
     if (answer.away) return this.#say("The studio's server does not answer. What is shown may be old.", "bad")
     if (answer.error != null) return this.#say(answer.error, "bad")
     this.#state = answer
@@ -169,8 +171,7 @@ class CachePage {
   async #turn(way) {
     this.#start = Math.max(0, this.#start + way * (this.#shown?.most ?? 0))
     await this.#list()
-    const button = way > 0 ? this.#later : this.#earlier
-    if (button.disabled) this.#table.focus()
+    if (unfocused()) this.#table.focus()
   }
 
   async #list() {
@@ -261,7 +262,7 @@ class CachePage {
     this.#say(answer.error ?? (answer.removed ? `Deleted ${plural(answer.removed.segments, "segment")}, ${bytes(answer.removed.bytes)}.` : AWAY), answer.removed ? "" : "bad")
     if (answer.removed) for (const key of keys) this.#chosen.delete(key)
     await this.refresh()
-    if (focused && this.#delete.disabled) this.#table.focus()
+    if (focused && unfocused()) this.#table.focus()
   }
 
   // What is deleted is asked about, what is pinned once more.

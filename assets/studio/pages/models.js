@@ -1,10 +1,11 @@
 // The loaded model, and another in its place: what is there, what it needs, how far its loading is, and what its tokens take.
-import { bytes, debounce, h, plural, refill } from "../dom.js"
+import { bytes, count, debounce, h, plural, refill } from "../dom.js"
 import { AWAY, Job, STOPPED } from "../jobs.js"
-import { knownTable, loadedFacts, lookFacts, schemaFacts, shortName } from "../modelfacts.js"
+import { distinct, knownTable, loadedFacts, lookFacts, schemaFacts, shortName } from "../modelfacts.js"
 import { confirmed } from "../question.js"
 
 const LOOK_AFTER_MS = 300
+const WINDOW_MS = 10_000  // over which a rate is measured
 
 /**
  * @typedef {Omit<Required<Api.WantedModel>, "name">} Options
@@ -36,7 +37,7 @@ class ModelsPage {
   #stop = h("button", { type: "button", hidden: true, onclick: () => this.#job?.stop() }, "Stop")
   #loaded = h("div", { class: "loaded" }, h("p", { class: "empty" }, "The model is being loaded…"))
   #quick = h("div", { class: "quick" })
-  #name = h("input", { type: "text", id: "model-name", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "/path/to/model  or  owner/name", "aria-describedby": "model-verdict" })
+  #name = h("input", { type: "text", id: "model-name", spellcheck: "false", autocomplete: "off", autocapitalize: "off", placeholder: "/path/to/model.gguf  or  OWNER/NAME  or  OWNER/NAME:FILE.gguf", "aria-describedby": "model-verdict" })
   /** @type {Map<OptionName, HTMLSelectElement>} */
   #selects = new Map()
   #options = h("div", { class: "model-options" })
@@ -67,7 +68,7 @@ class ModelsPage {
           this.#options, h("div", { class: "judged" }, this.#verdict, this.#ask), this.#look, this.#running, h("div", { class: "load-row" }, this.#load))),
       h("section", { class: "card", "aria-label": "What the open schema takes" }, h("h3", {}, "The open schema in this model"), this.#schema),
       h("section", { class: "card", "aria-label": "What one token takes" }, h("h3", {}, "What one token takes"),
-        h("p", { class: "soft" }, "Keys and values of one token in all layers, computed from the configurations of models, as they are cached. The paper's table 2 counts keys and values for every head; models whose heads share them take less, but for Falcon, whose code repeats them."),
+        h("p", { class: "soft" }, "Keys and values of one token in all layers, computed from the configurations of models, as they are cached: in fp16, for the loaded one in its own format. The paper's table 2 counts keys and values for every head; models whose heads share them take less, but for Falcon, whose code repeats them."),
         this.#table))
   }
 
@@ -121,14 +122,15 @@ class ModelsPage {
   // What needs no typing: real models of the catalogue, the bundled model, those that were there before, random weights.
   #offerQuick() {
     const { recent = [], shapes = [], catalogue = [] } = this.#state ?? {}
+    const titles = distinct(recent.map(({ name }) => name))
     const button = (/** @type {Api.ModelChoice | {name: string}} */ choice, title = shortName(choice.name)) => h("button", { type: "button", class: "choice", "data-key": choice.name, title: choice.name,
       "aria-pressed": String(this.#name.value.trim() === choice.name), onclick: () => this.#choose(choice) }, title)
     const group = (/** @type {string} */ title, /** @type {Node[]} */ buttons) => buttons.length ? h("div", { class: "quick-group", role: "group", "aria-label": title }, h("span", { class: "soft" }, title), ...buttons) : null
     refill(this.#quick,
-      group("Real", catalogue.map(({ name, title, about, licence, bytes: all, here }) =>
-        h("span", {}, button({ name }, title), h("span", { class: "soft" }, ` ${about} · ${licence}${here ? "" : ` · ${bytes(all)} to fetch`}`)))),
+      group("Real", catalogue.map(({ name, title, about, licence, format, bytes: all, here }) =>
+        h("span", {}, button({ name }, title), h("span", { class: "soft" }, ` ${about} · ${format} · ${licence}${here ? "" : ` · ${bytes(all)} to fetch`}`)))),
       group("Bundled", [button({ name: "demo" })]),
-      group("Had before", recent.map(choice => h("span", { class: "recent" }, button(choice, specialName(choice)),
+      group("Had before", recent.map((choice, at) => h("span", { class: "recent" }, button(choice, specialName(choice, titles[at])),
         h("button", { type: "button", class: "quiet", "aria-label": `Forget ${choice.name}`, title: "Take it off this list; nothing of it is deleted", onclick: () => this.#forget(choice.name) }, "✕")))),
       group("Random weights, for timing", shapes.map(name => button({ name }, name.replace("random:", "")))))
   }
@@ -221,11 +223,17 @@ class ModelsPage {
     this.#stop.hidden = false
     if (focused) this.#stop.focus()
     this.#say("Looking at its files…")
+    /** What has come, and when: [milliseconds, bytes]. @type {[number, number][]} */
+    let came = []
+    let last = ""
     job.on("state", ({ what, done, total }) => {
+      if (what !== last) came = []
+      last = what
+      came = [...came, /** @type {[number, number]} */ ([performance.now(), done])].filter(([at], place, all) => place === all.length - 1 || at > performance.now() - WINDOW_MS)
       this.#meter.hidden = !total
       if (total) Object.assign(this.#meter, { max: total, value: done })
       const words = `${what.slice(0, 1).toUpperCase()}${what.slice(1)}`
-      this.#say(total ? `${words}: ${bytes(done)} of ${bytes(total)}` : `${words}…`)
+      this.#say(total ? `${words}: ${bytes(done)} of ${bytes(total)}${what.startsWith("fetching") ? pace(came, total) : ""}` : `${words}…`)
     })
     const end = await job.asked(begun)
     this.#job = null
@@ -250,10 +258,18 @@ class ModelsPage {
   #staying() { return this.#state?.loaded ? `${shortName(this.#state.loaded.model)} stays loaded.` : "" }
 }
 
-/** A recent model with what is not as usual. @param {Api.ModelChoice} choice */
-function specialName({ name, device, dtype, quantize, weights }) {
+/** How fast bytes come, and when all are there; "" at first. @param {[number, number][]} came @param {number} total */
+function pace(came, total) {
+  const [[since, before], [now, done]] = [came[0], came[came.length - 1]]
+  if (now - since < 1000 || done <= before) return ""
+  const rate = 1000 * (done - before) / (now - since), seconds = (total - done) / rate
+  return `, ${bytes(rate)}/s, ${seconds < 90 ? `${count(seconds)} s` : `${count(seconds / 60)} min`} left`
+}
+
+/** A recent model with what is not as usual. @param {Api.ModelChoice} choice @param {string} title */
+function specialName({ device, dtype, quantize, weights }, title) {
   const special = [device, dtype, weights].filter(one => one !== "auto").concat(quantize === "none" ? [] : [quantize])
-  return [shortName(name), ...special].join(" · ")
+  return [title, ...special].join(" · ")
 }
 
 /** @param {import("../studio.js").Studio} studio @returns {import("../studio.js").View} */

@@ -1,7 +1,7 @@
 // Every run of this user: found again, named, noted, compared, shared, and opened in the editors.
 import { besideTable, called, ratioWords, when } from "../beside.js"
 import { Chart } from "../chart.js"
-import { bytes, count, debounce, h, milliseconds, plural } from "../dom.js"
+import { bytes, count, debounce, h, milliseconds, nats, plural } from "../dom.js"
 import { AWAY } from "../jobs.js"
 import { confirmed } from "../question.js"
 import { kept } from "../runfiles.js"
@@ -153,6 +153,7 @@ class RunsPage {
         { name: "cached", title: "Cached", value: row => row.cached_ms, number: true, cell: row => milliseconds(row.cached_ms), about: "Time to the first token from the cache" },
         { name: "uncached", title: "Uncached", value: row => row.uncached_ms, number: true, cell: row => milliseconds(row.uncached_ms), about: "Time to the first token without the cache" },
         { name: "speedup", title: "The cache is", value: row => row.speedup, number: true, cell: row => h("span", { "data-verdict": row.speedup && row.clear ? (row.speedup >= 1 ? "good" : "warn") : null }, ratioWords(row)) },
+        { name: "kl", title: "KL", value: row => row.fidelity?.kl_mean ?? null, number: true, cell: row => row.fidelity ? h("span", { title: row.fidelity.advice }, nats(row.fidelity.kl_mean)) : "–", about: "How far the cached answer is from the uncached one, in nats per token, where that was measured" },
         { name: "note", title: "Note", value: row => row.note, cell: row => this.#field(row, "note") },
       ],
     })

@@ -74,6 +74,7 @@ export class Requests {
 
   /** Takes in what has changed. @param {Row[]} changed */
   take(changed) {
+    changed = changed.filter(row => JSON.stringify(row) !== JSON.stringify(this.#rows.get(row.number)))  // others keep their place in the page
     if (this.#held) this.#unseen += changed.filter(({ number }) => !this.#rows.has(number)).length
     for (const row of changed) this.#rows.set(row.number, row)
     const numbers = [...this.#rows.keys()].sort((one, other) => one - other)

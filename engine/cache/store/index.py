@@ -57,6 +57,8 @@ TABLES = {
     "served": {"tier", "outcome", "reason", "count", "bytes", "ms"},
     "outdated": {"schema", "since"},
     "misses": {"id", "at", "key", "schema", "path", "bytes", "ms", "reason"},
+    "combinations": {"name", "schema", "runs", "used"},
+    "measurements": {"id", "combination", "rung", "at", "kl"},
 }
 
 

@@ -79,12 +79,27 @@ def keep_for_a_time(connection: sqlite3.Connection) -> None:
     connection.execute("alter table pins add column until float")
 
 
+def measure_reuse(connection: sqlite3.Connection) -> None:
+    """Version 6: how far answers over combinations of segments were from uncached ones."""
+    connection.execute(
+        "create table combinations (name text primary key, schema text not null, runs integer not null,"
+        " used float not null)"
+    )
+    connection.execute("create index combinations_by_use on combinations (used)")
+    connection.execute(
+        "create table measurements (id integer primary key, combination text not null,"
+        " rung integer not null, at float not null, kl float not null)"
+    )
+    connection.execute("create index measurements_by_rung on measurements (combination, rung)")
+
+
 MIGRATIONS: tuple[tuple[Callable[[sqlite3.Connection], None], ...], ...] = (
     (create_tables,),
     (name_by_recipe, bound_and_explain),
     (note_outdated,),
     (note_misses,),
     (keep_for_a_time,),
+    (measure_reuse,),
 )
 """What leads from version n to n + 1, at place n. The version stands in SQLite's own user_version."""
 

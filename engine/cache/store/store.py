@@ -29,6 +29,7 @@ from engine.cache.store.keeps import Keep, Keeps
 from engine.cache.store.ledger import Ledger, Lookup, Origin, StoreStats
 from engine.cache.store.listing import Listing
 from engine.cache.store.local import LocalBlobs
+from engine.cache.store.measured import Measured
 from engine.cache.store.reading import Reader, pack_ids
 from engine.cache.store.reasons import Sought
 from engine.cache.store.removal import Queue, Remover
@@ -61,6 +62,7 @@ class Store:
         holds: the keys that nothing in this process evicts.
         listing: its segments, for people to look through; ask after `finish_writing`.
         room: what it will take in.
+        measured: what was measured of answers over its segments.
     """
 
     def __init__(
@@ -70,7 +72,7 @@ class Store:
         self.folder, self.files = disk.path, disk.path / FILES
         self.blobs: Blobs = LocalBlobs(disk) if blobs is None else blobs
         self.holds, self.settings, self._ledger = Holds(), Settings(index), Ledger(index)
-        self._keeps = Keeps(index)
+        self._keeps, self.measured = Keeps(index), Measured(index)
         self.listing = Listing(index)
         self._catalog = Catalog(index, self.settings, self.holds)
         self._reader = Reader(self._catalog, self.blobs, verify)
@@ -435,6 +437,11 @@ class Store:
             conversation: remove earlier turns of conversations only.
         """
         self.finish_writing()
+        if not conversation:
+            try:
+                self.measured.clear(schema)
+            except FailedIndexError as error:
+                log.warning("measurements of reuse were not cleared: %s", error)
         return self._remover.clear(schema, pinned=pinned, conversation=conversation)
 
     # Auditing and moving

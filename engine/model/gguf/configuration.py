@@ -109,7 +109,7 @@ class _Keys:
     def token(self, key: str) -> int | None:
         """A token of the vocabulary."""
         found = self.metadata.get(f"tokenizer.ggml.{key}_token_id")
-        return found if isinstance(found, int) and found < self.rows else None
+        return found if isinstance(found, int) and 0 <= found < self.rows else None
 
     @property
     def rows(self) -> int:

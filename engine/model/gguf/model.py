@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from engine.model.gguf.tokenizer import build
 from engine.model.gguf.weights import GgufWeights, four_bit_share, read_plain, require_readable
 
 FOUR_BIT_BYTES = 0.625  # of a weight, with the scale and the middle of its group
+_ENDS = ("eos", "eot", "eom")  # tokens that end an answer
 _MOSTLY = 0.5  # of the bytes of a file in blocks of four bits
 
 
@@ -80,13 +81,32 @@ class GgufModel:
     def generation(self) -> GenerationConfig:
         """The tokens that begin and end an answer."""
         made = GenerationConfig.from_model_config(self.configuration)
-        ends = {
-            one
-            for key in ("eos", "eot", "eom")
-            if isinstance(one := self._header.metadata.get(f"tokenizer.ggml.{key}_token_id"), int)
-        }
+        ends = {one for key in _ENDS if (one := self._token(key)) is not None and self._has(one)}
         made.eos_token_id = sorted(ends) or None
         return made
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What of the files is not used, in words."""
+        absent = [
+            f"{key}_token_id ({found})"
+            for key in ("bos", *_ENDS)
+            if (found := self._token(key)) is not None and not self._has(found)
+        ]
+        if not absent:
+            return ()
+        return (
+            f"the GGUF file of model {self._name!r} names tokens that its vocabulary does not have: "
+            f"{', '.join(absent)}. They are ignored",
+        )
+
+    def _token(self, key: str) -> int | None:
+        found = self.metadata.get(f"tokenizer.ggml.{key}_token_id")
+        return found if type(found) is int else None
+
+    def _has(self, token: int) -> bool:
+        """Whether the vocabulary has a token."""
+        return 0 <= token < len(self.metadata.get("tokenizer.ggml.tokens", ()))
 
     @property
     def parameters(self) -> int:
@@ -94,9 +114,19 @@ class GgufModel:
         return sum(math.prod(one.shape) for one in self._header.tensors.values())
 
     @property
+    def metadata(self) -> Mapping[str, Any]:
+        """What the file says of itself, by key."""
+        return self._header.metadata
+
+    @property
+    def tensors_stored(self) -> Collection[TensorInfo]:
+        """The tensors as they are in the files."""
+        return self._header.tensors.values()
+
+    @property
     def bytes(self) -> int:
         """The bytes of all tensors in the files."""
-        return sum(one.bytes for one in self._header.tensors.values())
+        return sum(one.bytes for one in self.tensors_stored)
 
     def require_roundable(self, quantize: str) -> None:
         """Refuses to round weights that are in four bits already.
@@ -107,7 +137,7 @@ class GgufModel:
         if quantize != "none" and self.in_four_bits:
             raise ModelError(
                 f"the weights of model {self._name!r} are in four bits already. Leave --quantize {quantize} "
-                "away; --dtype bf16 computes with them as they are."
+                "out; --dtype bf16 computes with them as they are."
             )
 
     @property

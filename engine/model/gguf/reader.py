@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType
 
 from engine.errors import ModelError
+from engine.model.checkpoint import MAGIC
 
-MAGIC: Final = b"GGUF"
 _VERSIONS = (2, 3)
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _ARRAY = 8, 9
@@ -84,7 +84,12 @@ def read_header(name: str, path: Path, size: int | None = None) -> Header:
                 f"model {name!r}: {path.name!r} is a pointer of Git LFS. Run `git lfs pull` in its folder."
             )
         if start[:4] != MAGIC:
-            raise ModelError(f"model {name!r}: {path.name!r} is no GGUF file. Fetch it again.")
+            raise ModelError(
+                f"model {name!r}: {path.name!r} is empty. Fetch it again."
+                if not start
+                else f"model {name!r}: {path.name!r} is no GGUF file: it begins with other bytes. Give a "
+                "GGUF file, or a folder with config.json and *.safetensors."
+            )
         file.seek(0)
         try:
             return _Reader(file, path, size).header()

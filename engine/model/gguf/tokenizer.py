@@ -269,14 +269,14 @@ class _Header:
     def _read_roles(self) -> dict[str, int]:
         """Which token begins a text, ends one, and so on.
 
-        Many files name an ordinary token ("!") for one that their model has not. It stays an ordinary one.
+        Many files name an ordinary token ("!") for one that their model has not. It stays an ordinary one. Or
+        they name one that is not there (-1); it counts as none.
         """
         roles = {}
         for role in ("bos", "eos", "eot", "eom", "unknown", "padding"):
             index = self._get(f"{role}_token_id", int)
             if index is not None and not 0 <= index < len(self._tokens):
-                words = f"it is {index}, and tokens have the ids 0 to {len(self._tokens) - 1}"
-                raise self._fault(f"{role}_token_id", words, _AGAIN)
+                index = None
             if index is None and self._kind == "llama":
                 usual = {"unknown": 0, "bos": 1, "eos": 2}.get(role, len(self._tokens))
                 index = usual if self._types[usual : usual + 1] in ([_UNKNOWN], [_CONTROL]) else None

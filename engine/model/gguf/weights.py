@@ -106,6 +106,9 @@ class GgufWeights(Weights):
         tensors: by transformers' names; those of which it knows none keep the name of the file.
     """
 
+    described_by = "the metadata of the GGUF file"
+    again = "Fetch the file again, or convert the model anew."
+
     def __init__(
         self,
         name: str,

@@ -297,7 +297,7 @@ def test_a_store_of_version_4_keeps_its_pins(tmp_path: Path, clock: Clock) -> No
     of_version_4(tmp_path)
     store = Store.open(tmp_path, clock=clock)
     with store.index.reading() as connection:
-        assert connection.execute("pragma user_version").fetchone()[0] == VERSION == 5
+        assert connection.execute("pragma user_version").fetchone()[0] == VERSION == 6
     assert (store.settings.pins(), store.settings.pinned_until()) == (["travel"], {})
     store.keep(["k"], 300)
     assert store.kept(["k"]) == {"k": Keep(300, clock.now + 300)}

@@ -31,7 +31,8 @@ def store_of_version_2(folder: Path, segments: int = 3) -> Path:
             store.save(segment(f"k{number}", seed=number), TRIP)
         store.save(segment("o"), OTHER)
     with closing(sqlite3.connect(folder / INDEX)) as connection:
-        connection.execute("drop table keeps")
+        for table in ("keeps", "combinations", "measurements"):
+            connection.execute(f"drop table {table}")
         connection.execute("alter table pins drop column until")
         connection.execute("drop table misses")
         connection.execute("drop table outdated")

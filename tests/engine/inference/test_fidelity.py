@@ -100,8 +100,11 @@ def test_remedies_are_tried_and_do_what_they_say(engine: Engine) -> None:
     assert left == sorted(left)
     everything = next(r for r in found.remedies if set(r.scaffold) == {"a", "b", "c"})
     assert everything.computed == 0
+    assert [r.scope for r in found.remedies if r.scope] == ["preceding"]
     for remedy in found.remedies:
-        if remedy.scaffold:
+        if remedy.scope:
+            used = measured(engine, replace(SETTINGS, scope=remedy.scope))
+        elif remedy.scaffold:
             declared = f'<scaffold modules="{" ".join(remedy.scaffold)}"/>'
             used = measured(engine, scaffold=declared)
         else:
@@ -130,7 +133,7 @@ def test_scaffolds_are_tried_with_the_module_that_the_advice_names(
 
 
 def test_what_a_repair_computes_has_its_choice_in_it(engine: Engine) -> None:
-    """As a run counts it: blend passes the prompt through a layer, query reads the new text, impact both."""
+    """As a run counts it: blend passes the prompt through a layer, query and impact read the new text."""
 
     def work(repair: str) -> int:
         settings = replace(SETTINGS, repair=repair)

@@ -49,7 +49,7 @@ def engine(tmp_path: Path):
         ({"stop": ("x", "")}, "stop is"),
         ({"seed": -1}, "seed is -1"),
         ({"max_new_tokens": 0}, "max_new_tokens is 0"),
-        ({"scope": "wide"}, "scope is 'wide'; it must be one of isolated, anchored, scaffold"),
+        ({"scope": "wide"}, "scope is 'wide'; it must be one of isolated, anchored, preceding, scaffold"),
         ({"placement": "loose"}, "placement is 'loose'"),
         ({"repair": "link"}, "repair is 'link'"),
         ({"repair": "blend:1.5"}, "repair is 'blend:1.5'"),

@@ -12,6 +12,7 @@ import pytest
 
 from engine.choices import (
     PLACEMENTS,
+    REUSES,
     SCOPES,
     SPECULATIONS,
     TIMELINE_PARTS,
@@ -142,7 +143,7 @@ def test_the_documents_have_every_setting_and_choice() -> None:
         option = "" if name == "hold_conversation" else f"`--{name.replace('_', '-')}`"
         default = {"flag": ("no", "yes")[bool(one.default)], "texts": "none"}.get(one.kind, one.default)
         rows.append(f"| `{name}` | {option} | {default} | {one.range} | {one.sentence} |")
-    for choices in (SPECULATIONS, SCOPES, PLACEMENTS, REPAIRS, TIMELINE_PARTS):
+    for choices in (REUSES, SPECULATIONS, SCOPES, PLACEMENTS, REPAIRS, TIMELINE_PARTS):
         rows += [f"| `{name}` | {words} |" for name, words in choices.items()]
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
     assert [row for row in rows if row not in lines] == []

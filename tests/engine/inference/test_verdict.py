@@ -26,9 +26,10 @@ MODULES = (
 GOOD = Fidelity(1e-5, True, 1.0, 1e-5, 1e-4, 3, 128, True, (), MODULES)
 FLIP = Flip(99, " Rome", " Oslo", "go to", 0.004)
 LATE = replace(GOOD, flips=(FLIP,), kl_worst=0.004, kl_mean=4e-5, answer_agreement=127 / 128)
-LINK = Remedy("repair link:8", "link:8", (), 0, 1e-3, 1e-5, 1.0, 16)
-BLEND = Remedy("repair blend:0.15", "blend:0.15", (), 1, 1e-4, 1e-6, 0.99, 5)
-PAIR = Remedy("scaffold a b", "", ("a", "b"), 0, 1e-6, 1e-7, 1.0, 0)
+LINK = Remedy("repair link:8", "link:8", (), "", 0, 1e-3, 1e-5, 1.0, 16)
+BLEND = Remedy("repair blend:0.15", "blend:0.15", (), "", 1, 1e-4, 1e-6, 0.99, 5)
+NEAR = Remedy("scope preceding", "", (), "preceding", 0, 1e-5, 1e-6, 1.0, 0)
+PAIR = Remedy("scaffold a b", "", ("a", "b"), "", 0, 1e-6, 1e-7, 1.0, 0)
 
 
 def answers(engine: Engine, schema: Any, prompt: Any, settings: RunSettings) -> dict[str, tuple[int, ...]]:
@@ -75,7 +76,7 @@ SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
 
 
 @pytest.mark.parametrize("family", ["llama-gqa", "gemma2", "falcon"])
-@pytest.mark.parametrize("scope", ["isolated", "anchored", "scaffold"])
+@pytest.mark.parametrize("scope", ["isolated", "anchored", "preceding", "scaffold"])
 def test_the_first_flip_is_where_two_runs_part(family: str, scope: Any, tmp_path: Path) -> None:
     engine = Engine(model_of(family), Store.open(tmp_path))
     settings = RunSettings(max_new_tokens=24, scope=scope)
@@ -121,6 +122,10 @@ def test_what_a_module_mends_is_what_flips_without_it(tmp_path: Path) -> None:
         ),
         (replace(LATE, remedies=(BLEND,)), ["Nothing that was tried removes every flip"]),
         (replace(LATE, remedies=(LINK, BLEND)), ["Repair link:8 leaves no flip", "0.004 to 0.001"]),
+        (
+            replace(LATE, remedies=(NEAR, PAIR)),
+            ["The scope preceding leaves no flip", "computes nothing more"],
+        ),
         (replace(LATE, remedies=(PAIR, LINK)), ["Encoded together, 'a' and 'b' leave no flip"]),
         (replace(LATE, flips=(FLIP, FLIP)), ["2 tokens flip, the first of them token 100"]),
         (replace(GOOD, kl_worst=0.3), ["No token flips", "0.3 at token 4", "sampled answer may differ"]),

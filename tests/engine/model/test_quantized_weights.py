@@ -195,7 +195,7 @@ def test_the_layers_that_stay_plain_may_be_packed(tmp_path: Path) -> None:
     ("given", "words"),
     [
         ({"dtype": "fp32"}, "computes in bf16"),
-        ({"dtype": "fp16"}, "leave --dtype fp16 away"),
+        ({"dtype": "fp16"}, "leave --dtype fp16 out"),
         ({"quantize": "int3"}, "use one of none, int8, int4"),
     ],
 )

@@ -10,7 +10,8 @@ from engine.cache.store import Store
 from engine.engine import Engine
 from engine.errors import SettingsError
 from engine.pml import PromptError
-from tests.engine.cases import Case, model_of, prompt_of, schema_of
+from engine.prompt import recipe
+from tests.engine.cases import Case, apart, model_of, prompt_of, schema_of
 
 SCHEMA = """<schema name="s">Always.
   <module name="a">aa <union><module name="x">xx</module><module name="y">yyyy</module></union> end</module>
@@ -62,6 +63,41 @@ def test_the_scopes_without_scaffolds(engine: Engine) -> None:
     }
     whole = seen(engine, "", "<prompt><b/> so <a><x/></a> well?</prompt>", "scaffold")
     assert whole["middle"] == ["Always.", "bb", "so"], "places stay, and b stands where a would"
+
+
+def test_preceding_shows_the_nearest_modules(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    prompt = "<prompt><a/><b/> well?</prompt>"
+    near = seen(engine, "", prompt, "preceding")
+    assert near["bb"] == ["Always.", "aa", "end", "middle"], "what fits, in the order of the prompt"
+    monkeypatch.setattr(recipe, "PRECEDING_TOKENS", 1)
+    schema = schema_of(SCHEMA.format(scaffolds=""))
+
+    def key_of_c(imports: str) -> str:
+        case = Case(engine, schema, prompt_of(f"<prompt>{imports} well?</prompt>"), "preceding")
+        return next(use for use in case.uses if use is not None and use.recipe.path == "c").recipe.key
+
+    both = key_of_c('<a/><b/><c p="q"/>')
+    assert both == key_of_c('<b/><c p="r"/>'), "b is enough, so nothing of a is seen"
+    assert both != key_of_c('<a/><c p="q"/>')
+
+
+@pytest.mark.parametrize("imports", ["<a/><b/>", "<b/><a><x/></a>", "<a><y/></a><b/>"])
+def test_preceding_is_exact_where_all_is_near(engine: Engine, imports: str) -> None:
+    prompt = prompt_of(f"<prompt>{imports} well?</prompt>")
+    case = Case(engine, schema_of(SCHEMA.format(scaffolds="")), prompt, "preceding")
+    new = [case.plan.positions.index(place) for place in case.plan.new_positions]
+    assert apart(case.logits(), case.full()[new]) <= 1e-4
+    assert not case.again("link:1000"), "nothing is left to repair"
+
+
+def test_what_several_modules_see_first_is_made_once(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    modules = "".join(f'again <module name="m{n}">text {n}</module>' for n in range(40))
+    made, key = [], recipe.segment_key
+    monkeypatch.setattr(recipe, "PRECEDING_TOKENS", 1)
+    monkeypatch.setattr(recipe, "segment_key", lambda *given: made.append(key(*given)) or made[-1])
+    book = engine.schema(schema_of(f'<schema name="s">{modules}</schema>')).tokenized.recipes("preceding")
+    assert len(book.of_schema(10**6)) >= 80
+    assert len(made) <= 5 * 80, "and not once for each module behind it"
 
 
 def test_a_scaffold_is_used_when_all_of_it_is_imported(engine: Engine) -> None:
@@ -128,6 +164,11 @@ def test_encoding_a_schema_makes_what_prompts_want(engine: Engine) -> None:
         for imports in ("<a/><b/>", "<a><x/></a>", '<a><x/></a><c p="q"/>', "<b/>", "<a><y/></a><b/><c/>"):
             case = Case(engine, schema, prompt_of(f"<prompt>{imports} well?</prompt>"), scope)
             assert not case.supplied.encoded, imports
+    engine.schema(schema_of(SCHEMA.format(scaffolds=""))).encode(scope="preceding")
+    for imports in ("<a><x/></a><b/>", '<a><x/></a><b/><c p="q"/>'):
+        prompt = prompt_of(f"<prompt>{imports} well?</prompt>")
+        case = Case(engine, schema_of(SCHEMA.format(scaffolds="")), prompt, "preceding")
+        assert not case.supplied.encoded, imports
     with pytest.raises(SettingsError, match="so there is nothing to encode before"):
         engine.schema(schema).encode(scope="scaffold")
 

@@ -90,7 +90,7 @@ def test_all_shards_are_one_model_and_any_of_them_names_it(file: Path, tmp_path:
     [
         (lambda found: found[1].unlink(), "is not complete: 'parts-00002-of-"),
         (lambda found: shutil.copy(found[1], found[2]), "says that it is part 1 of"),
-        (lambda found: found[2].write_bytes(b""), "is no GGUF file"),
+        (lambda found: found[2].write_bytes(b""), "is empty"),
     ],
 )
 def test_a_shard_that_is_missing_or_another_is_named(
@@ -121,6 +121,36 @@ def test_the_name_of_a_file_is_no_part_of_the_model(file: Path, tmp_path: Path) 
     assert first != fingerprint(Checkpoint.of("m", tmp_path / "other name.GGUF"))
 
 
+def test_a_file_is_known_by_its_first_bytes(file: Path, tmp_path: Path) -> None:
+    for name in ("no-ending", "sha256-abc", "weights.bin"):
+        shutil.copy(file, tmp_path / name)
+        assert look(str(tmp_path / name)).kind == "file"
+    found = load(str(tmp_path / "no-ending"))
+    assert found.fingerprint == load(str(file)).fingerprint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        (
+            "note.gguf",
+            b"some text",
+            r"'note\.gguf' is no GGUF file: it begins with other bytes\. Give a GGUF",
+        ),
+        ("empty.gguf", b"", r"'empty\.gguf' is empty\. Fetch it again"),
+        ("note.txt", b"some text", r"is no GGUF file\. Give a GGUF file, or the folder"),
+        ("empty", b"", r"is no GGUF file\. Give"),
+    ],
+)
+def test_what_is_no_gguf_file_is_said_to_be_none(
+    name: str, content: bytes, words: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    for ask in (look, load, load_tokenizer):
+        with pytest.raises(ModelError, match=words):
+            ask(str(tmp_path / name))
+
+
 def test_the_tokenizer_and_the_sizes_are_known_before_the_weights(file: Path) -> None:
     text = Fragment("the sea")
     assert load_tokenizer(str(file)).encode([text]) == load(str(file)).chat.tokens.encode([text])
@@ -132,13 +162,18 @@ def test_the_tokenizer_and_the_sizes_are_known_before_the_weights(file: Path) ->
 def test_blocks_of_four_bits_take_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network = t.AutoModelForCausalLM.from_config(t.Qwen2Config(**WIDE))
     path = write(tmp_path / "m.gguf", network, rounded(Kind.Q4_0))
-    assert load(str(path), dtype="bf16").weights == "int4"
+    kept = load(str(path), dtype="bf16")
+    assert "this model up to the rounding of bf16: logits differ by at most" in kept.probe.summary
+    assert kept.weights == "four-bit"
+    assert (kept.stored.format, kept.stored.bytes) == ("GGUF Q4_0", path.stat().st_size)
+    assert kept.stored == look(str(path)).stored
+    assert [look(str(path), dtype=one).weights for one in ("bf16", "fp32")] == ["four-bit", ""]
     assert load(str(path)).weights == "plain"
     for ask in (load, look):
-        with pytest.raises(ModelError, match=r"are in four bits already\. Leave --quantize int8 away"):
+        with pytest.raises(ModelError, match=r"are in four bits already\. Leave --quantize int8 out"):
             ask(str(path), quantize="int8")
     monkeypatch.setattr(devices, "SMALL", 1000)
-    assert load(str(path)).weights == "int4", "of a large model"
+    assert load(str(path)).weights == "four-bit", "of a large model"
     found = look(str(path), dtype="bf16")
     assert found.weight_bytes < 1.1 * found.parameters  # half a byte each, and two for those of embeddings
 
@@ -185,6 +220,28 @@ def test_what_is_not_computed_is_refused_by_its_key(
     path = write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=key(name, value, kind))
     with pytest.raises(ModelError, match=words):
         load(str(path))
+
+
+def test_tokens_that_a_vocabulary_does_not_have_are_ignored_and_named(tmp_path: Path) -> None:
+    def further(writer: gguf.GGUFWriter) -> None:
+        key("tokenizer.ggml.bos_token_id", 1 << 20, gguf.GGUFValueType.UINT32)(writer)
+        key("tokenizer.ggml.eot_token_id", -1, gguf.GGUFValueType.INT32)(writer)
+
+    model = load(str(write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=further)))
+    assert "bos_token_id (1048576), eot_token_id (-1). They are ignored" in "".join(model.notes)
+    assert max(model.end_tokens) < 320
+    assert min(model.end_tokens) >= 0
+
+
+def test_a_tensor_that_the_metadata_does_not_explain_is_told_in_words_of_the_format(tmp_path: Path) -> None:
+    def further(writer: gguf.GGUFWriter) -> None:
+        writer.add_tensor("blk.0.attn_q.bias.more", np.ones(4, np.float32))
+
+    with pytest.raises(ModelError, match="the network of the metadata of the GGUF file") as refused:
+        load(str(write(tmp_path / "m.gguf", tiny_network("llama-gqa"), further=further)))
+    assert "Fetch the file again, or convert the model anew" in str(refused.value)
+    assert "config.json" not in str(refused.value)
+    assert "save_pretrained" not in str(refused.value)
 
 
 def test_a_list_of_lists_in_the_place_of_a_number_is_refused(tmp_path: Path) -> None:

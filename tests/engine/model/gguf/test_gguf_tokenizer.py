@@ -331,6 +331,14 @@ def test_the_named_tokens_are_set() -> None:
     assert (spm.bos_token, spm.eos_token, spm.unk_token) == ("<s>", "</s>", "<unk>")
 
 
+def test_a_token_that_is_not_there_counts_as_none() -> None:
+    roles = {"bos_token_id": 259, "eos_token_id": -1, "padding_token_id": 2**32 - 1}
+    made = build("m", header("gpt2", ALONE, SPECIAL, merges=[], pre="gpt-2", **roles))
+    assert (made.bos_token, made.eos_token, made.pad_token) == (None, None, None)
+    spm = build("m", pieces_header({"a": -1.0}, unknown_token_id=300))
+    assert spm.unk_token == "<unk>"
+
+
 def test_an_ordinary_token_that_stands_in_for_a_missing_one_stays_ordinary() -> None:
     comma = ALONE.index(",")
     roles = {"padding_token_id": comma, "unknown_token_id": comma, "bos_token_id": comma, "eos_token_id": 257}
@@ -419,17 +427,14 @@ PIECE = pieces_header({"a": -1.0})
         (GOOD, {"merges": ["a b"]}, "'a b'"),
         (GOOD, {"merges": ["ab"]}, "'ab'"),
         (GOOD, {"merges": [1]}, "merges"),
-        (GOOD, {"bos_token_id": 259}, "259"),
-        (GOOD, {"eos_token_id": -1}, "-1"),
         (GOOD, {"eos_token_id": True}, "eos_token_id"),
-        (GOOD, {"padding_token_id": 2**32 - 1}, "padding_token_id"),
+        (GOOD, {"add_bos_token": True, "bos_token_id": 259}, "add_bos_token"),
         (GOOD, {"add_bos_token": 1}, "add_bos_token"),
         (GOOD, {"add_bos_token": True, "bos_token_id": None}, "add_bos_token"),
         (PIECE, {"scores": None}, "scores"),
         (PIECE, {"scores": [0.0]}, "scores"),
         (PIECE, {"scores": [math.nan] * 260}, "scores"),
         (PIECE, {"scores": ["0"] * 260}, "scores"),
-        (PIECE, {"unknown_token_id": 300}, "300"),
         (PIECE, {"add_space_prefix": "yes"}, "add_space_prefix"),
     ],
 )

@@ -1,0 +1,106 @@
+"""Work for which nobody waits: done while nothing else is computed, and given up when something is."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+from engine.batch.submission import while_wanted
+from engine.errors import CancelledError, ClosedError
+from engine.events import Listener, Working
+from engine.inference.computing import Computing, returned
+from engine.model.network import Network
+
+log = logging.getLogger(__name__)
+
+QUIET_SECONDS: Final = 0.5  # without a step of anybody's, until it begins
+MOST: Final = 16  # pieces of work that wait; beyond, the oldest is forgotten
+
+Work = Callable[[], Generator[Working, None, Any]]
+
+
+class Idle:
+    """Does such work on a thread of its own, one piece after the other.
+
+    A piece that somebody else's step interrupts is forgotten, and so is one that fails.
+
+    Args:
+        computing: says whether anything else is computed.
+        network: what its passes go through.
+        quiet: for how many seconds nothing must be computed before a piece begins.
+    """
+
+    def __init__(self, computing: Computing, network: Network, quiet: float = QUIET_SECONDS) -> None:
+        self._computing, self._network, self._quiet = computing, network, quiet
+        self._waiting: deque[Work] = deque(maxlen=MOST)
+        self._changed = threading.Condition()
+        self._open, self._closed, self._busy = False, False, False
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """Takes work from now on; until then what is offered is forgotten, as nobody stays to do it."""
+        self._open = True
+
+    def offer(self, work: Work) -> None:
+        """Takes a piece of work in, from any thread, and returns at once; never fails.
+
+        Args:
+            work: makes the generator of its steps, when its turn has come.
+        """
+        with self._changed:
+            if self._closed or not self._open:
+                return
+            self._waiting.append(work)
+            if self._thread is None:
+                thread = threading.Thread(target=self._run, name="idle work", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:  # no room for another thread
+                    log.info("idle work is forgotten: %s", error)
+                    self._waiting.clear()
+                    return
+                self._thread = thread
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Forgets what waits, and has what goes on end at its next look; a second time does nothing."""
+        with self._changed:
+            self._closed = True
+            self._waiting.clear()
+            self._changed.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def wait(self, seconds: float) -> bool:
+        """Waits until nothing is left to do; whether that came in time."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._waiting and not self._busy, seconds)
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            listener = Listener(stopped=lambda: self._closed or self._computing.awaited)
+            try:
+                steps = while_wanted(work(), self._network, listener)
+                returned(self._computing.steps(steps, "cached"))
+            except (CancelledError, ClosedError):
+                log.debug("idle work was given up: something else is computed")
+            except Exception:  # nobody waits for it
+                log.warning("idle work failed", exc_info=True)
+            finally:
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
+
+    def _next(self) -> Work | None:
+        """Waits for work and for quiet; None where it is over."""
+        with self._changed:
+            while not self._closed:
+                lacking = self._quiet - self._computing.quiet_for
+                if self._waiting and lacking <= 0:
+                    self._busy = True
+                    return self._waiting.popleft()
+                self._changed.wait(max(lacking, 0.01) if self._waiting else None)
+        return None
