@@ -136,11 +136,11 @@ def _listed() -> str:
             f"{size(one['memory'])}, {_FITS[one['fits']]}".rstrip(", ")
             if one["memory"]
             else _FITS[one["fits"]],
-            "" if one["here"] else f"pml models get {one['name']}",
+            "" if one["here"] else f"not here; pml models get {one['name']}",
         ]
         for one in local_models()
     ]
-    return table(["NAME", "ON DISK", "FORMAT", "LICENCE", "CONTEXT", "IN MEMORY", ""], rows)
+    return table(["NAME", "SIZE", "FORMAT", "LICENCE", "CONTEXT", "IN MEMORY", ""], rows)
 
 
 def _show_sizes(as_json: bool) -> None:

@@ -97,6 +97,7 @@ function results(runs) {
     row("Schema", ({ told }) => told.schema),
     row("State", ({ told }) => told.state, ({ told }) => h("div", {}, told.state, ...[told.message, ...told.warnings].filter(Boolean).map(words => h("p", { class: "soft" }, words)))),
     row("Note", ({ summary }) => summary.note, ({ summary }) => h("div", { class: "beside-note" }, summary.note || "–")),
+    row("Reuse", ({ summary }) => summary.reuse && `${summary.reuse}.`),
     row("First time", ({ told }) => milliseconds(told.payback?.first_ms), run => firstTime(run, longest)),
     row("From the cache", ({ summary }) => milliseconds(summary.cached_ms), run => sideTime(run, "cached", longest)),
     row("Without the cache", ({ summary }) => milliseconds(summary.uncached_ms), run => sideTime(run, "uncached", longest)),

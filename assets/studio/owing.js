@@ -3,7 +3,7 @@ import { originOf } from "./belonging.js"
 import { Emitter } from "./events.js"
 
 /** Settings that decide what the cached side reads. @param {string} name */
-export const decidesReading = name => ["scope", "placement", "repair"].includes(name)
+export const decidesReading = name => ["reuse", "max_kl", "scope", "placement", "repair"].includes(name)
 
 /** @extends {Emitter<{changed: void}>} */
 export class Owing extends Emitter {

@@ -226,8 +226,8 @@ export class Panes {
     const longest = Math.max(0, ...Object.values(run?.sides ?? {}).map(side => side.ttft_ms ?? 0))
     this.#cached.show(run?.sides.cached, longest, difference?.cached, run)
     this.#uncached.show(run?.sides.uncached, longest, difference?.uncached, run)
-    const { scope, repair } = run?.settings ?? {}, reuse = run?.reuse
-    const how = [!reuse && scope, !reuse && repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
+    const { scope, repair, reuse: chosen } = run?.settings ?? {}, reuse = run?.reuse, own = !reuse && chosen !== "auto"
+    const how = [own && scope, own && repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
     this.#reuse.hidden = !reuse
     this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}.` : ""
     this.#reuse.dataset.mood = reuse?.broken ? "warn" : ""
@@ -249,9 +249,9 @@ export class Panes {
     const { ttft_speedup: ratio, least_speedup: least, most_speedup: most } = /** @type {Api.ComparedSoFar} */ (run?.comparison ?? {})
     const [figure, way] = ratio == null ? ["–", ""] : times(ratio), alone = run && run.mode !== "both"
     this.#ratio.textContent = figure
-    const unclear = overlapping(run?.comparison ?? {})
-    this.#ratioWords.textContent = unclear ? "first token: no clear difference" : way ? `${way} first token` : (alone ? `${run.mode} side only` : "not timed yet")
-    this.#ratio.dataset.verdict = ratio == null || unclear ? "" : ratio >= 1 ? "good" : "warn"
+    const unclear = overlapping(run?.comparison ?? {}), computed = run?.reuse?.scope === ""
+    this.#ratioWords.textContent = computed ? "first token: not read from the cache" : unclear ? "first token: no clear difference" : way ? `${way} first token` : (alone ? `${run.mode} side only` : "not timed yet")
+    this.#ratio.dataset.verdict = ratio == null || unclear || computed ? "" : ratio >= 1 ? "good" : "warn"
     this.#range.textContent = least == null || most == null ? "" : ` (${timesRange(least, most)})`
     this.#showWhole(run)
     this.#payback.textContent = this.#payback.title = run?.payback?.words ?? ""

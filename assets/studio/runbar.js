@@ -171,7 +171,7 @@ export class RunBar extends Emitter {
     const drawn = frame.settings.temperature > 0, differing = drawn ? null : frame.difference?.differing
     const chance = ` At temperature ${frame.settings.temperature} texts are drawn and differ by chance: compare the first token.`
     const texts = drawn ? chance : differing == null ? "" : differing ? ` ${plural(differing, "word")} of the texts differ${differing === 1 ? "s" : ""}.` : " The texts are the same."
-    const unclear = overlapping(frame.comparison), sooner = unclear ? "No clear difference in time." : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : ""
+    const unclear = overlapping(frame.comparison), sooner = frame.reuse?.scope === "" ? "Not read from the cache this time." : unclear ? "No clear difference in time." : ratio ? `First token ${times(ratio).join(" ")} with the cache.` : ""
     const summary = warnings || (sooner && sooner + texts)
     if (frame.state === "failed") this.#say(frame.message, "bad")
     else this.#say(frame.state === "stopped" ? `Stopped${warnings ? "." : "; what was computed stays."} ${summary}` : `Done. ${summary}`, warnings ? "warn" : "")

@@ -22,10 +22,15 @@ function named(modules) {
   return more > 0 ? `${names.slice(0, MOST_NAMES).join(", ")} and ${count(more)} more` : names.join(", ")
 }
 
-/** What the step ahead of the cached side did, in a sentence. @param {Api.EncodingFrame} encoding */
-export function encodingWords({ state, modules, segments, tokens, ms, others, others_ms }) {
+/**
+ * What the step ahead of the cached side did, in a sentence.
+ * @param {Api.EncodingFrame} encoding
+ * @param {boolean} computed whether the promise of reuse had the whole prompt computed
+ */
+export function encodingWords({ state, modules, segments, tokens, ms, others, others_ms }, computed = false) {
   if (state === "stopped") return "Stopped while encoding: what was computed stays."
   if (state !== "done") return ""
+  if (computed && !segments) return "Nothing was read from the cache."
   const earlier = others_ms == null ? "" : `, in ${milliseconds(others_ms)}`
   if (!segments) return others ? `All modules were encoded earlier${earlier}.` : "Nothing of this prompt is cached."
   const rest = others ? ` The rest earlier${earlier}.` : ""
@@ -51,7 +56,7 @@ export class Scale {
     refill(this.#rows, ...rows.map(row => this.#draw(row, end)))
     this.#axis.replaceChildren(...(end ? [0, end / 2, end] : []).map(at => h("span", {}, at ? milliseconds(at).replace(/(\.\d*?)0+(?= )/, "$1").replace(". ", " ") : "0")))
     this.#explain(new Set(rows.flatMap(({ pieces }) => pieces.map(([colour]) => colour))))
-    const words = [run && encodingWords(run.encoding), title].filter(Boolean).join(" · ")
+    const words = [run && encodingWords(run.encoding, run.reuse?.scope === ""), title].filter(Boolean).join(" · ")
     this.#words.textContent = this.#words.title = words
   }
 

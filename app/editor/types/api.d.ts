@@ -1321,6 +1321,7 @@ declare namespace Api {
     state: string
     scope: string
     repair: string
+    reuse: string
     prompt: string
     cached_ms: number | null
     uncached_ms: number | null
@@ -1330,6 +1331,7 @@ declare namespace Api {
     clear: boolean
     stages: StagesOfSides
     fidelity: FidelitySummary | null
+    kl: number | null
   }
 
   interface RunsBeside {

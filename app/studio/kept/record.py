@@ -18,7 +18,7 @@ from engine.errors import PromptCacheError
 from engine.pml import Schema
 from engine.pml.writer import WriteError, self_contained, write_schema
 
-_WORDS = ("started", "schema", "model", "state", "scope", "repair", "prompt")
+_WORDS = ("started", "schema", "model", "state", "scope", "repair", "reuse", "prompt")
 _TIMES = ("cached_ms", "uncached_ms", "encode_ms", "first_ms")
 
 LONGEST_NAME = 200
@@ -33,7 +33,11 @@ class StagesOfSides(TypedDict):
 
 
 class RunSummary(TypedDict):
-    """A run in a list. Times in milliseconds; `clear` where the timings of both sides do not overlap."""
+    """A run in a list. Times in milliseconds; `clear` where the timings of both sides do not overlap.
+
+    `scope` and `repair` are those that the cached side took, `reuse` says why it took them under a promise.
+    `kl` is the mean per token in nats, measured by the user, else by a check behind the answer.
+    """
 
     id: str
     started: str
@@ -44,6 +48,7 @@ class RunSummary(TypedDict):
     state: str
     scope: str
     repair: str
+    reuse: str
     prompt: str
     cached_ms: float | None
     uncached_ms: float | None
@@ -53,6 +58,7 @@ class RunSummary(TypedDict):
     clear: bool
     stages: StagesOfSides
     fidelity: FidelitySummary | None
+    kl: float | None
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,10 @@ class Record:
         """The run in a list."""
         told = self.told
         cached, uncached = told["sides"]["cached"], told["sides"]["uncached"]
+        reuse = told["reuse"]
+        fidelity = summary_of(told["fidelity"]) if told["fidelity"] else None
+        taken: Mapping[str, Any] = reuse or told["settings"]
+        checked = reuse["kl"] if reuse and reuse["checked"] else None
         return {
             "id": self.id,
             "started": told["started"],
@@ -101,8 +111,9 @@ class Record:
             "schema": told["schema"],
             "model": model_in_words(told["model"]),
             "state": told["state"],
-            "scope": str(told["settings"].get("scope", "")),
-            "repair": str(told["settings"].get("repair", "")),
+            "scope": str(taken.get("scope", "")),
+            "repair": str(taken.get("repair", "")),
+            "reuse": reuse["why"] if reuse else "",
             "prompt": in_words(self.prompt),
             "cached_ms": cached["ttft_ms"],
             "uncached_ms": uncached["ttft_ms"],
@@ -111,7 +122,8 @@ class Record:
             "speedup": told["comparison"].get("ttft_speedup"),
             "clear": apart(told["comparison"]),
             "stages": {"cached": cached["timeline_ms"], "uncached": uncached["timeline_ms"]},
-            "fidelity": summary_of(told["fidelity"]) if told["fidelity"] else None,
+            "fidelity": fidelity,
+            "kl": fidelity["kl_mean"] if fidelity else checked,
         }
 
 
@@ -134,6 +146,7 @@ def read_summary(sent: object, run: str, name: str, note: str) -> RunSummary:
         "clear": told.get("clear") is not False,
         "stages": {side: as_times(stages.get(side)) for side in ("cached", "uncached")},
         "fidelity": read_summary_of(told.get("fidelity")),
+        "kl": as_number(told.get("kl")),
     }
     return cast(RunSummary, found)
 

@@ -140,7 +140,7 @@ class RunsPage {
     /** @type {Table<Row>} */
     const table = new Table({
       label: "Runs", key: row => row.id, sort: ["started", -1], choice: called,
-      words: row => [row.scope, row.repair].join(" "),
+      words: row => [row.scope, row.repair, row.reuse].join(" "),
       empty: all => all ? "No run passes the filter." : EMPTY,
       columns: [
         { name: "started", title: "Started", value: row => Date.parse(row.started) || null, greatest: true, cell: row => h("button", { type: "button", class: "quiet when", "data-key": `show ${row.id}`, "aria-label": `Show ${called(row)}`, onclick: () => this.#goBeside([row.id]) }, when(row.started)) },
@@ -153,7 +153,7 @@ class RunsPage {
         { name: "cached", title: "Cached", value: row => row.cached_ms, number: true, cell: row => milliseconds(row.cached_ms), about: "Time to the first token from the cache" },
         { name: "uncached", title: "Uncached", value: row => row.uncached_ms, number: true, cell: row => milliseconds(row.uncached_ms), about: "Time to the first token without the cache" },
         { name: "speedup", title: "The cache is", value: row => row.speedup, number: true, cell: row => h("span", { "data-verdict": row.speedup && row.clear ? (row.speedup >= 1 ? "good" : "warn") : null }, ratioWords(row)) },
-        { name: "kl", title: "KL", value: row => row.fidelity?.kl_mean ?? null, number: true, cell: row => row.fidelity ? h("span", { title: row.fidelity.advice }, nats(row.fidelity.kl_mean)) : "–", about: "How far the cached answer is from the uncached one, in nats per token, where that was measured" },
+        { name: "kl", title: "KL", value: row => row.kl, number: true, cell: row => row.kl == null ? "–" : h("span", { title: row.fidelity?.advice ?? `${row.reuse}.` }, nats(row.kl)), about: "How far the cached answer is from the uncached one, in nats per token, where that was measured" },
         { name: "note", title: "Note", value: row => row.note, cell: row => this.#field(row, "note") },
       ],
     })
@@ -185,7 +185,7 @@ class RunsPage {
     const words = this.#words.value.toLowerCase().split(/\s+/).filter(Boolean), { schema, model, state } = this.#selects
     const [from, to] = [this.#from.value, this.#to.value]
     this.#table.filter("", row => {
-      const own = [row.name, row.note, row.schema, row.model, row.state, row.scope, row.repair, row.prompt].join(" ").toLowerCase(), at = day(row.started)
+      const own = [row.name, row.note, row.schema, row.model, row.state, row.scope, row.repair, row.reuse, row.prompt].join(" ").toLowerCase(), at = day(row.started)
       return (!words.length || words.every(word => own.includes(word)) || this.#found.has(row.id))
         && (!schema.value || row.schema === schema.value) && (!model.value || row.model === model.value) && (!state.value || row.state === state.value)
         && (!from || at >= from) && (!to || at <= to)
