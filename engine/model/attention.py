@@ -167,9 +167,11 @@ def hide(scores: Tensor, hidden: Hidden, rows: int) -> None:
         scores[:, : hidden.before * group] = -torch.inf
     if hidden.gone:
         scores[:, :, : hidden.gone] = -torch.inf
+    seen = keys - hidden.beyond
+    scores[:, :, seen:] = -torch.inf
     if hidden.mask is not None:
         masked = hidden.mask.shape[1]
-        last = scores.view(kv_heads, rows, group, keys)[..., keys - masked :]
+        last = scores.view(kv_heads, rows, group, keys)[..., seen - masked : seen]
         last.masked_fill_(hidden.mask[:, None], -torch.inf)
 
 

@@ -80,7 +80,7 @@ def _pieces(part: Part, group: int) -> Iterator[Part]:
 
     Nothing where no row sees any.
     """
-    hidden, keys = part.hidden, part.keys.shape[1]
+    hidden, keys = part.hidden, part.keys.shape[1] - part.hidden.beyond
     if hidden.before * group >= part.query.shape[1]:
         return
     border = keys if hidden.mask is None else keys - hidden.mask.shape[1]

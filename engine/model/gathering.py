@@ -33,12 +33,15 @@ class Gathering:
 
     def __init__(self, placements: Sequence[Placement], rotaries: Rotaries) -> None:
         ordered = sorted(placements, key=lambda placement: placement.start)
-        places = [_read(placement) for placement in ordered]
-        self.positions = torch.cat([at + p.shift for at, p in zip(places, ordered, strict=True)])
-        self._keys = [_by_layer(p.segment.keys, p, at) for p, at in zip(ordered, places, strict=True)]
-        self._values = [_by_layer(p.segment.values, p, at) for p, at in zip(ordered, places, strict=True)]
+        positions = torch.cat([torch.arange(p.start, p.start + p.tokens) for p in ordered])
+        hidden = torch.tensor([at + p.shift for p in ordered for at in p.hidden], dtype=torch.int64)
+        read = torch.isin(positions, hidden, invert=True).nonzero()[:, 0] if len(hidden) else None
+        self.positions = positions if read is None else positions[read]
+        self._keys = [p.segment.keys[:, :, p.lo : p.hi].unbind() for p in ordered]
+        self._values = [p.segment.values[:, :, p.lo : p.hi].unbind() for p in ordered]
+        self._read = None if read is None else read.to(ordered[0].segment.keys.device)
         self._shifts = [placement.shift for placement in ordered]
-        self._counts = torch.tensor([len(at) for at in places])
+        self._counts = torch.tensor([placement.tokens - len(placement.hidden) for placement in ordered])
         self._rotaries = rotaries
         self._angles: dict[int, tuple[Tensor, Tensor]] = {}
 
@@ -54,11 +57,23 @@ class Gathering:
             Two tensors [kv_heads, tokens, head_dim].
         """
         rotary = self._rotaries[layer]
-        keys = _joined([of[layer] for of in self._keys], "gathered keys", dtype, scratch)
-        values = _joined([of[layer] for of in self._values], "gathered values", dtype, scratch)
+        keys = self._joined([of[layer] for of in self._keys], "gathered keys", dtype, scratch)
+        values = self._joined([of[layer] for of in self._values], "gathered values", dtype, scratch)
         if rotary is not None and any(self._shifts):
             rotary.turn(keys, *self._angles_of(rotary, keys.device), scratch)
         return keys, values
+
+    def _joined(self, pieces: list[Tensor], name: str, dtype: torch.dtype, scratch: Scratch) -> Tensor:
+        kv_heads, _, size = pieces[0].shape
+        joined = scratch.take(name, (kv_heads, sum(piece.shape[1] for piece in pieces), size), pieces[0])
+        torch.cat(pieces, 1, out=joined)
+        if self._read is not None:
+            read = scratch.take(f"read {name}", (kv_heads, len(self._read), size), joined)
+            joined = torch.index_select(joined, 1, self._read, out=read)
+        if dtype == joined.dtype:
+            return joined
+        wide = scratch.take(f"wide {name}", tuple(joined.shape), joined.new_empty((), dtype=dtype))
+        return wide.copy_(joined)
 
     def _angles_of(self, rotary: Rotary, device: torch.device) -> tuple[Tensor, Tensor]:
         found = self._angles.get(id(rotary))
@@ -84,27 +99,3 @@ def _is_small(placement: Placement) -> bool:
     keys = placement.segment.keys
     numbers = placement.tokens * keys.shape[1] * keys.shape[3]
     return numbers <= MOST_NUMBERS and placement.tokens > len(placement.hidden)
-
-
-def _read(placement: Placement) -> Tensor:
-    """Local positions of a placement's tokens that are read."""
-    places = torch.arange(placement.lo, placement.hi)
-    if not placement.hidden:
-        return places
-    return places[~torch.isin(places, torch.tensor(placement.hidden))]
-
-
-def _by_layer(states: Tensor, placement: Placement, places: Tensor) -> tuple[Tensor, ...]:
-    """The keys or values of what is read, [kv_heads, tokens, head_dim] for each layer."""
-    if placement.hidden:
-        return states[:, :, places.to(states.device)].unbind()
-    return states[:, :, placement.lo : placement.hi].unbind()
-
-
-def _joined(pieces: list[Tensor], name: str, dtype: torch.dtype, scratch: Scratch) -> Tensor:
-    kv_heads, _, size = pieces[0].shape
-    joined = scratch.take(name, (kv_heads, sum(piece.shape[1] for piece in pieces), size), pieces[0])
-    torch.cat(pieces, 1, out=joined)
-    if dtype == joined.dtype:
-        return joined
-    return scratch.take(f"wide {name}", tuple(joined.shape), joined.new_empty((), dtype=dtype)).copy_(joined)

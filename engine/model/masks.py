@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.model.banded import Band, bands
 from engine.segment import Placement
 
+SCATTERED_ROWS = 64  # in a block, as those of a repair
 KEPT_BYTES = 48 << 20  # of numbers that are kept from layer to layer in one pass
 
 
@@ -35,14 +36,17 @@ class Hidden:
 
     Attributes:
         before: the first rows of the block, which see none of the keys.
-        mask: bool [rows or 1, keys], true where a row does not see one of the last keys; None where all do.
+        mask: bool [rows or 1, keys], true where a row does not see one of the last keys before `beyond`; None
+            where all do.
         gone: the first keys, which no row sees; the mask is of others.
+        beyond: the last keys, which no row sees; the mask is of others.
         kept: of the pass; shared by all that is hidden in it.
     """
 
     before: int = 0
     mask: Tensor | None = None
     gone: int = 0
+    beyond: int = 0
     kept: Kept = field(default_factory=Kept, repr=False, compare=False)
     _biases: dict[tuple[int, torch.dtype], tuple[Tensor, Tensor | None]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -131,6 +135,11 @@ class Masks:
         self._kept = Kept()
 
     @property
+    def block_rows(self) -> int:
+        """How many rows to take at once: fewer where they stand far apart, as the first ones see less."""
+        return SCATTERED_ROWS if self.extent >= 2 * self.rows else self.rows
+
+    @property
     def extent(self) -> int:
         """How far the last row is from the first, in positions."""
         return int(self._at_rows[-1] - self._at_rows[0])
@@ -172,21 +181,24 @@ class Masks:
         gone = start - placement.start
         inside = nearest < stop - 1
         left_behind = window is not None and furthest - start >= window
-        replaced = [at for place in placement.hidden if (at := place - placement.lo - gone) >= 0]
+        end_of_keys = min(stop, furthest + 1)
+        beyond = stop - end_of_keys
+        keys = max(0, end_of_keys - start)
+        replaced = [at for place in placement.hidden if 0 <= (at := place - placement.lo - gone) < keys]
         mask = None
         if start == stop:
             return Hidden(before, gone=gone)
         if inside or left_behind:
             at_rows = places[self._earlier + first : self._earlier + end, None]
-            at_keys = torch.arange(start, stop, device=places.device)
+            at_keys = torch.arange(start, end_of_keys, device=places.device)
             mask = at_keys > at_rows
             if window is not None:
                 mask |= at_rows - at_keys >= window
         elif replaced:
-            mask = torch.zeros(1, stop - start, dtype=torch.bool, device=places.device)
+            mask = torch.zeros(1, keys, dtype=torch.bool, device=places.device)
         if mask is not None:
             mask[:, replaced] = True
-        return Hidden(before, mask, gone, self._kept)
+        return Hidden(before, mask, gone, beyond, self._kept)
 
     def _together(self, first: int, end: int, window: int | None, device: torch.device) -> Hidden:
         """What rows do not see of the gathered keys."""
@@ -201,11 +213,14 @@ class Masks:
             seen = gone
         if before == end - first or seen == len(keys):
             return Hidden(before, gone=gone)
-        keys = keys[seen:]
+        stop = int(torch.searchsorted(keys, furthest, right=True))
+        beyond, keys = len(keys) - stop, keys[seen:stop]
+        if not len(keys):
+            return Hidden(before, gone=gone, beyond=beyond)
         mask = keys > at_rows
         if window is not None:
             mask |= at_rows - keys >= window
-        return Hidden(before, mask.to(device), gone, self._kept)
+        return Hidden(before, mask.to(device), gone, beyond, self._kept)
 
     def _nearest(self, first: int, window: int | None) -> int:
         """The first key of the tail that a row from `first` on may see."""

@@ -273,6 +273,8 @@ class SegmentKVCache:
         most = 1 if self._rowwise else rows_at_once(heads, self.cached_tokens + keys.shape[1], query)
         if rules.window is not None and rules.window < keys.shape[1]:
             most = min(most, block_rows(rules.window))
+        if query.device.type == "cpu":
+            most = min(most, masks.block_rows)
         packed = pack(query * rules.scale, key.shape[0])
         group = packed.shape[1] // rows
         found = []

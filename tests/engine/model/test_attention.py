@@ -65,8 +65,10 @@ def seen(placements: list[Placement], total: int, blocks: tuple[Block, ...]) -> 
 
     def told(hidden: Hidden, rows: int, keys: int) -> Tensor:
         found = torch.ones(rows, keys, dtype=torch.bool)
+        seen = keys - hidden.beyond
         if hidden.mask is not None:
-            found[:, keys - hidden.mask.shape[1] :] &= ~hidden.mask
+            found[:, seen - hidden.mask.shape[1] : seen] &= ~hidden.mask
+        found[:, seen:] = False
         found[: hidden.before] = False
         found[:, : hidden.gone] = False
         return found

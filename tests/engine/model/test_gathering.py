@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from engine.model import gathering, segment_kv_cache, widening
+from engine.model import gathering, masks, segment_kv_cache, widening
 from engine.model.attention import Part
 from engine.model.gathering import Gathering, split
+from engine.model.masks import Block
 from engine.model.model import Model
 from engine.model.network import Network
 from engine.model.rope import Rotary, move_keys
@@ -62,6 +63,27 @@ def test_gathered_segments_are_seen_as_where_they_lie(family: str, monkeypatch: 
             want = answered(model.network, placements, rows)
         assert split(placements)[0]
         assert apart(answered(model.network, placements, rows), want) <= 1e-4
+
+
+@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("family", SEGMENTS)
+def test_rows_that_stand_far_apart_are_taken_in_blocks(
+    family: str, small: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, built = model_of(family), list[int]()
+    placements, free = placed(model, random.Random(3))
+    rows = [*free[:-3:2], *free[-3:]]
+    monkeypatch.setattr(gathering, "FEWEST", 1 if small else 1000)
+    want = answered(model.network, placements, rows)
+
+    def counting(*args: Any) -> Block:
+        built.append(args[1] - args[0])
+        return Block(*args)
+
+    monkeypatch.setattr(masks, "Block", counting)
+    monkeypatch.setattr(masks, "SCATTERED_ROWS", 2)
+    assert apart(answered(model.network, placements, rows), want) <= 1e-4
+    assert built[:2] == [2, 2]
 
 
 @pytest.mark.parametrize("family", ["llama-gqa", "mistral-swa", "gemma3", "gpt-oss"])
