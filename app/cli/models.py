@@ -102,10 +102,13 @@ def get(name: str, folder: Path | None) -> None:
     Once it is there, it answers wherever --model names no other.
     """
     with starting():
-        from engine.model.catalogue import entry_of
+        from engine.model.catalogue import entry_of, here
         from engine.model.fetching import get as fetched
 
         entry = entry_of(name)
+    if (path := here(name, folder)) is not None:
+        say(f"{entry.title} is already here: {path}")
+        return
     say(f"{entry.title}: {size(entry.bytes)}, {entry.licence}. {entry.about[:1].upper()}{entry.about[1:]}.")
     with reading_bar() as progress:
         path = fetched(name, progress, folder)

@@ -65,7 +65,7 @@ export class AnswerCost {
 
   /** @param {Api.RunFrame} run */
   #owed(run) {
-    const modules = this.#belonging.differences(originOf(run)).length || !this.#owing.holds ? [] : [...this.#owing.modules.values()]
+    const modules = this.#belonging.differences(originOf(run)).length ? [] : [...this.#owing.modules.values()]
     if (!modules.length) return [h("p", { class: "soft" }, "What it owes to each module is not measured yet: “Measure” does that.")]
     const sorted = modules.sort((a, b) => b.dependence - a.dependence), most = Math.max(0, sorted[0].dependence)
     const rows = sorted.slice(0, MOST).map(({ path, dependence, tokens }) => {

@@ -4,6 +4,7 @@ import { Emitter } from "./events.js"
 import { changed, mended, rule, takes } from "./settings.js"
 
 const OPEN = "prompt-cache-studio.settings-open"
+const CHOSEN = ["scope", "repair"]  // by `reuse`, where it is auto
 const NEW_LINE = "\\n for a new line"
 
 /**
@@ -163,10 +164,8 @@ export class Drawer extends Emitter {
     const found = mended(settings, this.#workspace.settings)
     this.#workspace.settings = found.settings
     this.#setBack = new Set(found.names)
-    for (const field of this.#fields.values()) {
-      field.show(found.settings[field.setting.name] ?? field.setting.default)
-      this.#judge(field)
-    }
+    for (const { setting, show } of this.#fields.values()) show(found.settings[setting.name] ?? setting.default)
+    for (const field of this.#fields.values()) this.#judge(field)
     this.#tally()
     this.emit("set back", found.sentence)
   }
@@ -176,7 +175,7 @@ export class Drawer extends Emitter {
     const { name, label, choices } = setting, control = controlOf(setting), { input } = control
     input.id = `setting-${name}`
     const sentence = h("p", { class: "sentence", id: `${input.id}-sentence` }, setting.sentence)
-    const hint = choices ? h("p", { class: "hint", id: `${input.id}-hint` }) : null
+    const hint = choices || CHOSEN.includes(name) ? h("p", { class: "hint", id: `${input.id}-hint` }) : null
     const fault = h("p", { class: "fault", id: `${input.id}-fault`, hidden: true }, rule(setting))
     const reset = h("button", { type: "button", class: "reset", hidden: true, onclick: () => this.#reset([field]) }, "Reset", h("span", { class: "sr" }, ` ${label}`))
     /** @type {Field} */
@@ -225,8 +224,9 @@ export class Drawer extends Emitter {
   /** @param {Field} field */
   #chooseReuse({ setting, value }) {
     const { name } = setting, reuse = this.#fields.get("reuse")
-    if (name === "reuse" && value() === "auto") for (const own of ["scope", "repair"]) this.#setTo(own, this.#fields.get(own)?.setting.default)
-    if ((name === "scope" || name === "repair") && changed(setting, value()) && reuse?.value() === "auto") this.#setTo("reuse", "off")
+    if (name === "reuse" && value() === "auto") for (const own of CHOSEN) this.#setTo(own, this.#fields.get(own)?.setting.default)
+    if (name === "reuse") for (const own of CHOSEN) this.#judge(/** @type {Field} */ (this.#fields.get(own)))
+    if (CHOSEN.includes(name) && changed(setting, value()) && reuse?.value() === "auto") this.#setTo("reuse", "off")
   }
 
   /** @param {string} name @param {unknown} value */
@@ -236,10 +236,12 @@ export class Drawer extends Emitter {
   }
 
   /** Says at a field whether its value is in the range. @param {Field} field */
-  #judge({ setting, input, sentence, hint, fault, value }) {
+  #judge({ setting, input, sentence, hint, fault, row, value }) {
     const good = takes(setting, value())
     fault.hidden = good
-    if (hint) hint.textContent = setting.choices?.[input.value] ?? ""
+    const automatic = CHOSEN.includes(setting.name) && this.#fields.get("reuse")?.value() === "auto"
+    if (hint) hint.textContent = automatic ? "Chosen for each prompt. A choice of your own turns Reuse off." : setting.choices?.[input.value] ?? ""
+    row.toggleAttribute("data-automatic", automatic)
     if (good) input.removeAttribute("aria-invalid")
     else input.setAttribute("aria-invalid", "true")
     input.setAttribute("aria-describedby", [good ? null : fault.id, sentence.id, hint?.id].filter(Boolean).join(" "))

@@ -25,9 +25,6 @@ export class Owing extends Emitter {
     belonging.on("changed", () => { if (this.#origin) this.emit("changed") })
   }
 
-  /** What was measured last, by path, text that is always there under ""; nothing where that was of another schema. */
-  get modules() { return this.#origin && !this.#belonging.ofAnotherSchema(this.#origin) ? this.#found : new Map() }
-
-  /** Whether that is of what there is now: another setting has another answer, or another part of it read. */
-  get holds() { return this.#origin !== null && this.#belonging.differences(this.#origin).length === 0 }
+  /** What was measured of the open texts, settings and model, by path; text that is always there has the path "". */
+  get modules() { return this.#origin && !this.#belonging.differences(this.#origin).length ? this.#found : new Map() }
 }

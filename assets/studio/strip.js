@@ -160,8 +160,6 @@ export class Strip extends Emitter {
     const found = this.#pieces.map(piece => this.#owedTo(piece)?.dependence ?? 0), most = Math.max(0, ...found)
     this.#owesKey.hidden = most <= 0
     this.#owes.toggleAttribute("data-empty", most <= 0)
-    for (const node of [this.#owes, this.#owesKey]) node.toggleAttribute("data-old", !this.#owing.holds)
-    this.#owesKey.title = this.#owing.holds ? "" : "Measured of something else than there is now: measure again."
     this.#owes.replaceChildren(...this.#pieces.map(({ node }, at) => {
       const bar = h("i", {}), cell = h("span", { class: "owed" }, bar)
       cell.style.flexGrow = node.style.flexGrow
@@ -177,7 +175,7 @@ export class Strip extends Emitter {
     const at = tokens > 1 ? `positions ${count(start)}–${count(start + tokens - 1)}` : `position ${count(start)}`
     const reused = !why && kind !== "text" && kind !== "argument" && size > 0 || cached !== "none"
     const held = reused ? [size ? bytes(size) : "", tier?.label ?? cached, this.#savings.words(tokens)] : ["computed each time", why]
-    const owed = this.#owing.holds ? this.#owedTo(piece) : undefined
+    const owed = this.#owedTo(piece)
     if (owed) held.push(`the answer owes it ${nats(Math.max(0, owed.dependence))} nats a token`)
     return [h("strong", {}, what), ["", plural(tokens, "token"), at, ...held].filter((one, place) => place === 0 || one).join(" · ")]
   }

