@@ -376,6 +376,8 @@ class PreparedPrompt:
         taken: ReuseTaken,
         settings: RunSettings | None = None,
         progress: Progress | None = None,
+        *,
+        every: bool = False,
         **changes: Any,
     ) -> ReuseTaken:
         """Checks an answer under a promise where its turn is, for the remedies of the answers to come.
@@ -385,6 +387,7 @@ class PreparedPrompt:
             taken: the remedy that it took, as the answer says.
             settings: the settings of the run.
             progress: called with (done, total, what) before each pass.
+            every: check it even where its turn is not.
             changes: single settings by name.
 
         Returns:
@@ -393,7 +396,7 @@ class PreparedPrompt:
         Raises:
             PromptError: the prompt, or a segment that it reads, does not fit the context window.
         """
-        steps = checking(self._ladder(settings_with(settings, changes)), taken, answer)
+        steps = checking(self._ladder(settings_with(settings, changes)), taken, answer, every=every)
         return self._workshop.computing.finish(steps, "cached", progress=progress)
 
     def reading(self, answer: Sequence[int], settings: RunSettings, side: Side) -> Reading:
@@ -426,14 +429,15 @@ class PreparedPrompt:
             settings: the settings of the run.
             answer: the answer.
             listener: told what came of it.
-            read: the answer that all sides read; None for the answer itself.
+            read: the uncached answer, which all sides then read; such a run is always checked.
         """
         taken, tokens = answer.reuse, (read or answer).token_ids
         if taken is None:
             return
 
         def work() -> Generator[Working, None, None]:
-            found = yield from checking(self._ladder(settings), taken, tokens)
+            ladder = self._ladder(settings)
+            found = yield from checking(ladder, taken, tokens, every=read is not None)
             if listener is not None:
                 listener.checked(found)
 

@@ -142,9 +142,10 @@ def check(work: Work, prompt: PreparedPrompt, outcome: Outcome, progress: Progre
     """Checks an answer under a promise, behind it; Ctrl-C skips that, and nothing in it costs the answer."""
     if outcome.reuse is None:
         return
-    read = outcome.answers.get("uncached", outcome.answers["cached"])["token_ids"]
+    both = "uncached" in outcome.answers
+    read = outcome.answers["uncached" if both else "cached"]["token_ids"]
     try:
-        outcome.reuse = prompt.check_answer(read, outcome.reuse, work.settings, progress)
+        outcome.reuse = prompt.check_answer(read, outcome.reuse, work.settings, progress, every=both)
     except StoppedError:
         raise
     except KeyboardInterrupt:

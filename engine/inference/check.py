@@ -26,7 +26,7 @@ def is_due(run: int) -> bool:
 
 
 def checking(
-    ladder: Ladder, taken: ReuseTaken, answer: Sequence[int]
+    ladder: Ladder, taken: ReuseTaken, answer: Sequence[int], *, every: bool = False
 ) -> Generator[Working, None, ReuseTaken]:
     """Counts an answer, and where its turn is measures it at the remedy taken and without one.
 
@@ -37,6 +37,7 @@ def checking(
         ladder: the remedies of the prompt.
         taken: the remedy that the answer took.
         answer: its tokens, or the uncached answer's where there is one.
+        every: check it even where its turn is not.
 
     Yields:
         Working, before each pass.
@@ -52,7 +53,7 @@ def checking(
     cache, store = ladder.cache, ladder.cache.store.measured
     run = store.count(taken.combination, ladder.prompt.schema.label)
     measured = {COMPUTED, *store.of(taken.combination).kl}
-    if not is_due(run) and taken.rung in measured and ladder.choose().wants is None:
+    if not (every or is_due(run)) and taken.rung in measured and ladder.choose().wants is None:
         return taken
     rungs = [STORED, *({taken.rung} - {STORED, COMPUTED})]
     if taken.rung != COMPUTED and not all(ladder.is_encoded(ladder.planned(rung)) for rung in rungs):

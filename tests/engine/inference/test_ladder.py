@@ -169,6 +169,16 @@ def test_without_reuse_it_is_the_uncached_answer_told_as_the_cached_side(engine:
     assert ticket.result().reuse.rung == COMPUTED
 
 
+def test_an_answer_of_both_sides_is_always_checked(engine: Engine) -> None:
+    for _ in range(3):
+        checked(engine, ALWAYS)
+    fourth, unchecked = checked(engine, ALWAYS)
+    assert fourth.reuse is not None
+    assert not unchecked.checked
+    prompt = prepared(engine)
+    assert prompt.check_answer(fourth.token_ids, fourth.reuse, settings(ALWAYS), every=True).checked
+
+
 def test_a_check_does_not_bring_back_what_was_deleted(engine: Engine) -> None:
     prompt = prepared(engine)
     answer = prompt.answer(settings(ALWAYS))
@@ -228,8 +238,8 @@ def test_a_check_reads_the_uncached_answer_where_there_is_one(
 ) -> None:
     read: list[Any] = []
 
-    def reading(ladder: Any, taken: Any, answer: Any) -> Any:
-        read.append(tuple(answer))
+    def reading(ladder: Any, taken: Any, answer: Any, *, every: bool) -> Any:
+        read.append((tuple(answer), every))
         yield from ()
         return taken
 
@@ -238,7 +248,7 @@ def test_a_check_reads_the_uncached_answer_where_there_is_one(
     events = list(prepared(engine).stream(settings(ALWAYS), mode="both"))
     uncached = next(e.answer for e in events if isinstance(e, Finished) and e.side == "uncached")
     assert engine.idle.wait(30)
-    assert read == [uncached.token_ids]
+    assert read == [(uncached.token_ids, True)]
 
 
 def test_what_is_asked_meanwhile_interrupts_a_check(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
