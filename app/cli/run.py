@@ -293,10 +293,8 @@ def _summary(outcome: Outcome) -> str:
     ]
     figures.append(["whole answer", *(milliseconds(_whole_ms(answers[side])) for side in sides)])
     if any(answers[side]["tokens"].get("drafted") for side in sides):
-        figures.insert(
-            -2, ["passes, the prompt's too", *(str(answers[side]["passes"] + 1) for side in sides)]
-        )
-        figures.insert(-2, ["guesses that held", *(_guesses(answers[side]) for side in sides)])
+        figures.insert(-2, ["forward passes", *(str(answers[side]["passes"] + 1) for side in sides)])
+        figures.insert(-2, ["accepted guesses", *(_guesses(answers[side]) for side in sides)])
     lines = [table(["", *sides], figures), ""]
     lines += [f"{side}: {_timeline(answers[side]['timeline_ms'])}" for side in sides]
     if outcome.comparison:
