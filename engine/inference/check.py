@@ -11,7 +11,7 @@ from engine.cache.fetched import Request
 from engine.cache.segment_cache import wanted
 from engine.events import ReuseTaken, Working
 from engine.inference.findings import nats
-from engine.inference.ladder import COMPUTED, ENCODED_BEHIND, STORED, Ladder, scope_of
+from engine.inference.ladder import COMPUTED, ENCODED_BEHIND, PREFIXED, STORED, Ladder, scope_of
 from engine.inference.prefill import prefill, whole
 from engine.inference.reading import Reading, read
 from engine.stopwatch import Stopwatch
@@ -37,7 +37,7 @@ def checking(
         ladder: the remedies of the prompt.
         taken: the remedy that the answer took.
         answer: its tokens, or the uncached answer's where there is one.
-        every: check it even where its turn is not.
+        every: check it even where its turn is not, unless it read a prefix, which is exact.
 
     Yields:
         Working, before each pass.
@@ -53,6 +53,7 @@ def checking(
     cache, store = ladder.cache, ladder.cache.store.measured
     run = store.count(taken.combination, ladder.prompt.schema.label)
     measured = {COMPUTED, *store.of(taken.combination).kl}
+    every = every and taken.rung != PREFIXED
     if not (every or is_due(run)) and taken.rung in measured and ladder.choose().wants is None:
         return taken
     rungs = [STORED, *({taken.rung} - {STORED, COMPUTED})]

@@ -28,9 +28,10 @@ from engine.prompt.tokenized import Planned, TokenizedPrompt
 from engine.tiers import Tier
 
 REPAIR: Final = "impact:0.15"
-STORED, REPAIRED, PRECEDED, SCAFFOLDED, COMPUTED = RUNGS = range(5)
-ENCODED_BEHIND: Final = (PRECEDED, SCAFFOLDED)  # rungs whose segments are encoded by the check
+STORED, REPAIRED, PRECEDED, SCAFFOLDED, PREFIXED, COMPUTED = RUNGS = range(6)
+ENCODED_BEHIND: Final = (PRECEDED, SCAFFOLDED, PREFIXED)  # rungs whose segments are encoded by the check
 EXACT: Final = "Reused as stored: what is read saw everything that stands before it"
+AGAIN: Final = 2  # runs, from which on a repair is worth a prefix, which needs none
 START: Final = REPAIRED  # of what nobody has measured
 
 
@@ -42,7 +43,7 @@ class Chosen:
         taken: what is told of it.
         planned: the prompt, with what it reads under it.
         settings: how it is run: with the remedy's scope and repair.
-        wants: the rung that would be taken, if its segments were encoded; None where they are.
+        wants: the rung that the next run would take, once its segments are encoded; None for this one.
     """
 
     taken: ReuseTaken
@@ -82,6 +83,8 @@ class Ladder:
         if rung == START and not known.kl and PRECEDED in usable:
             closer = self.planned(PRECEDED)  # at no cost where its segments are there
             rung, planned = (PRECEDED, closer) if self.is_encoded(closer) else (rung, planned)
+        if rung == REPAIRED and known.runs >= AGAIN and PREFIXED not in known.kl:
+            wants = PREFIXED if self._fits(self.planned(PREFIXED)) else None
         if rung in ENCODED_BEHIND and not self.is_encoded(planned):
             wants = rung if self._fits(planned) else None
             rung, planned = COMPUTED, self.planned(COMPUTED)
@@ -129,7 +132,7 @@ class Ladder:
         """The rungs that this model and this prompt can take, the lowest first."""
         left_out = {REPAIRED} if self._blind else set[int]()
         if len(_modules(stored)) < 2:
-            left_out.update(ENCODED_BEHIND)
+            left_out.update((PRECEDED, SCAFFOLDED))
         return [rung for rung in RUNGS if rung not in left_out]
 
     def _cost(self, rung: int) -> float:
@@ -147,8 +150,8 @@ class Ladder:
     def _why(self, rung: int, known: Known, wants: int | None, planned: Planned) -> str:
         """The remedy, and why it is taken."""
         promise = f"{self.settings.max_kl:g}"
-        if wants is not None:
-            return "Computed without reuse: the modules are not encoded behind each other yet"
+        if rung == COMPUTED and wants is not None:
+            return "Computed without reuse: what would keep the promise is not encoded yet"
         if rung == COMPUTED:
             return f"Computed without reuse: every remedy tried had a KL above {promise}"
         again = self._repaired(rung, planned)
@@ -158,6 +161,7 @@ class Ladder:
             REPAIRED: f"Repaired {again:,} of {cached_tokens(planned.slices):,} cached tokens",
             PRECEDED: f"{behind}, {again:,} tokens repaired" if again else behind,
             SCAFFOLDED: "Modules encoded together",
+            PREFIXED: "Everything up to the last module read as one prefix",
         }[rung]
         if rung in known.kl:
             kl = nats(known.kl[rung], self.settings.max_kl)
@@ -197,7 +201,7 @@ def chosen_rung(
 
 def scope_of(rung: int) -> Scope | None:
     """What modules see at a rung; None where nothing is reused."""
-    return {COMPUTED: None, PRECEDED: "preceding"}.get(rung, "anchored")
+    return {COMPUTED: None, PRECEDED: "preceding", PREFIXED: "scaffold"}.get(rung, "anchored")
 
 
 def _modules(planned: Planned) -> tuple[str, ...]:

@@ -86,7 +86,7 @@ def test_a_broken_promise_is_told(asked: Asked, monkeypatch: pytest.MonkeyPatch)
 def test_a_run_without_reuse_encodes_nothing_and_is_the_cached_side(asked: Asked) -> None:
     known, name = asked.parts.engine.store.measured, _combination(asked)
     known.count(name, "s")
-    known.note(name, dict.fromkeys(range(4), 1.0))
+    known.note(name, dict.fromkeys(range(5), 1.0))
     run = ran(asked, "1", max_kl=0, repeats=1)
     assert run["state"] == "done", run["message"]
     assert (run["reuse"]["scope"], run["encoding"]["segments"]) == ("", 0)

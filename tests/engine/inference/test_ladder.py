@@ -25,6 +25,7 @@ from engine.inference.ladder import (
     COMPUTED,
     EXACT,
     PRECEDED,
+    PREFIXED,
     REPAIRED,
     RUNGS,
     SCAFFOLDED,
@@ -74,7 +75,8 @@ def test_the_lowest_rung_whose_measurements_keep_the_promise_is_taken() -> None:
     assert chosen_rung(kept, 0.02, RUNGS, {REPAIRED: 60, PRECEDED: 0}.__getitem__) == PRECEDED
     assert chosen_rung(kept, 0.02, RUNGS, {REPAIRED: 60, PRECEDED: math.inf}.__getitem__) == REPAIRED
     assert chosen_rung({0: 1, 1: 1, 2: 1}, 0.02, RUNGS) == SCAFFOLDED
-    assert chosen_rung({0: 1, 1: 1, 2: 1, 3: 1}, 0.02, RUNGS) == COMPUTED
+    assert chosen_rung({0: 1, 1: 1, 2: 1, 3: 1}, 0.02, RUNGS) == PREFIXED
+    assert chosen_rung({0: 1, 1: 1, 2: 1, 3: 1, 4: 1}, 0.02, RUNGS) == COMPUTED
     assert chosen_rung({}, 0.02, [STORED, SCAFFOLDED, COMPUTED]) == SCAFFOLDED
     assert chosen_rung({STORED: 1}, 0.02, [STORED, COMPUTED]) == COMPUTED
 
@@ -125,7 +127,7 @@ def test_nothing_is_reused_where_no_remedy_keeps_the_promise(engine: Engine) -> 
     assert found.broken
     assert first.reuse is not None
     assert {STORED, REPAIRED, PRECEDED} <= set(engine.store.measured.of(first.reuse.combination).kl)
-    engine.store.measured.note(first.reuse.combination, {PRECEDED: 1, SCAFFOLDED: 1})
+    engine.store.measured.note(first.reuse.combination, {PRECEDED: 1, SCAFFOLDED: 1, PREFIXED: 1})
     assert checked(engine, NEVER)[0].reuse.rung == COMPUTED
 
 
@@ -137,17 +139,50 @@ def test_a_scaffold_of_all_modules_is_read_once_it_is_encoded(engine: Engine) ->
     after = prepared(engine).answer(settings(1e-4))
     assert before.reuse is not None
     assert after.reuse is not None
-    assert before.reuse.why == "Computed without reuse: the modules are not encoded behind each other yet"
+    assert before.reuse.why == "Computed without reuse: what would keep the promise is not encoded yet"
     assert (after.reuse.rung, after.reuse.scaffold) == (SCAFFOLDED, ("a", "b"))
     assert after.tokens["from_cache"] > 0
     assert after.token_ids == prepared(engine).answer(max_new_tokens=6, mode="uncached").token_ids
     assert after.reuse.to_json()["taken"] == {"scope": "anchored", "repair": "none", "scaffold": ["a", "b"]}
 
 
+def test_a_prefix_with_its_arguments_keeps_any_promise(engine: Engine) -> None:
+    text = '<module name="a">For <param name="days" len="4"/> days or more</module>'
+    schema = engine.schema(f'<schema name="s"><user>{text}</user></schema>')
+
+    def prompt(days: str) -> Any:
+        return schema.prompt(f'<prompt><a days="{days}"/><user>Where to?</user></prompt>')
+
+    combination = prompt("3").answer(settings(1e-4)).reuse.combination
+    for _ in range(3):
+        engine.store.measured.count(combination, "s")
+    engine.store.measured.note(combination, {STORED: 1, REPAIRED: 1})
+    before = prompt("3").answer(settings(1e-4))
+    found = prompt("3").check_answer(before.token_ids, before.reuse, settings(1e-4))
+    assert (before.reuse.rung, found.rung) == (COMPUTED, COMPUTED)
+    after = prompt("3").answer(settings(1e-4))
+    assert (after.reuse.rung, after.tokens["from_cache"] > 0) == (PREFIXED, True)
+    assert after.reuse.why.startswith("Everything up to the last module read as one prefix: mean KL ")
+    assert after.token_ids == prompt("3").answer(max_new_tokens=6, mode="uncached").token_ids
+    assert not prompt("3").check_answer(after.token_ids, after.reuse, settings(1e-4), every=True).checked
+    other = prompt("12").answer(settings(1e-4))
+    assert other.reuse.rung == COMPUTED, "its prefix is another"
+
+
+def test_what_a_repair_keeps_is_read_as_a_prefix_from_the_third_run_on(engine: Engine) -> None:
+    combination = prepared(engine).answer(settings(1)).reuse.combination
+    engine.store.measured.count(combination, "s")  # the first run
+    engine.store.measured.note(combination, {STORED: 100, REPAIRED: 0.5})
+    answers = [checked(engine, 1)[0] for _ in range(2)]
+    assert [one.reuse.rung for one in answers if one.reuse] == [REPAIRED, PREFIXED]
+    other = "<prompt><a/><user>and</user><b/><user>Which letters are there?</user></prompt>"
+    assert prepared(engine, other).answer(settings(1)).reuse.rung != COMPUTED
+
+
 def test_without_reuse_it_is_the_uncached_answer_told_as_the_cached_side(engine: Engine) -> None:
     combination = prepared(engine).answer(settings(NEVER)).reuse.combination
     engine.store.measured.count(combination, "s")
-    engine.store.measured.note(combination, dict.fromkeys((0, 1, 2, 3), 1.0))
+    engine.store.measured.note(combination, dict.fromkeys(range(5), 1.0))
     events = list(prepared(engine).stream(settings(NEVER)))
     assert {event.side for event in events} == {"cached"}
     answer = events[-1].answer
