@@ -1,46 +1,38 @@
-"""Writes what the suite has measured into `README.md` and `benchmarks/RESULTS.md`, with charts.
+"""Writes what the suite measured into `benchmarks/RESULTS.md`, with charts.
 
     pml bench suite --out bench
     python -m benchmarks.results bench
     python -m benchmarks.results bench --store store.json
 
-What stands between the marks `suite` and `times` is replaced; `store` only if its report is given, as `pml
-bench store --json` prints it. Charts take a Chromium; without one the documents show none.
+The text between the marks `suite` is replaced; `store` only if its report is given, as `pml bench
+store --json` prints it. Charts take a Chromium; without one the document shows none.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import store_results
-from benchmarks.beside import absent, beside, pairs
+from benchmarks.beside import beside
 from benchmarks.caveats import caveats, tiny
 from benchmarks.charts import CHARTS, figures
 from benchmarks.drawing import draw
-from benchmarks.goals import SAME_TEXT, Reports, amount, rows, verdicts
+from benchmarks.goals import Reports, amount, rows, verdicts
 from benchmarks.markdown import head, row, written
 from benchmarks.suite.parts import NOT_YET, PARTS, Part
 from benchmarks.suite.running import read
-from benchmarks.suite.sampling import PER_SECOND, known
+from benchmarks.suite.sampling import known
 from engine.stopwatch import milliseconds
 
 ROOT = Path(__file__).parents[1]
-README, RESULTS = ROOT / "README.md", ROOT / "benchmarks" / "RESULTS.md"
+RESULTS = ROOT / "benchmarks" / "RESULTS.md"
 PICTURES = ROOT / "benchmarks" / "charts"
-TIMES, SUITE, STORE = "times", "suite", "store"
+SUITE, STORE = "suite", "store"
 PART_OF_TIME = "part "  # before the name of a part of the time to first token, among a group's values
-AT_ONCE = {
-    "one_by_one": "one after the other",
-    "batch": "together",
-    "batch_reordered": "together, modules in another order in every prompt",
-    "batch_plain": "together, the same text in no modules",
-    "private": "together, nothing shared",
-}
-COLUMNS = (("T1", "1.1B bf16"), ("T2", "0.1B fp32"), ("T2", "0.1B bf16"))
 
 
 def gathered(folder: Path) -> dict[str, dict[str, Any]]:
@@ -138,77 +130,8 @@ def results(reports: Reports, shown: Sequence[str] = ()) -> str:
     return "\n\n".join(blocks)
 
 
-def readme(reports: Reports) -> str:
-    """The table of the README: ours and others, and who is faster in words."""
-    groups: dict[str, dict[str, Any]] = {}
-    for part, label in COLUMNS:
-        for group in reports.get(part, {"groups": ()})["groups"]:
-            if group["name"] == label:
-                groups[label] = group
-    if not groups:
-        return "The time to first token was not measured."
-    labels = {"cached": "ours, segments in memory", "uncached": "ours, nothing cached"}
-    ways: dict[str, None] = dict.fromkeys(("uncached", "cached"))
-    for group in groups.values():
-        ways |= dict.fromkeys(way for way in group["samples_ms"] if way.endswith((":full", ":prefix")))
-    lines = head("time to first token", *groups)
-    for way in ways:
-        peer, _, kind = way.partition(":")
-        words = (
-            labels.get(way) or f"{peer}, {'nothing cached' if kind == 'full' else 'what is cached in memory'}"
-        )
-        lines.append(row(words, *(_cell(group, way) for group in groups.values())))
-    found = list(pairs(reports, ("T1", "T2", "arrivals", "T13")))
-    sentences = [f"- {pair.sentence}" for pair in found]
-    shape = next(iter(groups.values()))["params"]
-    about = (
-        f"{shape['cached']:,} cached tokens in {shape['modules']} modules and {shape['new']} new ones, drawn "
-        "weights; ÷ says how many times as fast as ours with nothing cached:"
-    )
-    sentences += [
-        f"- {sentence}"
-        for sentence in absent({part: reports[part] for part, _ in COLUMNS if part in reports})
-    ]
-    lines += ["", *crowds(reports["T11"].get("groups", ()))] if "T11" in reports else []
-    return "\n".join([place(reports), "", about, "", *lines, *([""] if sentences else []), *sentences])
-
-
-def crowds(groups: Sequence[dict[str, Any]]) -> list[str]:
-    """The README's table of prompts that are answered at once."""
-    found = [one for one in groups if any(name.startswith(PER_SECOND) for name in one["values"])]
-    if not found:
-        return ["Prompts that are answered at once were not measured."]
-    asked = found[0]["params"]
-    about = (
-        f"Tokens per second of prompts that are answered at once, {asked['shared']:,} cached tokens in "
-        f"{asked['modules']} modules that all read, {asked['own']} and {asked['new']} of each one's own text "
-        "and answer, 1.1B bf16; × says how many times those of one after the other:"
-    )
-    lines = head("prompts at once", *(str(one["params"]["prompts"]) for one in found))
-    lines += [row(words, *(_rate(one["values"], kind) for one in found)) for kind, words in AT_ONCE.items()]
-    return [about, "", *lines]
-
-
-def _rate(values: Mapping[str, Any], kind: str) -> str:
-    rate, base = (values.get(PER_SECOND + one) for one in (kind, "one_by_one"))
-    if rate is None:
-        return "–"
-    if kind == "one_by_one":
-        return amount(rate)
-    other = ", another text" if values.get(SAME_TEXT) == "no" else ""
-    return amount(rate) + (f" (× {amount(rate / base)}{other})" if base else "")
-
-
-def _cell(group: Mapping[str, Any], way: str) -> str:
-    if way not in group["median_ms"]:
-        return "–"
-    ms, base = group["median_ms"][way], group["median_ms"].get("uncached")
-    faster = base / ms if base and way != "uncached" else 0
-    return milliseconds(ms) + (f" (÷ {amount(faster)})" if faster else "")
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Writes both documents, and the charts."""
+    """Writes the document and the charts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
     parser.add_argument("folder", type=Path, help="what `pml bench suite` has written")
     parser.add_argument("--store", type=Path, help="what `pml bench store --json` has printed")
@@ -225,7 +148,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         trials = json.loads(chosen.store.read_text(encoding="utf-8"))
         text = written(text, STORE, store_results.store(trials))
     RESULTS.write_text(text, encoding="utf-8")
-    README.write_text(written(README.read_text(encoding="utf-8"), TIMES, readme(reports)), encoding="utf-8")
 
 
 if __name__ == "__main__":

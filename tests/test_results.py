@@ -14,7 +14,7 @@ from benchmarks.beside import beside, pairs
 from benchmarks.charts import CHARTS, figures
 from benchmarks.kills import WORDS
 from benchmarks.markdown import between
-from benchmarks.results import README, RESULTS, STORE, SUITE, TIMES, gathered
+from benchmarks.results import RESULTS, STORE, SUITE, gathered
 from benchmarks.suite.parts import NOT_YET, PARTS
 from benchmarks.suite.running import write
 from benchmarks.suite.sampling import Group
@@ -82,15 +82,15 @@ def stored() -> dict[str, object]:
         (1.02, "1.1B bf16, the cached tokens there before: both take the same time within 3% (100 ms"),
     ],
 )
-def test_both_documents_say_who_is_faster(slower: float, said: str) -> None:
+def test_a_comparison_says_who_is_faster(slower: float, said: str) -> None:
     reports = measured(slower=slower)
-    readme = results.readme(reports)
-    assert f"- {said}" in readme
+    every = "\n".join(f"- {pair.sentence}" for pair in pairs(reports))
+    assert f"- {said}" in every
     assert (
-        "1.1B bf16, the whole prompt computed: ours is 1.50 times as fast (20.00 s against 30.00 s" in readme
+        "1.1B bf16, the whole prompt computed: ours is 1.50 times as fast (20.00 s against 30.00 s" in every
     )
     whole = beside(reports)
-    assert (f"- {said}" in whole) == (slower < 1), "the long document lists where others are faster"
+    assert (f"- {said}" in whole) == (slower < 1), "it lists where others are faster"
     both = f"| 100 ms | {milliseconds(100 * slower)} |"
     assert f"| T1 | 1.1B bf16 | the cached tokens there before; llama.cpp {both}" in whole
     count = sum(pair.ratio["ratio"] < 0.97 for pair in pairs(reports))
@@ -105,13 +105,6 @@ def test_other_software_that_is_missing_or_failed_is_named() -> None:
     assert text.startswith("No other software was measured.")
     assert "- llama.cpp was not measured: it is not installed: pip install it" in text
     assert "- 1.1B bf16: other:full failed: x" in text
-
-
-def test_what_is_missing_is_named_beside_the_table_of_the_readme() -> None:
-    missing = {"llama.cpp": {"version": "", "absent": "it is not installed: pip install it"}}
-    one = group("1.1B bf16", {"uncached": 9.0, "cached": 1.0}, peers=missing)
-    readme = results.readme({"T1": report("T1", one)})
-    assert "- llama.cpp was not measured: it is not installed: pip install it" in readme
 
 
 def test_a_difference_that_some_round_denies_is_none() -> None:
@@ -177,8 +170,7 @@ def test_what_was_measured_at_a_tiny_scale_is_not_published(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path / "T1.json", report("T1", scale="tiny"))
-    for name in ("README", "RESULTS"):
-        monkeypatch.setattr(results, name, tmp_path / name)
+    monkeypatch.setattr(results, "RESULTS", tmp_path / "RESULTS")
     with pytest.raises(SystemExit):
         results.main([str(tmp_path), "--no-charts"])
     assert "nothing to publish" in capsys.readouterr().err
@@ -242,37 +234,6 @@ def test_charts_of_many_prompts() -> None:
     }
 
 
-def test_the_readme_has_prompts_at_once() -> None:
-    each = {"shared": 2048, "own": 64, "new": 64}
-    crowds = [
-        group(
-            name,
-            ways,
-            peers=PRESENT,
-            params={**each, "prompts": count},
-            values={f"tokens per second, {way}": count * 64_000 / ms for way, ms in ways.items()},
-        )
-        for name, count, ways in (
-            ("1 prompt", 1, {"one_by_one": 10_000.0, "batch": 10_000.0}),
-            ("8 prompts at once", 8, {"one_by_one": 80_000.0, "batch": 16_000.0, "llama.cpp:batch": 8_000.0}),
-        )
-    ]
-    reports = {**measured(), "T11": report("T11", *crowds), "arrivals": report("arrivals", *crowds)}
-    readme = results.readme(reports)
-    assert "| prompts at once | 1 | 8 |" in readme
-    assert "| one after the other | 6.4 | 6.4 |" in readme
-    assert "| together | 6.4 (× 1) | 32 (× 5) |" in readme
-    assert "| together, nothing shared | – | – |" in readme
-    slower = (
-        "8 prompts at once, all answers, modules in one order: **llama.cpp is 2.00 times as fast as ours**"
-    )
-    assert slower in readme
-    assert slower in beside(reports)
-    crowds[1]["values"]["same text"] = "no"
-    assert "| together | 6.4 (× 1) | 32 (× 5, another text) |" in results.readme(reports)
-    assert "not measured" in results.readme({**measured(), "T11": report("T11")})
-
-
 def test_only_charts_that_were_drawn_are_shown() -> None:
     reports = measured()
     shown = results.results(reports, ["modules"])
@@ -281,11 +242,10 @@ def test_only_charts_that_were_drawn_are_shown() -> None:
     assert "charts/parts.svg" not in shown
 
 
-def test_the_documents_are_written_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, path in (("README", README), ("RESULTS", RESULTS)):
-        copy = tmp_path / path.name
-        copy.write_text(path.read_text(encoding="utf-8"), encoding="utf-8")
-        monkeypatch.setattr(results, name, copy)
+def test_the_document_is_written_from_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = tmp_path / RESULTS.name
+    copy.write_text(RESULTS.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(results, "RESULTS", copy)
     folder = tmp_path / "bench"
     folder.mkdir()
     with pytest.raises(ValueError, match="holds no report"):
@@ -297,11 +257,6 @@ def test_the_documents_are_written_from_the_files(tmp_path: Path, monkeypatch: p
     text = results.RESULTS.read_text(encoding="utf-8")
     assert between(text, STORE) == before
     assert "**llama.cpp is 2.00 times as fast as ours**" in str(between(text, SUITE))
-    readme = str(between(results.README.read_text(encoding="utf-8"), TIMES))
-    assert "**llama.cpp is 2.00 times as fast as ours**" in readme
-    assert "| time to first token | 1.1B bf16 | 0.1B fp32 |" in readme
-    assert "| ours, segments in memory | 100 ms (÷ 200) | 100 ms (÷ 200) |" in readme
-    assert "| llama.cpp, what is cached in memory | 50.0 ms (÷ 400) | – |" in readme
     trials = tmp_path / "store.json"
     trials.write_text(json.dumps(stored()))
     results.main([str(folder), "--no-charts", "--store", str(trials)])
