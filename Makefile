@@ -11,7 +11,7 @@ NODE_MODULES := app/editor/node_modules/.package-lock.json
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv studio test lint format bench demo-model editor clean
+.PHONY: help venv studio test test-all lint format bench demo-model editor clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' Makefile
@@ -39,8 +39,17 @@ lint: $(STAMP) $(NODE_MODULES) ## ruff and mypy; tsc and eslint for the page's s
 	$(BIN)/mypy
 	cd app/editor && npm run --silent check
 
-test: lint ## lint, types and every test, the browser tests included
-	$(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/pytest --numprocesses=auto --maxprocesses=4 --dist=loadfile --no-loadscope-reorder
+
+test: $(STAMP) $(NODE_MODULES) ## lint, types and the tests, the browser tests included
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target lint tests
+
+.PHONY: tests
+tests: $(STAMP)
+	$(PYTEST)
+
+test-all: lint ## the same with every model family and long draws, before a release
+	PML_ALL_TESTS=1 $(PYTEST)
 
 format: $(STAMP) ## format the Python files
 	$(BIN)/ruff check --fix .

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
+import sys
 import tempfile
 from collections.abc import Generator
 
@@ -18,7 +19,8 @@ for _name in [
     name
     for name in os.environ
     if name.startswith("PML_")
-    and name not in ("PML_REQUIRE_BROWSER", "PML_CHROMIUM", "PML_FIXED_DRAWS", "PML_DRAWN_REQUESTS")
+    and name
+    not in ("PML_REQUIRE_BROWSER", "PML_CHROMIUM", "PML_FIXED_DRAWS", "PML_DRAWN_REQUESTS", "PML_ALL_TESTS")
 ]:
     del os.environ[_name]
 os.environ |= {
@@ -50,8 +52,29 @@ _LONGEST = {
 }
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that no core waits for one last file."""
+# One model family of each kind: grouped heads, scaled rotation, a window, half of a head rotated, layers
+# without rotation, a soft cap, sinks, learned positions, ALiBi, attention code of its own.
+REPRESENTATIVE = {
+    *("llama-gqa", "yarn", "mistral-swa", "glm", "smollm3", "gemma2", "gpt-oss", "gpt2", "bloom", "gptj"),
+}
+EVERY = os.environ.get("PML_ALL_TESTS") == "1"  # of `make test-all`
+
+
+def is_left_out(item: pytest.Item) -> bool:
+    """Whether only `make test-all` runs a test: it is of a further model family."""
+    tiny = sys.modules.get("tests.engine.tiny")  # imported by whatever tests a family
+    if EVERY or tiny is None or not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
+        return False
+    family = item.callspec.params.get("family")
+    return family in tiny.FAMILIES and family not in REPRESENTATIVE
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what only `make test-all` runs; the longest tests begin first."""
+    left_out = [item for item in items if is_left_out(item)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if not is_left_out(item)]
     items.sort(key=lambda item: not {item.path.stem, item.path.parent.name} & _LONGEST)
 
 
