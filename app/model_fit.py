@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from app.cli.output import size
+from app.sizes import size
 from engine.errors import PromptCacheError
 from engine.model.hub import cache_folder
 from engine.model.room import Free, free_memory

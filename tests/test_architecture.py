@@ -69,11 +69,11 @@ def imported(path: Path) -> set[str]:
 
 
 @cache
-def arrows() -> dict[str, set[str]]:
-    """Returns which files of the engine each of them imports, for types only or inside functions included."""
+def arrows(*folders: str) -> dict[str, set[str]]:
+    """Returns which files each file of some folders imports, for types only or inside functions included."""
     files = {
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-        for path in sources("engine")
+        for path in sources(*folders)
     }
     found: dict[str, set[str]] = {name: set() for name in files}
     for name, path in files.items():
@@ -147,7 +147,7 @@ def test_the_engine_imports_neither_the_app_nor_the_web() -> None:
 
 def test_each_room_imports_only_from_rooms_below_it() -> None:
     """What an import for types only needs, a reader needs to know as well, so that counts too."""
-    found = arrows()
+    found = arrows("engine")
     assert {layer(name) for name in found} == set(range(len(LAYERS)))
     climbing = {
         (name, other) for name, known in found.items() for other in known if layer(other) > layer(name)
@@ -156,7 +156,17 @@ def test_each_room_imports_only_from_rooms_below_it() -> None:
 
 
 def test_no_files_import_each_other_in_a_circle() -> None:
-    graphlib.TopologicalSorter(arrows()).prepare()
+    graphlib.TopologicalSorter(arrows("engine", "app", "benchmarks", "training")).prepare()
+
+
+def test_the_studio_and_the_server_do_not_import_the_command_line() -> None:
+    found = arrows("app")
+    assert {
+        (name, other)
+        for name, known in found.items()
+        for other in known
+        if other.startswith("app.cli") and not name.startswith(("app.cli", "app.__main__"))
+    } == set()
 
 
 def test_prompts_are_planned_without_tensors() -> None:

@@ -14,8 +14,9 @@ import click
 
 from app.cli.files import require_place
 from app.cli.options import cache_dir_option, debug_option, json_option
-from app.cli.output import agreed, counted, inline, print_json, progress_bar, say, size, table
+from app.cli.output import agreed, counted, inline, print_json, progress_bar, say, table
 from app.cli.param_types import Age, Name, Size, UserPath, days
+from app.sizes import size
 from engine.errors import StoreError
 from engine.prompt.search import forget
 from engine.stopwatch import milliseconds

@@ -15,9 +15,10 @@ from app.cli.options import (
     json_option,
     stored_model_options,
 )
-from app.cli.output import counted, print_json, progress_bar, say, size, table
+from app.cli.output import counted, print_json, progress_bar, say, table
 from app.cli.param_types import DOCUMENT
 from app.cli.setting_options import setting_option
+from app.sizes import size
 from engine.pml import Schema, bind
 from engine.pml.conversation import conversation
 from engine.pml.whole import prompt_importing

@@ -10,11 +10,12 @@ import click
 from click.core import ParameterSource
 
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, reading_bar, say, size, table
+from app.cli.output import print_json, reading_bar, say, table
 from app.cli.param_types import UserPath
 from app.lean import starting
 from app.local_models import local_models
 from app.model_choice import details, known_rows, look_json
+from app.sizes import size
 
 _FITS = {
     "fits": "fits",

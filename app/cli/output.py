@@ -21,6 +21,7 @@ from typing import Any
 import click
 
 from app.cli.streams import in_words
+from app.sizes import size
 
 Progress = Callable[[int, int, str], None]
 
@@ -136,16 +137,6 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) 
         ]
         lines.append("  ".join(padded).rstrip())
     return "\n".join(lines)
-
-
-def size(count: int) -> str:
-    """Returns a number of bytes in words: `512 B`, `1.5 MiB`."""
-    value = float(count)
-    for unit in ("B", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"
 
 
 def counted(count: int, noun: str) -> str:

@@ -135,7 +135,9 @@ def routes(service: Service) -> APIRouter:
     """Returns the endpoint."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    @router.post("/v1/chat/completions", dependencies=[Depends(few_messages(service, "messages"))])
+    @router.post(
+        "/v1/chat/completions", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+    )
     async def create_chat_completion(body: ChatBody, request: Request) -> Response:
         """Answers a conversation."""
         asked = asked_of(body, service.defaults, caller_of(service, request, body.cache_salt))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from starlette.requests import Request
 
@@ -14,9 +14,6 @@ from engine.inference.params import RunSettings
 from engine.prepared import PreparedPrompt
 from engine.prompt.window import TooLongError
 
-if TYPE_CHECKING:
-    from app.server.service import Service
-
 PIECE = 8192
 """Characters of a text that are tokenized at a time."""
 _GENEROUS = 16
@@ -26,11 +23,11 @@ _COUNTED = 256
 _THOUGHT = "</think>"  # templates leave out what an earlier answer has before it
 
 
-def few_messages(service: Service, field: str) -> Callable[[Request], Coroutine[Any, Any, None]]:
+def few_messages(engine: Callable[[], Engine], field: str) -> Callable[[Request], Coroutine[Any, Any, None]]:
     """Returns what refuses a conversation with more texts than the window has tokens, unread.
 
     Args:
-        service: whose model it is for.
+        engine: gives the engine; what it raises refuses the request.
         field: of the body, which holds the messages.
     """
 
@@ -41,7 +38,7 @@ def few_messages(service: Service, field: str) -> Callable[[Request], Coroutine[
             ApiError: it cannot.
         """
         given = (await request.json()).get(field)
-        if isinstance(given, list) and len(given) > (most := _most(service.engine)):
+        if isinstance(given, list) and len(given) > (most := _most(engine())):
             texts = sum(_says(one) for one in given)
             if texts > most:
                 raise _too_long(texts, most, field)

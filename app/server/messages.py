@@ -225,14 +225,16 @@ def routes(service: Service) -> APIRouter:
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
     diagnoses = Diagnoses()
 
-    @router.post("/v1/messages/count_tokens", dependencies=[Depends(few_messages(service, "messages"))])
+    @router.post(
+        "/v1/messages/count_tokens", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+    )
     async def count_message_tokens(body: CountBody, request: Request) -> Response:
         """Counts the tokens of a prompt."""
         asked = asked_of(body, service.defaults, caller_of(service, request))
         tokens = await service.counted(asked, request.state.client, gone(request))
         return JSONResponse({"input_tokens": tokens})
 
-    @router.post("/v1/messages", dependencies=[Depends(few_messages(service, "messages"))])
+    @router.post("/v1/messages", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))])
     async def create_message(body: MessagesBody, request: Request) -> Response:
         """Answers a conversation."""
         caller = caller_of(service, request, body.cache_salt)

@@ -36,7 +36,9 @@ def routes(service: Service) -> APIRouter:
             return messages.asked_of(_read(messages.CountBody, body), service.defaults, caller)
         raise ApiError(INVALID, f"dialect is {shown(dialect)}; it is openai or anthropic.", "dialect")
 
-    @router.post("/v1/prompt_cache/plan", dependencies=[Depends(few_messages(service, "messages"))])
+    @router.post(
+        "/v1/prompt_cache/plan", dependencies=[Depends(few_messages(lambda: service.engine, "messages"))]
+    )
     async def plan_request(request: Request, body: dict[str, Any] = Body()) -> Response:  # noqa: B008
         """Says what a request would read, from where, and what it would compute and why."""
         asked = asked_of(body, request)

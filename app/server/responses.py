@@ -175,7 +175,7 @@ def routes(service: Service) -> APIRouter:
     """Returns the endpoints."""
     router = APIRouter(route_class=BodyRoute, strict_content_type=False)
 
-    @router.post("/v1/responses", dependencies=[Depends(few_messages(service, "input"))])
+    @router.post("/v1/responses", dependencies=[Depends(few_messages(lambda: service.engine, "input"))])
     async def create_response(body: ResponsesBody, request: Request) -> Response:
         """Answers a conversation."""
         request_id = request.state.request_id
@@ -190,7 +190,9 @@ def routes(service: Service) -> APIRouter:
             running.close()
         return JSONResponse(draft.ended(answer, await running.parts(answer)))
 
-    @router.post(f"/v1/responses/{COUNTING}", dependencies=[Depends(few_messages(service, "input"))])
+    @router.post(
+        f"/v1/responses/{COUNTING}", dependencies=[Depends(few_messages(lambda: service.engine, "input"))]
+    )
     async def count_input_tokens(body: InputTokensBody, request: Request) -> Response:
         """Counts the tokens of an input, exactly as a response reports them."""
         body.model = body.model or service.names()[0]

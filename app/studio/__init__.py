@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     import gradio
     import uvicorn
 
-    from app.cli.output import Progress
     from app.studio.api import Api, Offer
     from app.studio.handed import Handed
     from app.studio.jobs import Jobs
     from app.studio.opening import Opening
     from engine import Engine
+    from engine.inference.computing import Progress
 
 __all__ = ["Studio", "launch"]
 

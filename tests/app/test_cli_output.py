@@ -22,9 +22,9 @@ from app.cli.output import (
     print_json,
     printable,
     progress_bar,
-    size,
     table,
 )
+from app.sizes import size
 from engine.stopwatch import milliseconds
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from app.cli.options import ModelOptions, debug_option, json_option, model_options, quantize_option
-from app.cli.output import print_json, say, size, table
+from app.cli.output import print_json, say, table
 from app.cli.param_types import Whole
+from app.sizes import size
 from engine.errors import PromptCacheError
 from engine.stopwatch import milliseconds
 

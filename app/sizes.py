@@ -1,0 +1,13 @@
+"""Numbers of bytes in words."""
+
+from __future__ import annotations
+
+
+def size(count: int) -> str:
+    """Returns a number of bytes in words: `512 B`, `1.5 MiB`."""
+    value = float(count)
+    for unit in ("B", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"
