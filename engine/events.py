@@ -123,7 +123,7 @@ class Answer:
             said; not part of the JSON.
         read_ms: what computing had taken of what earlier prompts had left in memory or on disk and this one
             read, in milliseconds, segments not among it; None where that is not known; not part of the JSON.
-        passes: through the network after the first token's; fewer than tokens where guesses held.
+        passes: through the network after the first token's; fewer than tokens where guesses accepted.
         waited_ms: how long its steps waited for those of other answers, and for what another program was
             encoding, in milliseconds; in no other figure.
         first_logits: [vocabulary] fp32, of the first token; not part of the JSON.

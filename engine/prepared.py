@@ -332,7 +332,7 @@ class PreparedPrompt:
         progress: Progress | None = None,
         **changes: Any,
     ) -> Fidelity:
-        """Measures what reuse does to the answer, module by module, and what would mend it.
+        """Measures what reuse does to the answer, module by module, and how to fix it.
 
         Args:
             settings: scope, repair and placement to measure, or a reuse that chooses the former two;

@@ -402,7 +402,7 @@ def _silent(_done: int, _total: int, _what: str) -> None:
 def _interrupted(batch: Batch, tally: Tally) -> str:
     of = f" of {tally.total}" if tally.total is not None else ""
     if batch.output is None:
-        return f"{tally.done}{of} rows were answered. With --output FILE the command can be gone on with."
+        return f"{tally.done}{of} rows were answered. Use --output FILE to make the command resumable."
     if not batch.can_be_read_twice:
         return f"{tally.done}{of} rows are in {batch.output}."
     command = "The same command without --force" if batch.force else "The same command"

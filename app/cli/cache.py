@@ -26,9 +26,8 @@ if TYPE_CHECKING:
     from engine.cache.store import Store
 
 _GOING = {
-    "cost": "First goes what takes the least time to compute again for its size; use since the last eviction"
-    " counts for more time.",
-    "lru": "First goes what was not used for the longest time.",
+    "cost": "Segments that are cheapest to recompute per MiB are evicted first; recent use counts for them.",
+    "lru": "Least recently used segments are evicted first.",
 }
 
 
@@ -166,7 +165,7 @@ def next_(free: int, cache_dir: Path | None, as_json: bool) -> None:
 @json_option
 @debug_option
 def clear(pinned: bool, conversation: bool, cache_dir: Path | None, as_json: bool) -> None:
-    """Delete all stored segments but pinned ones; what is needed again is computed again.
+    """Delete all stored segments except pinned ones. They are computed again when needed.
 
     What is kept for a time to live is deleted too: that holds against eviction only. The indexes that pml
     ask has kept go as well. A studio that runs on this store lets go of what it holds in memory before its

@@ -87,7 +87,7 @@ def pml() -> None:
 
     Exit status: 0 fine, 1 the input has errors, a check failed, or a model or store cannot be used, 2 wrong
     usage or a path that leads to nothing, 3 some rows of a batch failed, 130 interrupted, 129 and 143 the
-    same by SIGHUP and SIGTERM, 141 nobody reads the output any more.
+    same by SIGHUP and SIGTERM, 141 broken pipe.
     """
 
 

@@ -1,4 +1,4 @@
-"""`pml fidelity`: what reuse did to an answer, module by module, and what would mend it."""
+"""`pml fidelity`: what reuse did to an answer, module by module, and how to fix it."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) 
     """Compute and store every segment of SCHEMA.
 
     What is stored already is left alone, so that after an edit only the edited module is computed.
-    Interrupting loses at most the pass being computed. The status is 1 where the store kept not all.
+    Interrupting loses at most the pass being computed. Exit status 1 if some segments could not be stored.
     """
     document = read_schema(schema_path)
     engine = click.get_current_context().with_resource(ModelOptions(**engine_choice).open())

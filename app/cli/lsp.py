@@ -37,7 +37,9 @@ EDITOR_FILES = Path(__file__).resolve().parents[2] / "assets" / "editors"
     help="Write the grammar, the RNG schema and the VS Code extension into DIR instead of serving.",
 )
 @click.option("--force", is_flag=True, help="With --files, replace files that are there.")
-@click.option("--stdio", is_flag=True, expose_value=False, help="For editors that name it: it is always so.")
+@click.option(
+    "--stdio", is_flag=True, expose_value=False, help="Accepted for compatibility; stdio is always used."
+)
 @debug_option
 def lsp(model: str | None, folder: Path | None, force: bool) -> int:
     """Serve an editor over standard input and output.

@@ -247,7 +247,7 @@ def reading_bar(*, aloud: bool = False) -> Iterator[Progress]:
                 return
             if not said and what.startswith("reading"):
                 said = True
-                say(f"Reading {size(total)} of a model that was not seen before, to know it again.")
+                say(f"Reading {size(total)} of a model, once, to fingerprint it.")
             fetched = pace.words(what, done, total) if what.startswith("fetching") else ""
             bar(-(-done >> 20), max(1, -(-total >> 20)), f"{what} (MiB){fetched}")
 

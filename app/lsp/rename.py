@@ -101,7 +101,7 @@ def _require_free(library: Library, home: Document, schema: Schema, target: Targ
         return
     module = schema.module(target.path)
     if module is None:
-        raise RenameError(f"The schema has no module {quote(target.path)}. Mend the schema first.")
+        raise RenameError(f"The schema has no module {quote(target.path)}. Fix the schema first.")
     if target.kind == "param":
         if new in {param.name for param in module.params()}:
             raise RenameError(f"Module {quote(target.path)} has a parameter {quote(new)} already.")

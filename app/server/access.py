@@ -29,7 +29,7 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "[::1]", "::1"})
 OPENAIS = ("/v1/chat/", "/v1/completions", "/v1/responses")
-"""How the paths begin that OpenAI's clients alone ask for."""
+"""Prefixes of the paths that only OpenAI's clients use."""
 PUBLIC = frozenset({"/health"})
 OF_ALL = frozenset({"/metrics", "/v1/prompt_cache/residency"})
 """What tells of all clients together; where there are operators, theirs alone."""

@@ -178,7 +178,10 @@ def _body(operation: dict[str, Any], path: str, method: str) -> dict[str, Any] |
 
 
 def _plan_body() -> Shape:
-    words = {"description": "Whose body this is; by the headers where it is absent.", "enum": [*_BOTH]}
+    words = {
+        "description": "The vendor whose request body this is. Default: chosen by the headers.",
+        "enum": [*_BOTH],
+    }
     more = {"type": "object", "properties": {"dialect": words}}
     bodies = either(named("ChatBody"), named("CountBody"))
     return {"description": "A request whose plan is wanted.", "allOf": [bodies, more]}

@@ -74,7 +74,7 @@ WORDS: Mapping[str, str] = {
     "pinned": "Whether what is stored of it is never evicted.",
     "pml": "The schema, in PML. Its name is the path's.",
     "encode": "Whether what is missing of it is computed before the answer comes.",
-    "dialect": "Whose body this is; by the headers where it is absent.",
+    "dialect": "The vendor whose request body this is. Default: chosen by the headers.",
     "reasoning": "`effort` other than `none` is refused; `summary` is let pass.",
 }
 """By the field's name, wherever it stands."""

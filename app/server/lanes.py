@@ -99,7 +99,7 @@ class Lane:
                 del queue[client]
 
     def _pass_on(self) -> None:
-        """A thread has nothing to do any more: the next one gets it."""
+        """Gives a thread that is free to the next request."""
         for queue in (self._first, self._others):
             for client in [*queue]:
                 turns = queue.pop(client)

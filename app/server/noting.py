@@ -11,7 +11,7 @@ from app.server.access import Application, Message, Receive, Scope, Send, dialec
 from app.server.figures import Figures, Request
 
 ANSWERED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/messages"})
-"""What is asked for an answer; of all else only what is refused is listed."""
+"""Paths that produce answers. Other paths are listed only if a request is refused."""
 _LARGEST = 65536  # bytes of a refusal
 
 

@@ -38,5 +38,5 @@ def payback(
     if encode_ms is None:
         return {"first_ms": None, "runs": None, "words": f"When it pays off is not known: {UNKNOWN}."}
     runs = math.floor(encode_ms / saved) + 1
-    words = "Pays off already with the first run." if runs == 1 else f"Pays off after about {runs:,} runs."
+    words = "Faster from the first run on." if runs == 1 else f"Pays off after about {runs:,} runs."
     return {"first_ms": first, "runs": runs, "words": words}

@@ -66,7 +66,7 @@ export class AnswerCost {
   /** @param {Api.RunFrame} run */
   #owed(run) {
     const modules = this.#belonging.differences(originOf(run)).length ? [] : [...this.#owing.modules.values()]
-    if (!modules.length) return [h("p", { class: "soft" }, "What it owes to each module is not measured yet: “Measure” does that.")]
+    if (!modules.length) return [h("p", { class: "soft" }, "The influence of each module is not measured yet. Press Measure.")]
     const sorted = modules.sort((a, b) => b.dependence - a.dependence), most = Math.max(0, sorted[0].dependence)
     const rows = sorted.slice(0, MOST).map(({ path, dependence, tokens }) => {
       const bar = h("i", {}), owed = Math.max(0, dependence)

@@ -175,6 +175,6 @@ export function besideTable(runs, labels, actions) {
   const table = h("table", {}, h("thead", {}, h("tr", {}, h("td", {}), ...head)), body)
   table.style.setProperty("--runs", String(runs.length))
   return h("div", { class: "beside-view" },
-    several ? h("p", { class: "beside-lead" }, h("label", { class: "check" }, only, "Only what differs"), h("span", { class: "soft" }, "Marked is what differs from the first run, word by word.")) : null,
+    several ? h("p", { class: "beside-lead" }, h("label", { class: "check" }, only, "Only what differs"), h("span", { class: "soft" }, "Highlighted: words that differ from the first run.")) : null,
     h("div", { class: "beside-scroll", tabindex: "0", role: "region", "aria-label": "Runs side by side" }, table))
 }

@@ -7,7 +7,7 @@ const FREE = ".tab-bar, .page-line p, .ratio, .ratio-words span, .run-bar"  // w
 
 /** `after`: so many runs. @type {{at: string, after: number, title: string, words: string}[]} */
 const STEPS = [
-  { at: ".picker", after: 0, title: "Pick", words: "These are the modules of the schema. Tick what the prompt shall hold: each pick is written into the prompt." },
+  { at: ".picker", after: 0, title: "Pick", words: "These are the modules of the schema. Tick the modules to include. Your choice is written into the prompt." },
   { at: "#run", after: 0, title: "Run", words: "Run answers the prompt twice: once from cached modules, once without. What is not stored yet is computed first, once." },
   { at: ".picker", after: 1, title: "Run again", words: "Everything is stored now. Pick another module here, or nothing, and run again: only what is new is computed." },
   { at: ".comparison", after: 2, title: "Read the difference", words: "How much sooner the first token came, and whether caching changed the answer: first token, probabilities, words." },

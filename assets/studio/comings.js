@@ -36,8 +36,8 @@ export function gone(rows) {
 
 /** Why the order is what it is. @type {Record<Api.WouldGo["policy"], string>} */
 const ORDERS = {
-  cost: "First goes what takes the least time to compute again for each MiB that it takes; use since the last eviction counts for more time.",
-  lru: "First goes what was not used for the longest time.",
+  cost: "Segments that are cheapest to recompute per MiB are evicted first; recent use raises a segment's value.",
+  lru: "Least recently used segments are evicted first.",
 }
 
 /** @param {Api.WouldGo} next */

@@ -1,4 +1,4 @@
-// What reuse did to an answer: measured on demand, module by module, with what would mend it.
+// What reuse did to an answer: measured on demand, module by module, with how to fix it.
 import { originOf } from "./belonging.js"
 import { count, debounce, h, moment, nats, plural } from "./dom.js"
 import { Emitter } from "./events.js"
@@ -56,7 +56,7 @@ export class Explanation extends Emitter {
     this.#drawer = drawer
     this.#belonging = belonging
     host.append(h("header", { class: "bar" }, h("h2", {}, "What reuse changed"), this.#status, this.#meter, h("span", { class: "grow" }), this.#stop, this.#measure), this.#body)
-    this.#body.append(h("p", { class: "empty" }, "Measure to see how faithful the cached answer to this prompt is, which module suffers from reuse, and what would mend it."))
+    this.#body.append(h("p", { class: "empty" }, "Measure whether caching changed the answer, which module causes it, and how to fix it."))
     belonging.on("changed", () => { this.#showAge(); this.#findSoon() })
     drawer.on("changed", () => { if (this.#status.dataset.mood === "bad") this.say("") })
   }

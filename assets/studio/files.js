@@ -173,7 +173,7 @@ export class Files {
         return answer.away ? AWAY : answer.error ?? [{ ...answer, title: `The ${TITLES[kind]}` }]
       },
       ways: [
-        { words: "Load theirs", about: "Mine goes to the versions; Ctrl-Z brings it back.", action: () => { done(); this.#shell.open("open_file", { name: this.#path(origin) }) } },
+        { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: () => { done(); this.#shell.open("open_file", { name: this.#path(origin) }) } },
         { words: "Keep mine: overwrite", about: "What is in the file is replaced.", action: () => this.#again(kind, { ...how, force: true }) },
         ...(this.#folder ? [{ words: "Save mine as…", about: "Into another file; theirs stays.", action: () => this.saveAs([kind]) }] : []),
       ],
@@ -201,7 +201,7 @@ export class Files {
         return answer.error ?? [{ title: "The schema", difference: answer.schema }, { title: "The prompt", difference: answer.prompt }]
       },
       ways: [
-        { words: "Load theirs", about: "Mine goes to the versions; Ctrl-Z brings it back.", action: load },
+        { words: "Load theirs", about: "Your text is saved in Versions; press Ctrl-Z to restore it.", action: load },
         { words: "Keep mine", about: "Theirs goes to the versions.", action: keep },
         ...(this.#folder ? [{ words: "Save mine as…", about: "Into files; then choose.", action: () => this.saveAs(KINDS) }] : []),
       ],

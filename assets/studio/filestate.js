@@ -13,12 +13,12 @@ export class FileState {
   /** @param {import("./workspace.js").Workspace} workspace */
   constructor(workspace) {
     this.#workspace = workspace
-    workspace.on("opened", () => this.#say("draft kept"))
+    workspace.on("opened", () => this.#say("Draft saved"))
     workspace.on("typing", () => this.#say("edited"))
     workspace.on("saving", () => this.#say("keeping the draft…"))
-    workspace.on("saved", at => this.#say(`draft kept ${clock(at)}`))
-    workspace.on("unsaved", () => this.#say("draft not kept"))
-    workspace.on("conflict", () => this.#say("draft not kept"))
+    workspace.on("saved", at => this.#say(`Draft saved ${clock(at)}`))
+    workspace.on("unsaved", () => this.#say("Draft not saved"))
+    workspace.on("conflict", () => this.#say("Draft not saved"))
     workspace.on("written", () => this.#show())
   }
 

@@ -101,7 +101,7 @@ export class Importer {
       h("div", { class: "import-fields" }, field("Kind", this.#kind), field("Name of the schema", this.#name), ...this.#fields.map(([, node]) => node)),
       h("div", { class: "import-said" }, this.#said, this.#meter, this.#stop, this.#again), this.#notes, this.#texts,
       h("div", { class: "buttons" }, this.#open, h("button", { type: "button", onclick: () => this.#dialog.close() }, "Cancel"),
-        h("span", { class: "soft" }, "What is open now goes to the versions.")))
+        h("span", { class: "soft" }, "Your current documents are saved in Versions.")))
     for (const input of [this.#kind, this.#name, this.#row, this.#length, this.#split, this.#tokens, this.#titles]) {
       input.addEventListener("input", () => {
         if (!this.#files.length) return  // they are still being read

@@ -71,7 +71,7 @@ export class Palette {
     this.#shown = all.slice(0, MOST)
     this.#list.replaceChildren(...this.#shown.map((command, index) => h("li", { role: "option", id: `palette-${index}`, onclick: () => this.#do(command), onpointermove: () => this.#point(index, false) },
       h("span", { class: "palette-group" }, command.group ?? ""), h("span", { class: "palette-title" }, command.title), command.keys ? h("kbd", {}, command.keys) : null)))
-    this.#none.textContent = this.#shown.length ? "" : "Nothing of this name can be done here."
+    this.#none.textContent = this.#shown.length ? "" : "No matching command."
     this.#point(0)
   }
 

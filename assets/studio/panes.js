@@ -11,20 +11,20 @@ const STATES = {
   waiting: "waits its turn", working: "working", streaming: "answering", done: "done", stopped: "stopped", "not run": "not run", measured: "measured", failed: "failed",
 }
 const WAITS = "waits for another run"
-const WAITED = "Its steps waited so long for those of runs in other tabs or of other work, or for what another program was encoding. None of the times has that in it."
+const WAITED = "Time spent waiting for other work. No measurement counts it."
 
 const WORTH_SAYING_MS = 100
 
 const GUESSES = "Tokens that were guessed from the words of prompt and answer, and how many of them the model chose: those took no pass of their own."
 
-const COLD = "Segments had to be computed again for these, as they did not stay: they are in no median and no ratio."
+const COLD = "These runs computed evicted segments again. The median and the ratio leave them out."
 
 /** Why an answer ends where it does. @param {Api.SideFrame} side @param {Record<string, any>} settings @param {string} message what the run says of its end */
 export function endingWords({ state, ended, tokens }, { max_new_tokens: most, stop = [] }, message = "") {
   if (state === "stopped") return message || "Stopped by you."
   if (state !== "done") return ""
   if (ended === "stop") return stop.length === 1 ? `Met the stop text ${JSON.stringify(stop[0])}.` : "Met one of the stop texts."
-  if (ended !== "length") return ended ? "Ended by itself." : ""
+  if (ended !== "length") return ended ? "Finished." : ""
   return tokens.generated < most ? `Cut at ${plural(tokens.generated ?? 0, "token")}: the window is full.` : `Cut at Most new tokens, ${count(most)}.`
 }
 
@@ -83,7 +83,7 @@ class Pane {
       ["computed", tokens.computed == null ? "–" : count(tokens.computed), "Tokens of the prompt that went through the model for this answer"],
       ["tokens/s", rate ? (rate < 10 ? rate.toFixed(1) : count(rate)) : "–", "Tokens of the answer behind the first one, in a second"],
     ]
-    if (tokens.drafted) facts.push(["guesses held", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
+    if (tokens.drafted) facts.push(["guesses accepted", `${count(tokens.accepted)} of ${count(tokens.drafted)}`, GUESSES])
     const whole = side ? wholeAnswer(side) : null
     if (side && whole !== null) {
       const waited = side.waited_ms > WORTH_SAYING_MS ? `+${milliseconds(side.waited_ms)} waiting for other runs` : ""
@@ -214,7 +214,7 @@ export class Panes {
     const run = this.#run, differs = run ? this.#belonging.sentence(originOf(run)) : ""
     this.#panes.toggleAttribute("data-old", differs !== "")
     const which = this.#then ? "It" : run?.number ? `Run ${run.number}` : "This run", kept = this.#then ? `A kept run of ${this.#then}.` : ""
-    const next = this.#faulty.length ? `Mend the errors of the ${this.#faulty.join(" and the ")}, then run again.` : "Run again."
+    const next = this.#faulty.length ? `Fix the errors in the ${this.#faulty.join(" and the ")}, then run again.` : "Run again."
     const words = [kept, differs && `${which} is ${differs}. ${next}`].filter(Boolean).join(" ")
     if (this.#age.textContent !== words) this.#age.textContent = this.#age.title = words
   }

@@ -46,7 +46,7 @@ export class Shelf {
     this.#chosen = kept.key
     for (const button of this.#list.querySelectorAll("button")) button.setAttribute("aria-current", String(button.dataset.key === kept.key))
     const restore = h("button", { type: "button", class: "primary", "data-key": "restore", onclick: () => { this.#dialog.close(); this.#shell.open("open_shelved", { key: kept.key }) } }, "Restore")
-    const head = () => h("div", { class: "version-head" }, h("h3", {}, kept.name || "Untitled"), restore, h("span", { class: "soft" }, "What is open now becomes a version."))
+    const head = () => h("div", { class: "version-head" }, h("h3", {}, kept.name || "Untitled"), restore, h("span", { class: "soft" }, "Your current documents are saved as a version."))
     this.#shown.replaceChildren(head(), h("p", { class: "soft" }, "Comparing…"))
     const answer = await this.#server.ask("compare_version", { key: kept.key, page: this.#workspace.page() })
     if (this.#chosen !== kept.key) return

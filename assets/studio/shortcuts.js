@@ -13,7 +13,7 @@ export const SHORTCUTS = {
   complete: { what: "Complete what is valid here", keys: ["Ctrl Space"] },
   search: { what: "Search in a document", keys: ["Ctrl F"] },
   problem: { what: "Next problem", keys: ["F8"] },
-  mend: { what: "Mend the problem at the caret", keys: ["Ctrl ."] },
+  mend: { what: "Apply the quick fix at the caret", keys: ["Ctrl ."] },
   leave: { what: "Leave an editor", keys: ["Esc, then Tab"] },
   border: { what: "Move a border between panels", keys: ["← →, with Shift further, Enter back"] },
 }

@@ -1,4 +1,4 @@
-"""Passes over rows of several answers of one model. Who has rows in which pass is no concern of it."""
+"""Forward passes over rows of several answers of one model. Scheduling is elsewhere."""
 
 from __future__ import annotations
 

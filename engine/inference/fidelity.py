@@ -70,7 +70,7 @@ class FidelityMeter:
             modules.append(_module(path, side, cached, plain))
         found = _compared(uncached, cached, tuple(modules))
         if not found.faithful:
-            yield step("what would mend it", 1)
+            yield step("how to fix it", 1)
             remedies = Remedies(side, self.cache, self.planned.layout, self.settings.scope)
             found = replace(found, remedies=tuple((yield from remedies.tried(modules))))
         return replace(found, advice=advice(found, scope=self.settings.scope))

@@ -137,7 +137,7 @@ class SamplingParams(_Checked):
         default=1.0,
         metadata=declared(
             "Repetition penalty",
-            "Above 1 makes tokens less likely that stand in the prompt or the answer already.",
+            "Above 1 discourages tokens that the prompt or the answer already has.",
             least=0.01,
             most=10,
         ),

@@ -1,4 +1,4 @@
-"""The state of one answer, advanced a token at a time. Who steps which sequence when is no concern of it.
+"""The state of one answer, which advances one token per step. Scheduling is elsewhere.
 
 A pass computes the latest token, and behind it guesses of the next ones. What the model chooses after each is
 compared with the next guess: as far as they agree, one pass gives several tokens, the very ones that as many

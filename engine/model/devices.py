@@ -24,7 +24,7 @@ def missing() -> dict[str, str]:
     """Returns the devices that this machine does not have, with why they cannot be chosen, in words."""
     found = {}
     if not torch.cuda.is_available():
-        found["cuda"] = "torch finds no GPU of NVIDIA or AMD on this machine"
+        found["cuda"] = "no NVIDIA or AMD GPU found"
     if not torch.backends.mps.is_available():
         found["mps"] = "this machine is no Mac whose GPU torch can use"
     return found

@@ -246,7 +246,7 @@ def _argument(page: Page, path: str, name: str, value: str | None) -> str:
     target = page.written(path)
     if target is None:
         raise PromptEditError(
-            f"The import of {quote(path)} cannot be found. Mend the prompt in the editor first."
+            f"The import of {quote(path)} cannot be found. Fix the prompt in the editor first."
         )
     if multiline or len(value) > _LONG:
         return page.insert(target, None, lambda _: _element(page, target, name, value))

@@ -328,7 +328,7 @@ class Resolver:
     def _check_schema(self) -> None:
         given, name = self._prompt.schema, self._schema.name
         if given is not None and name and given != name:
-            message = f"the prompt is for schema {quote(given)}, but {quote(name)} is open; change one name"
+            message = f"the prompt names schema {quote(given)}, but {quote(name)} is open; change one name"
             span = self._prompt.schema_span
             self._report.add("E401", message, span, name, swap(span, name) if NAME.fullmatch(name) else ())
 

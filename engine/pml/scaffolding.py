@@ -28,7 +28,7 @@ def add_scaffold(source: str, modules: Sequence[str], base: Path | None = None) 
     schema, root = parsed.tree, read(source).root
     unreadable = any(d.severity == "error" and d.code[:2] in ("E1", "E2") for d in parsed.diagnostics)
     if schema is None or root is None or root.close_span is None or unreadable:
-        raise PromptCacheError("The schema has errors. Mend them first, then add the scaffold.")
+        raise PromptCacheError("The schema has errors. Fix them first, then add the scaffold.")
     missing = [path for path in modules if schema.module(path) is None]
     if missing:
         raise PromptCacheError(f"The schema has no module {quote(missing[0])} any more. Measure again.")

@@ -284,7 +284,7 @@ def test_what_follows_from_the_times_is_not_believed() -> None:
     told = read_frame(
         frame(
             comparison={"ttft_speedup": 900.0, "least_speedup": 890.0, "most_speedup": 910.0},
-            payback={"first_ms": 3.0, "runs": 1, "words": "Pays off already with the first run."},
+            payback={"first_ms": 3.0, "runs": 1, "words": "Faster from the first run on."},
         )
     )
     assert told["comparison"] == {"ttft_speedup": 4.0}

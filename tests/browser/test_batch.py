@@ -141,7 +141,7 @@ def test_what_was_filled_in_before_takes_the_place_of_nothing_written_since(auth
     held = reloaded_without_what_was_kept(author)
     grid, alone = (
         author.get_by_role("radio", name="Grid"),
-        author.get_by_label("Rows are prompts of their own"),
+        author.get_by_label("Ignore the modules ticked in Author"),
     )
     grid.check()
     alone.check()

@@ -68,7 +68,7 @@ def test_another_model_answers_and_the_bundled_one_again(models: Page, tiny: str
     models.evaluate("location.hash = '#/author'")
     run(models)
     models.evaluate("location.hash = '#/models'")
-    recent = models.get_by_role("group", name="Had before")
+    recent = models.get_by_role("group", name="Recent")
     expect(recent.get_by_role("button", name="tiny-model", exact=True)).to_be_visible()
     load(models, "demo")
     expect(pill).to_contain_text("demo")
@@ -96,7 +96,7 @@ def test_files_of_one_name_are_told_apart(models: Page) -> None:
     models.route("**/component_server/", answer)
     models.evaluate("location.hash = '#/author'")
     models.evaluate("location.hash = '#/models'")
-    recent = models.get_by_role("group", name="Had before").locator("button.choice")
+    recent = models.get_by_role("group", name="Recent").locator("button.choice")
     expect(recent).to_have_text(["one/x.gguf", "two/x.gguf", "y.gguf", "x.gguf"])
     models.unroute("**/component_server/")
 

@@ -222,7 +222,7 @@ def test_answers_to_other_texts_say_so(author: Page) -> None:
     expect(age).to_contain_text("is of another schema (travel)")
     expect(author.locator(".panes[data-old]")).to_have_count(1)
     author.evaluate("window.promptCacheStudio.workspace.editors.prompt.replace('<prompt><oops></prompt>')")
-    expect(age).to_contain_text("Mend the errors of the prompt, then run again.")
+    expect(age).to_contain_text("Fix the errors in the prompt, then run again.")
     author.keyboard.press("Control+Enter")
     expect(author.locator(".run-status")).to_contain_text("Go there")
     author.evaluate("location.hash = '#/gallery'")

@@ -75,7 +75,7 @@ def test_what_was_set_back_is_said_until_it_is_taken(author: Page, how: str) -> 
     else:
         author.locator("#run").click()
     expect(notice(author)).to_have_count(0)
-    expect(author.locator(".saved")).to_contain_text("draft kept")
+    expect(author.locator(".saved")).to_contain_text("Draft saved")
     reload(author)
     expect(author.locator(".strip .piece").first).to_be_visible()
     assert notice(author).count() == 0

@@ -113,7 +113,7 @@ def test_text_that_another_tab_overtook_is_among_the_earlier_workspaces(
     other = browser.new_context()
     page = opened(other, home)
     rewrite(page, "prompt", prompt("newer"))
-    expect(page.locator(".workspace-name .saved")).to_contain_text("draft kept")
+    expect(page.locator(".workspace-name .saved")).to_contain_text("Draft saved")
     other.close()
     page = opened(context, home)
     wait_for_text(page, "prompt", "newer")
@@ -162,7 +162,7 @@ def test_text_that_gives_way_to_another_tabs_is_among_the_earlier_workspaces(
 ) -> None:
     first, second = opened(context, home), opened(context, home)
     rewrite(second, "prompt", prompt("of the second tab"))
-    expect(second.locator(".workspace-name .saved")).to_contain_text("draft kept")
+    expect(second.locator(".workspace-name .saved")).to_contain_text("Draft saved")
     rewrite(first, "prompt", prompt("gives way"))
     first.locator(".notices").get_by_role("button", name="Load that text").click()
     wait_for_text(first, "prompt", "of the second tab")

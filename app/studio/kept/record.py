@@ -152,7 +152,7 @@ def read_summary(sent: object, run: str, name: str, note: str) -> RunSummary:
 
 
 def model_in_words(model: ModelOfRun) -> str:
-    """A model's name, and how its weights are rounded where they are, as that answers otherwise."""
+    """A model's name, and how its weights are rounded, if they are."""
     rounded = model["weights"].startswith("int")
     return f"{model['name']} · {model['weights']} weights" if rounded else model["name"]
 

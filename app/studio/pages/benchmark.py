@@ -33,7 +33,7 @@ ALONE = (
 )
 LOADED = "loaded"  # in the place of a model's name: the one that answers
 _PATIENCE_SECONDS = 1.0  # that an estimate waits for the turn to compute
-_BASIS = ("by how fast this machine multiplies", "by its last sweep here")
+_BASIS = ("estimated from this machine's speed", "estimated from the last sweep here")
 _SOON = 0.02  # share of a sweep from which on the time left is told by what it took so far
 
 

@@ -268,7 +268,7 @@ class ModelsPage(Page):
         """What the schema takes in the loaded model, every module once."""
         base = self._parts.library.base_of(request.origin)
         if not self._parts.documents.schema(request.schema, base).ok:
-            raise PromptCacheError("The schema has errors. Mend them on the Author page, then look again.")
+            raise PromptCacheError("The schema has errors. Fix them on the Author page, then try again.")
         with self._parts.tokenizing:
             engine = self._parts.engine
             prepared = engine.schema(request.schema, base=base)

@@ -123,7 +123,7 @@ export class Results extends Emitter {
     const basis = !found.timed ? "" : found.cold ? "encoding included" : `of ${plural(found.timed, "row")} with all in the cache`
     tiles.push(["First token, cached", milliseconds(found.ttft_cached_ms), basis])
     if (this.#both) tiles.push(["First token, uncached", milliseconds(found.ttft_uncached_ms), ratio ? `cached is ${times(ratio).join(" ")}` : ""])
-    tiles.push(["Encoded once", plural(found.encoded, "token"), ""], ["Read from the cache", plural(found.reused, "token"), found.encoded ? `${(found.reused / found.encoded).toFixed(1)} for each encoded` : ""])
+    tiles.push(["Encoded once", plural(found.encoded, "token"), ""], ["Read from the cache", plural(found.reused, "token"), found.encoded ? `${(found.reused / found.encoded).toFixed(1)} per encoded token` : ""])
     this.#tiles.replaceChildren(...tiles.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value), more ? h("dd", { class: "soft" }, more) : null)))
   }
 

@@ -51,7 +51,7 @@ export class Rows extends Emitter {
     this.node = h("section", { class: "batch-part rows-part", "aria-label": "Rows" },
       h("header", {}, h("h3", {}, "Rows"), h("div", { class: "segmented", role: "radiogroup", "aria-label": "Rows from" },
         h("label", {}, this.#source.table, "Table"), h("label", {}, this.#source.grid, "Grid")), h("span", { class: "grow" }),
-      h("label", { class: "check", title: "Otherwise each row changes the prompt that is open in the Author page: what it picks is picked there too, and its text takes the place of the last one." }, this.#alone, "Rows are prompts of their own")),
+      h("label", { class: "check", title: "Otherwise each row changes the prompt that is open in the Author page: what it picks is picked there too, and its text takes the place of the last one." }, this.#alone, "Ignore the modules ticked in Author")),
       this.#panel, grid.node, this.#status, this.#faults)
     this.#chooser.addEventListener("change", () => {
       const file = this.#chooser.files?.[0]

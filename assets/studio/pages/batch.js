@@ -72,7 +72,7 @@ class BatchPage {
     this.#outcome = h("section", { class: "batch-outcome", "aria-label": "Results", hidden: true },
       h("header", { class: "batch-head" }, h("h3", {}, "Results"), this.#title, h("span", { class: "grow" }), save("csv", "Save as CSV"), save("json", "Save as JSON")), this.#note, this.#age, this.#results.node)
     hosts.batch.append(
-      h("header", { class: "batch-head" }, h("h2", {}, "Batch"), h("p", { class: "soft" }, "Many prompts over the open schema, each answered with the cache and without, and held against what you expect.")),
+      h("header", { class: "batch-head" }, h("h2", {}, "Batch"), h("p", { class: "soft" }, "Run many prompts against the open schema and check each answer.")),
       this.#rows.node, this.#checks.node,
       h("div", { class: "batch-run" }, this.#run, this.#stop, h("label", { class: "sides" }, h("span", { class: "soft" }, "Answer "), this.#mode), this.#meter, this.#status),
       this.#earlier.node, this.#outcome)

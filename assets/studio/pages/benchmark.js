@@ -156,7 +156,7 @@ class BenchmarkPage {
     this.#axis.addEventListener("change", () => this.#offerPoints())
     form.addEventListener("input", () => this.#expectSoon())
     return h("section", { class: "card", "aria-label": "Measure" }, h("h3", {}, "Measure one thing that changes"),
-      h("p", { class: "soft" }, "Over drawn text, in a store of its own. Nothing else is computed meanwhile, as it would be in the times."), form)
+      h("p", { class: "soft" }, "Uses random text and a separate cache. Other work is paused, so the times stay clean."), form)
   }
 
   /** @param {Fixed} name */
@@ -245,7 +245,7 @@ class BenchmarkPage {
     const { seconds, points: number, basis, error } = await this.#server.ask("expect_sweep", this.#wanted())
     if (asked !== this.#asked || this.#job) return
     if (error != null) this.#expectWords(error, "bad")
-    else if (number !== undefined) this.#expectWords(seconds == null ? `${plural(number, "point")}; how long they take cannot be said: ${basis}.` : `${plural(number, "point")}, ${about(seconds)} ${basis}.`)
+    else if (number !== undefined) this.#expectWords(seconds == null ? `${plural(number, "point")}; no estimate: ${basis}.` : `${plural(number, "point")}, ${about(seconds)} ${basis}.`)
   }
 
   /** @param {string} words */

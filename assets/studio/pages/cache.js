@@ -234,7 +234,7 @@ class CachePage {
   /** @param {number} shown rows */
   #sayEmpty(shown) {
     this.#empty.hidden = shown > 0
-    this.#empty.textContent = this.#state?.stats.segments ? "No segment is like that. Write fewer words, or show all."
+    this.#empty.textContent = this.#state?.stats.segments ? "No segments match. Shorten the filter or clear it."
       : this.#state?.stats.budget === 0 ? "Nothing is stored, and nothing will be while the budget is 0. Set a larger one above."
         : "Nothing is stored. Run a prompt, and what it computes is kept here for the next one."
   }

@@ -57,7 +57,7 @@ class ModelsPage {
     const soon = debounce(LOOK_AFTER_MS, () => this.#judge())
     this.#name.addEventListener("input", () => { this.#unjudged(); soon() })
     const choice = (/** @type {string} */ value, /** @type {string} */ words) => h("label", { class: "check" }, h("input", { type: "radio", name: "model-running", value, checked: value === "finish" }), words)
-    this.#running.append(h("legend", {}), choice("finish", "end with the model that they began with"), choice("stop", "are stopped"))
+    this.#running.append(h("legend", {}), choice("finish", "let them finish on the old model"), choice("stop", "stop them"))
     studio.hosts.models.append(
       h("header", { class: "models-head" }, h("h2", {}, "Models"), this.#status, this.#meter, this.#stop),
       h("section", { class: "card", "aria-label": "Loaded model" }, h("h3", {}, "Answers now"), this.#loaded),
@@ -130,7 +130,7 @@ class ModelsPage {
       group("Real", catalogue.map(({ name, title, about, licence, format, bytes: all, here }) =>
         h("span", {}, button({ name }, title), h("span", { class: "soft" }, ` ${about} · ${format} · ${licence}${here ? "" : ` · ${bytes(all)} to fetch`}`)))),
       group("Bundled", [button({ name: "demo" })]),
-      group("Had before", recent.map((choice, at) => h("span", { class: "recent" }, button(choice, specialName(choice, titles[at])),
+      group("Recent", recent.map((choice, at) => h("span", { class: "recent" }, button(choice, specialName(choice, titles[at])),
         h("button", { type: "button", class: "quiet", "aria-label": `Forget ${choice.name}`, title: "Take it off this list; nothing of it is deleted", onclick: () => this.#forget(choice.name) }, "✕")))),
       group("Random weights, for timing", shapes.map(name => button({ name }, name.replace("random:", "")))))
   }

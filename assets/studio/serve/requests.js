@@ -127,7 +127,7 @@ export class Requests {
     this.#none.hidden = counted.length > 0
     this.#legend.hidden = !counted.length
     this.#none.replaceChildren(this.#state === "off" ? h("p", {}, "It is switched off, and refuses all that is asked. Switch it on above.")
-      : this.#rows.size ? "Here is drawn what of each prompt was read from the cache, once an answer begins." : this.#steps)
+      : this.#rows.size ? "Cache hits of each request appear here when its answer begins." : this.#steps)
     this.#chart.shown(counted.length > 0)
     if (wanted === this.#drawn || !counted.length || !this.node.offsetWidth) return
     this.#drawn = wanted

@@ -74,7 +74,7 @@ export class Snippets {
     const answer = await this.#server.ask("write_snippet", { ...this.#workspace.texts(), origin, settings, client, way, address: address() })
     if (asked !== this.#asked) return
     if (answer.away || answer.error != null) return this.#tell(answer.error ?? AWAY)
-    this.#tell(answer.fault ? `${answer.fault} Until then the program asks something else.` : "")
+    this.#tell(answer.fault ? `${answer.fault} Until then the sample asks something else.` : "")
     this.#what.textContent = answer.fault ? "A request without a schema." : WAYS.find(([name]) => name === way)?.[2] ?? ""
     this.#needs.textContent = NEEDS[client]
     this.#show(answer)
