@@ -1,11 +1,11 @@
-"""Writes what the suite has measured into `README.md` and `benchmarks/RESULTS.md`, with charts.
+"""Writes the figures of the suite into `README.md` and `benchmarks/RESULTS.md`, with charts.
 
     pml bench suite --out bench
     python -m benchmarks.results bench
     python -m benchmarks.results bench --store store.json
 
-What stands between the marks `suite` and `times` is replaced; `store` only if its report is given, as `pml
-bench store --json` prints it. Charts take a Chromium; without one the documents show none.
+Replaces the text between the marks `suite` and `times`, and between the marks `store` if its report is given
+(the output of `pml bench store --json`). Charts need a Chromium; without one the documents show none.
 """
 
 from __future__ import annotations
@@ -23,41 +23,40 @@ from benchmarks.charts import CHARTS, figures
 from benchmarks.drawing import draw
 from benchmarks.goals import SAME_TEXT, Reports, amount, rows, verdicts
 from benchmarks.markdown import head, row, written
-from benchmarks.suite.parts import NOT_YET, PARTS, Part
+from benchmarks.suite.parts import NOT_YET, PARTS
 from benchmarks.suite.running import read
-from benchmarks.suite.sampling import PER_SECOND, known
+from benchmarks.suite.sampling import PER_SECOND
 from engine.stopwatch import milliseconds
 
 ROOT = Path(__file__).parents[1]
 README, RESULTS = ROOT / "README.md", ROOT / "benchmarks" / "RESULTS.md"
 PICTURES = ROOT / "benchmarks" / "charts"
 TIMES, SUITE, STORE = "times", "suite", "store"
-PART_OF_TIME = "part "  # before the name of a part of the time to first token, among a group's values
 AT_ONCE = {
-    "one_by_one": "one after the other",
+    "one_by_one": "one by one",
     "batch": "together",
-    "batch_reordered": "together, modules in another order in every prompt",
-    "batch_plain": "together, the same text in no modules",
+    "batch_reordered": "together, modules reordered",
+    "batch_plain": "together, as plain text",
     "private": "together, nothing shared",
 }
 COLUMNS = (("T1", "1.1B bf16"), ("T2", "0.1B fp32"), ("T2", "0.1B bf16"))
 
 
 def gathered(folder: Path) -> dict[str, dict[str, Any]]:
-    """The reports of a folder by part, in the order of the parts.
+    """The reports of a folder, in the order of the parts.
 
     Raises:
-        ValueError: there is none.
+        ValueError: it has none.
     """
     found = {part.name: read(folder / f"{part.name}.json") for part in PARTS}
     reports = {name: report for name, report in found.items() if report is not None}
     if not reports:
-        raise ValueError(f"{folder} holds no report of `pml bench suite`")
+        raise ValueError(f"{folder} has no report of `pml bench suite`")
     return reports
 
 
 def place(reports: Reports) -> str:
-    """Where and when it was measured, and a warning where the machine had other work."""
+    """The machine and the date, with warnings about the conditions."""
     machines = {
         "{processor}, cores: {cores}, threads: {threads}, torch {torch}, Python {python}".format(**found)
         for report in reports.values()
@@ -65,81 +64,55 @@ def place(reports: Reports) -> str:
     }
     days = sorted({report["began"][:10] for report in reports.values() if "began" in report})
     when = " " + " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
-    minutes = sum(report.get("seconds", 0) for report in reports.values()) / 60
-    lines = [f"Measured{when} on {'; '.join(sorted(machines))}, in {minutes:.0f} min."]
+    lines = [f"Measured{when} on {'; '.join(sorted(machines))}."]
     return " ".join([*lines, *(f"**{sentence}**" for sentence in caveats(reports))])
 
 
 def goals(reports: Reports) -> str:
-    """The table of goals, what is missed, and what is not measured yet."""
-    lines = head("", "figure", "of", "measured (least to greatest of a round)", "goal", "", "command")
-    lines += [row(*found, f"`pml bench suite --only {found[0]}`") for found in rows(reports)]
-    lines += [row(name, f"needs {needs}", "", "–", "", "not yet", "") for name, needs in NOT_YET.items()]
+    """The table of goals, with the missed ones and those that have no figure."""
+    lines, before = head("", "figure", "", "measured (range)", "goal", ""), ["", ""]
+    for part, words, *rest, verdict in rows(reports):
+        names = ["", ""] if [part, words] == before else ["" if part == before[0] else part, words]
+        lines.append(row(*names, *rest, verdict))
+        before = [part, words]
+    lines += [row(name, f"needs {needs}", "", "–", "", "not yet") for name, needs in NOT_YET.items()]
     counts = [*(verdict for _, _, verdict in verdicts(reports)), *NOT_YET]
     met, missed = counts.count("met"), sum(verdict.startswith("missed") for verdict in counts)
-    words = f"Of {len(counts)} figures {met} meet their goal, {missed} miss it"
-    rest = len(counts) - met - missed
-    words += f", {rest} {'has' if rest == 1 else 'have'} no measurement." if rest else "."
+    unknown = len(counts) - met - missed
+    words = (
+        f"{met} of {len(counts)} figures meet their goal, {missed} miss it, {unknown} have no measurement."
+    )
     return "\n".join([words, "", *lines])
 
 
-def section(part: Part, report: dict[str, Any], shown: Sequence[str]) -> str:
-    """One part: how to read it, its samples, and its charts."""
-    blocks = [_heading(part), part.reading]
-    if "error" in report:
-        return "\n\n".join([*blocks, f"**Failed**: {report['error']}"])
-    lines = head("of", "way", "least", "median", "most", "samples")
-    values = head("of", "figure", "value")
-    for group in report["groups"]:
-        for way, samples in group["samples_ms"].items():
-            taken = known(samples)
-            lines.append(
-                row(
-                    group["name"],
-                    f"`{way}`",
-                    *(milliseconds(ms) for ms in (min(taken), group["median_ms"][way], max(taken))),
-                    len(taken),
-                )
-            )
-        for name, value in group["values"].items():
-            if not name.startswith(PART_OF_TIME):
-                values.append(row(group["name"], name, value if isinstance(value, str) else amount(value)))
-    if len(lines) > 2:
-        blocks.append("\n".join(lines))
-    if len(values) > 2:
-        blocks.append("\n".join(values))
-    blocks += [
-        f"![{chart.words}](charts/{chart.name}.svg)"
-        for chart in CHARTS
-        if chart.part == part.name and chart.name in shown
-    ]
-    return "\n\n".join(blocks)
-
-
-def _heading(part: Part) -> str:
-    """T1 and the like are names of figures, `lengths` and the like words."""
-    return f"## {part.name}: {part.title}" if part.name[0].isupper() else f"## {part.title}"
+def readings(reports: Reports) -> list[str]:
+    """How to read the figures, and the parts that failed or were not measured."""
+    lines = []
+    for part in PARTS:
+        words = [part.reading] if part.reading else []
+        if part.name not in reports:
+            words.append("Not measured.")
+        elif error := reports[part.name].get("error"):
+            words.append(f"Failed: {error}")
+        if words:
+            lines.append(f"- {part.name}: {' '.join(words)}")
+    return lines
 
 
 def results(reports: Reports, shown: Sequence[str] = ()) -> str:
-    """Everything that stands between the marks of RESULTS.md.
+    """The text between the marks of RESULTS.md.
 
     Args:
         reports: of the suite by part.
-        shown: names of the charts that were drawn.
+        shown: the names of the drawn charts.
     """
-    blocks = [place(reports), "## Goals", goals(reports), "## Beside other software", beside(reports)]
-    blocks += [
-        section(part, reports[part.name], shown)
-        if part.name in reports
-        else f"{_heading(part)}\n\nNot measured."
-        for part in PARTS
-    ]
-    return "\n\n".join(blocks)
+    pictures = [f"![{chart.words}](charts/{chart.name}.svg)" for chart in CHARTS if chart.name in shown]
+    blocks = [place(reports), "### Goals", goals(reports), "\n".join(readings(reports))]
+    return "\n\n".join([*blocks, "### Other software", beside(reports), *pictures])
 
 
 def readme(reports: Reports) -> str:
-    """The table of the README: ours and others, and who is faster in words."""
+    """The tables of the README, and the comparisons in words."""
     groups: dict[str, dict[str, Any]] = {}
     for part, label in COLUMNS:
         for group in reports.get(part, {"groups": ()})["groups"]:
@@ -147,23 +120,21 @@ def readme(reports: Reports) -> str:
                 groups[label] = group
     if not groups:
         return "The time to first token was not measured."
-    labels = {"cached": "ours, segments in memory", "uncached": "ours, nothing cached"}
+    labels = {"cached": "ours, cached in memory", "uncached": "ours, nothing cached"}
     ways: dict[str, None] = dict.fromkeys(("uncached", "cached"))
     for group in groups.values():
         ways |= dict.fromkeys(way for way in group["samples_ms"] if way.endswith((":full", ":prefix")))
     lines = head("time to first token", *groups)
     for way in ways:
         peer, _, kind = way.partition(":")
-        words = (
-            labels.get(way) or f"{peer}, {'nothing cached' if kind == 'full' else 'what is cached in memory'}"
-        )
+        words = labels.get(way) or f"{peer}, {'nothing cached' if kind == 'full' else 'cached in memory'}"
         lines.append(row(words, *(_cell(group, way) for group in groups.values())))
     found = list(pairs(reports, ("T1", "T2", "arrivals", "T13")))
     sentences = [f"- {pair.sentence}" for pair in found]
     shape = next(iter(groups.values()))["params"]
     about = (
-        f"{shape['cached']:,} cached tokens in {shape['modules']} modules and {shape['new']} new ones, drawn "
-        "weights; ÷ says how many times as fast as ours with nothing cached:"
+        f"{shape['cached']:,} cached tokens in {shape['modules']} modules and {shape['new']} new ones, "
+        "random weights; ÷: speed-up over ours with nothing cached:"
     )
     sentences += [
         f"- {sentence}"
@@ -174,15 +145,15 @@ def readme(reports: Reports) -> str:
 
 
 def crowds(groups: Sequence[dict[str, Any]]) -> list[str]:
-    """The README's table of prompts that are answered at once."""
+    """The README's table of many prompts at once."""
     found = [one for one in groups if any(name.startswith(PER_SECOND) for name in one["values"])]
     if not found:
-        return ["Prompts that are answered at once were not measured."]
+        return ["Many prompts at once were not measured."]
     asked = found[0]["params"]
     about = (
-        f"Tokens per second of prompts that are answered at once, {asked['shared']:,} cached tokens in "
-        f"{asked['modules']} modules that all read, {asked['own']} and {asked['new']} of each one's own text "
-        "and answer, 1.1B bf16; × says how many times those of one after the other:"
+        f"Tokens per second of many prompts at once, 1.1B bf16: {asked['shared']:,} shared cached tokens in "
+        f"{asked['modules']} modules, {asked['own']} own and {asked['new']} answer tokens per prompt; ×: "
+        "speed-up over one by one:"
     )
     lines = head("prompts at once", *(str(one["params"]["prompts"]) for one in found))
     lines += [row(words, *(_rate(one["values"], kind) for one in found)) for kind, words in AT_ONCE.items()]
@@ -208,15 +179,15 @@ def _cell(group: Mapping[str, Any], way: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Writes both documents, and the charts."""
+    """Writes both documents and the charts."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.results", description=__doc__)
-    parser.add_argument("folder", type=Path, help="what `pml bench suite` has written")
-    parser.add_argument("--store", type=Path, help="what `pml bench store --json` has printed")
-    parser.add_argument("--no-charts", action="store_true", help="draw none")
+    parser.add_argument("folder", type=Path, help="the folder of `pml bench suite`")
+    parser.add_argument("--store", type=Path, help="the output of `pml bench store --json`")
+    parser.add_argument("--no-charts", action="store_true", help="draw no charts")
     chosen = parser.parse_args(arguments)
     reports = gathered(chosen.folder)
     if tiny(reports):
-        parser.error(f"{chosen.folder} was measured at a tiny scale, which is nothing to publish")
+        parser.error(f"{chosen.folder} was measured at the tiny scale, so it is not published")
     shown: list[str] = []
     if not chosen.no_charts:
         shown = draw(figures(reports), PICTURES)
