@@ -1,4 +1,4 @@
-"""Our figures beside those of other software, in words and tables: where it is faster, both say so."""
+"""Compares our times with those of other software, as a table and as sentences."""
 
 from __future__ import annotations
 
@@ -10,30 +10,36 @@ from benchmarks.markdown import head, row
 from benchmarks.suite.sampling import OF_A_PEER, ratio
 from engine.stopwatch import milliseconds
 
-OURS = {  # by what a peer does: our way over the same tokens
-    "full": ("uncached", "the whole prompt computed"),
-    "prefix": ("cached", "the cached tokens there before"),
-    "state_file": ("files_later", "what is cached read from files"),
-    "decode": ("token", "a token of the answer"),
+OURS = {  # by the way of a peer: our way over the same tokens
+    "full": ("uncached", "nothing cached"),
+    "prefix": ("cached", "cached in memory"),
+    "state_file": ("files_later", "cached in files"),
+    "decode": ("token", "a token"),
     "answer": ("cached", "a whole answer"),
-    "batch": ("batch", "all answers, modules in one order"),
-    "batch_reordered": ("batch_reordered", "all answers, modules in another order in every prompt"),
+    "batch": ("batch", "all answers, one order"),
+    "batch_reordered": ("batch_reordered", "all answers, reordered"),
 }
-_LEVEL = 0.03  # a difference that a rounder clock would not show
+LENGTHS = "lengths"
+ABOUT = (
+    "In parentheses: their time ÷ ours; **bold**: theirs is faster in every round; ~: the rounds disagree. "
+    "Rows with fewer cached tokens are shown only if one is bold. llama.cpp: the faster of both settings of "
+    "flash attention."
+)
+_LEVEL = 0.03  # smaller differences count as the same time
 
 
 @dataclass(frozen=True)
 class Pair:
-    """One way of theirs and ours over the same.
+    """A way of other software and our way over the same tokens.
 
     Attributes:
         part: the part of the suite.
-        group: its group.
+        group: the group of the part.
         peer: the name of the other software.
-        what: what both do.
+        what: the task.
         ours: our median, in milliseconds.
-        theirs: theirs.
-        ratio: theirs by ours: of the medians, least and greatest of a round.
+        theirs: their median.
+        ratio: theirs ÷ ours: of the medians, and the lowest and highest of a round.
     """
 
     part: str
@@ -46,12 +52,20 @@ class Pair:
 
     @property
     def slower(self) -> bool:
-        """Whether theirs is faster, in every round and by more than a rounder clock would show."""
+        """Whether theirs is faster in every round and by more than 3%."""
         return self.ratio["high"] < 1 and self.ratio["ratio"] < 1 - _LEVEL
 
     @property
+    def cell(self) -> str:
+        """Their time and the ratio: bold if theirs is faster, with ~ if the rounds disagree."""
+        found = f"{milliseconds(self.theirs)} ({self.ratio['ratio']:.2f})"
+        if self.slower:
+            return f"**{found}**"
+        return f"~{found}" if self.ratio["low"] <= 1 <= self.ratio["high"] else found
+
+    @property
     def sentence(self) -> str:
-        """Who is faster, and how many times."""
+        """Names the faster side and by how much."""
         times = f"{milliseconds(self.ours)} against {milliseconds(self.theirs)} of {self.peer}"
         about = f"{self.group}, {self.what}"
         if self.ratio["low"] <= 1 <= self.ratio["high"]:
@@ -66,11 +80,11 @@ class Pair:
 
 
 def pairs(reports: Mapping[str, dict[str, Any]], parts: tuple[str, ...] = ()) -> Iterator[Pair]:
-    """Every way of theirs that has one of ours in its group.
+    """Every way of other software that has one of ours in its group.
 
     Args:
         reports: of the suite by part.
-        parts: the parts to look at; all where there are none.
+        parts: the parts to compare; all if empty.
     """
     for part, report in reports.items():
         if parts and part not in parts:
@@ -83,7 +97,7 @@ def pairs(reports: Mapping[str, dict[str, Any]], parts: tuple[str, ...] = ()) ->
                 mine, what = OURS[kind]
                 if mine not in group["samples_ms"] and kind == "decode":
                     mine = "step with guesses"
-                    what = "a token of answers that quote, ours with guesses"
+                    what = "a token, ours with guesses"
                 found = ratio(group["samples_ms"], way, mine)
                 if found is not None:
                     medians = group["median_ms"]
@@ -91,7 +105,7 @@ def pairs(reports: Mapping[str, dict[str, Any]], parts: tuple[str, ...] = ()) ->
 
 
 def absent(reports: Mapping[str, dict[str, Any]]) -> list[str]:
-    """A sentence for each piece of other software that was not measured, or failed in one way."""
+    """A sentence for each other program that was not measured or failed."""
     said: dict[str, None] = {}
     for report in reports.values():
         for group in report["groups"]:
@@ -103,9 +117,9 @@ def absent(reports: Mapping[str, dict[str, Any]]) -> list[str]:
 
 
 def versions(reports: Mapping[str, dict[str, Any]]) -> str:
-    """What was measured, with its versions."""
+    """The names and versions of the other software."""
     found = {
-        f"{name} {peer['version']}".strip(): None
+        f"{name} {peer['version'].partition(' (')[0]}".strip(): None
         for report in reports.values()
         for group in report["groups"]
         for name, peer in group["peers"].items()
@@ -114,38 +128,24 @@ def versions(reports: Mapping[str, dict[str, Any]]) -> str:
     return ", ".join(found)
 
 
-def settings(reports: Mapping[str, dict[str, Any]]) -> list[str]:
-    """A sentence for each choice of settings of other software: the faster one each time."""
-    where: dict[tuple[str, str], list[str]] = {}
-    for part, report in reports.items():
-        for group in report["groups"]:
-            for name, peer in group["peers"].items():
-                if found := peer.get("settings"):
-                    where.setdefault((name, found), []).append(f"{part} {group['name']}")
-    return [f"{name}, as it is faster: {found} ({', '.join(at)})." for (name, found), at in where.items()]
-
-
 def beside(reports: Mapping[str, dict[str, Any]]) -> str:
-    """The section: a table of every pair, and the sentences of those where other software is faster."""
+    """The section: a table of the pairs, of other lengths only the rows in which other software is faster."""
     found = list(pairs(reports))
     missing = [f"- {sentence}" for sentence in absent(reports)]
     if not found:
         return "\n".join(["No other software was measured.", "", *missing]).rstrip()
-    lines = head("part", "of", "what", "ours", "theirs", "theirs ÷ ours, least to greatest of a round")
-    lines += [
-        row(
-            pair.part,
-            pair.group,
-            f"{pair.what}; {pair.peer}",
-            milliseconds(pair.ours),
-            milliseconds(pair.theirs),
-            "{ratio:.2f} ({low:.2f} to {high:.2f})".format(**pair.ratio),
-        )
-        for pair in found
-    ]
-    faster = [f"- {pair.sentence}" for pair in found if pair.slower]
-    head_line = f"{len(faster)} of {len(found)} comparisons go to other software:"
-    none = "None of these comparisons goes to other software."
-    words = [head_line, "", *faster] if faster else [none]
-    said = [f"- {sentence}" for sentence in settings(reports)] + missing
-    return "\n".join([f"{versions(reports)}.", "", *lines, "", *words, *([""] if said else []), *said])
+    tasks: dict[tuple[str, str, str], dict[str, Pair]] = {}
+    for pair in found:
+        tasks.setdefault((pair.part, pair.group, pair.what), {})[pair.peer] = pair
+    peers = dict.fromkeys(pair.peer for pair in found)
+    lines, before = head("", "", "ours", *peers), ""
+    for (part, group, what), measured in tasks.items():
+        if part == LENGTHS and not any(pair.slower for pair in measured.values()):
+            continue
+        ours = milliseconds(next(iter(measured.values())).ours)
+        cells = (measured[peer].cell if peer in measured else "–" for peer in peers)
+        lines.append(row("" if group == before else group, what, ours, *cells))
+        before = group
+    faster = sum(pair.slower for pair in found)
+    words = f"Other software is faster in {faster} of {len(found)} comparisons. {ABOUT}"
+    return "\n".join([words, "", *lines, "", f"{versions(reports)}.", *missing])

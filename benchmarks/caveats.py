@@ -1,4 +1,4 @@
-"""What a reader of the suite's figures must know of the conditions under which they were taken."""
+"""Warnings about the conditions under which the suite ran."""
 
 from __future__ import annotations
 
@@ -9,31 +9,25 @@ from benchmarks.suite.running import QUIET
 
 
 def caveats(reports: Reports) -> list[str]:
-    """A sentence for each condition that makes figures worth less."""
+    """A sentence for each condition that makes figures less reliable."""
     found = []
     if len({json.dumps(report.get("under"), sort_keys=True) for report in reports.values()}) > 1:
-        found.append(
-            "Not of one piece: some parts were measured with other code, on another machine or beside "
-            "other versions of other software."
-        )
+        found.append("Some parts ran with other versions of the software or on another machine.")
     loud = [
         f"{name} ({share:.0%})"
         for name, report in reports.items()
         if (share := max(report.get("busy") or 0, report.get("others") or 0)) > QUIET
     ]
     if loud:
-        found.append(
-            "The machine was not quiet: so much of its cores was in use by others before or during these "
-            f"parts: {', '.join(loud)}."
-        )
+        found.append(f"Other programs used this share of the processor: {', '.join(loud)}.")
     if tiny(reports):
         found.append(
-            "At a tiny scale, on the bundled model whatever the labels say: it shows that the suite works, "
-            "and nothing else."
+            "The scale is tiny and every model is the bundled one, so the figures only show that the suite "
+            "works."
         )
     return found
 
 
 def tiny(reports: Reports) -> bool:
-    """Whether these are no figures to publish."""
+    """Whether a part ran at the tiny scale, whose figures must not be published."""
     return any(report["scale"] != "full" for report in reports.values())

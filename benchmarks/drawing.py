@@ -26,15 +26,15 @@ async ([figure, width, height]) => {
 
 
 def draw(charts: Mapping[str, go.Figure], folder: Path, say: Callable[[str], object] = print) -> list[str]:
-    """Draws charts into a folder, and takes out those of before that are not drawn now.
+    """Draws charts into a folder and deletes its other charts.
 
     Args:
         charts: the charts by name.
-        folder: takes a file for each.
-        say: is told what is missing where nothing can be drawn.
+        folder: the folder for the files.
+        say: reports the missing program if nothing can be drawn.
 
     Returns:
-        The names of the charts that are there; none where there is no Chromium, and then nothing is changed.
+        The names of the charts; without a Chromium none, and the folder stays unchanged.
     """
     try:
         from playwright.sync_api import sync_playwright

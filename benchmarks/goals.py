@@ -1,4 +1,4 @@
-"""What is to be reached, and whether it is: every figure is read from the reports of the suite."""
+"""The goals of the suite, and whether its reports meet them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from benchmarks.suite.sampling import ratio
 
 Reports = Mapping[str, dict[str, Any]]
-SAME_TEXT = "same text"  # "no" where a faster way gave another answer: then it meets no goal
+SAME_TEXT = "same text"  # "no": the faster way gave another answer, so the goal is missed
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured.
+    """A measured value and its range.
 
     Attributes:
         value: the figure.
-        low: the least of a round, the figure where there are none.
-        high: the greatest.
+        low: the lowest of a round, or the figure.
+        high: the highest.
     """
 
     value: float
@@ -29,17 +29,17 @@ class Figure:
 
 @dataclass(frozen=True)
 class Goal:
-    """One figure and where it is to be.
+    """A figure and its bound.
 
     Attributes:
         part: the part of the suite that measures it.
-        words: what it is.
+        words: its name.
         group: the group of the part.
-        over: the way whose time is divided, or the name of a value.
-        under: the way it is divided by; "" for a value, or for the median of a way in milliseconds.
+        over: the way in the numerator, or the name of a value.
+        under: the way in the denominator; "" for a value, or for the median of a way in milliseconds.
         bound: the goal.
-        least: whether it is to be at least that, and not at most.
-        exact: whether it is to be just that.
+        least: whether the bound is a minimum, not a maximum.
+        exact: whether the figure must equal the bound.
         unit: of the figure.
     """
 
@@ -54,7 +54,7 @@ class Goal:
     unit: str = ""
 
     def figure(self, reports: Reports) -> Figure | None:
-        """What the reports say; None where it was not measured."""
+        """The measured figure; None if it was not measured."""
         for group in reports.get(self.part, {}).get("groups", ()):
             if group["name"] != self.group:
                 continue
@@ -70,7 +70,7 @@ class Goal:
         return None
 
     def met(self, figure: Figure) -> bool:
-        """Whether the figure is where it is to be, before it is rounded."""
+        """Whether the unrounded figure meets the bound."""
         if self.exact:
             return figure.value == self.bound
         return figure.value >= self.bound if self.least else figure.value <= self.bound
@@ -94,15 +94,15 @@ def _at_least(part: str, words: str, group: str, over: str, under: str, bound: f
     return Goal(part, words, group, over, under, bound, least=True)
 
 
-_UNCACHED = "time to first token, uncached ÷ cached"
-_FLOOR = "cached ÷ the new tokens with nothing before them"
-_PAPER = "the paper's method ÷ ours"
-_GUESSED, _LLAMA = "a token of answers that quote, with guesses ÷ llama.cpp's", "llama.cpp:decode"
-_COPIES, _UNAWARE = "attention over private copies ÷ ours", "attention that knows of no sharing ÷ ours"
-_REORDERED, _ARRIVING = "another order in every prompt ÷ one order", "prompts that arrive by themselves"
+_UNCACHED = "TTFT, uncached ÷ cached"
+_FLOOR = "cached ÷ new tokens alone"
+_PAPER = "paper's method ÷ ours"
+_GUESSED, _LLAMA = "token with guesses ÷ llama.cpp", "llama.cpp:decode"
+_COPIES, _UNAWARE = "attention over copies ÷ ours", "attention without sharing ÷ ours"
+_REORDERED, _ARRIVING = "reordered ÷ one order", "random arrivals"
 _KEPT = "half shared ÷ nothing shared, prompts a second"
-_HELD, _ONE_BY_ONE = "keys and values, private ÷ ours", "one after the other ÷ all at once"
-_LATER, _COLD = "from files, page cache warm ÷ from memory", "from files, page cache dropped ÷ from memory"
+_HELD, _ONE_BY_ONE = "keys and values, private ÷ ours", "one by one ÷ together"
+_LATER, _COLD = "files, page cache warm ÷ memory", "files, page cache dropped ÷ memory"
 GOALS = (
     _at_least("T1", _UNCACHED, _LARGE, "uncached", "cached", 110),
     _at_least("T2", _UNCACHED, _FP32, "uncached", "cached", 70),
@@ -119,40 +119,40 @@ GOALS = (
     _at_most("T5", _COLD, _LARGE, "files_cold", "cached", 1.2),
     _at_most("T5", _COLD, _FP32, "files_cold", "cached", 1.6),
     _at_most("T5", _COLD, _BF16, "files_cold", "cached", 1.6),
-    _at_most("T6", "64 modules ÷ 8 of the same tokens", "time to first token", "64", "8", 1.1),
-    _at_most("T6", "64 modules ÷ one contiguous cache", "time per token", "64", "1", 1.05),
+    _at_most("T6", "64 modules ÷ 8, same tokens", "time to first token", "64", "8", 1.1),
+    _at_most("T6", "64 modules ÷ one cache", "time per token", "64", "1", 1.05),
     Goal(
-        "T7", "tokens encoded beyond the edited module", _FP32, "beyond the edited module", "", 0, exact=True
+        "T7", "tokens encoded outside the edited module", _FP32, "beyond the edited module", "", 0, exact=True
     ),
-    Goal("T7", "tokens encoded after another order", _FP32, "after another order", "", 0, exact=True),
-    Goal("T7", "tokens encoded after text between", _FP32, "after text between", "", 0, exact=True),
+    Goal("T7", "tokens encoded after a reorder", _FP32, "after another order", "", 0, exact=True),
+    Goal("T7", "tokens encoded after text in between", _FP32, "after text between", "", 0, exact=True),
     _at_most("T8", "first run ÷ uncached", "travel sample", "first", "uncached", 1.05),
-    _at_most("T8", "first run until all is written ÷ uncached", _LARGE, "first_written", "uncached", 0.8),
-    _at_most("T9", "all but the forward pass", _FP32, "all but the forward pass", "", 5, "ms"),
-    _at_most("T10", "all diagnostics, 95%", "2,000 lines", "diagnostics, 95%", "", 50, "ms"),
-    _at_most("T10", "key to mark, 95%", "2,000 lines", "key to mark, 95%", "", 150, "ms"),
+    _at_most("T8", "first run with writing ÷ uncached", _LARGE, "first_written", "uncached", 0.8),
+    _at_most("T9", "TTFT without the forward pass", _FP32, "all but the forward pass", "", 5, "ms"),
+    _at_most("T10", "all diagnostics, p95", "2,000 lines", "diagnostics, 95%", "", 50, "ms"),
+    _at_most("T10", "key press to mark, p95", "2,000 lines", "key to mark, 95%", "", 150, "ms"),
     _at_least("T11", _COPIES, "own heads, all shared", "private", "ours", 9),
     _at_least("T11", _COPIES, "grouped heads, all shared", "private", "ours", 2.5),
-    _at_least("T11", _UNAWARE, "own heads, all shared", "unaware", "ours", 2.5),
-    _at_least("T11", _UNAWARE, "grouped heads, all shared", "unaware", "ours", 2.5),
     _at_least("T11", _COPIES, "own heads, nothing shared", "private", "ours", 0.95),
     _at_least("T11", _COPIES, "grouped heads, nothing shared", "private", "ours", 0.95),
-    _at_least("T11", "bytes of private copies ÷ ours", "own heads, all shared", _HELD, "", 20),
+    _at_least("T11", _UNAWARE, "own heads, all shared", "unaware", "ours", 2.5),
+    _at_least("T11", _UNAWARE, "grouped heads, all shared", "unaware", "ours", 2.5),
+    _at_least("T11", "bytes of copies ÷ ours", "own heads, all shared", _HELD, "", 20),
     _at_least("T11", _ONE_BY_ONE, "8 prompts at once", "one_by_one", "batch", 4),
     _at_least("T11", _ONE_BY_ONE, "32 prompts at once", "one_by_one", "batch", 8),
     _at_most("T11", _REORDERED, "8 prompts at once", "batch_reordered", "batch", 1.05),
     _at_most("T11", _REORDERED, "32 prompts at once", "batch_reordered", "batch", 1.05),
-    _at_least("arrivals", "prompts a second, half shared ÷ nothing shared", _ARRIVING, _KEPT, "", 1.6),
-    _at_most("T11", "first token of a newcomer ÷ alone", "a newcomer", "newcomer", "newcomer_alone", 2),
-    _at_most("T13", "a token ÷ llama.cpp's", _LARGE, "token", "llama.cpp:decode", 1.7),
-    _at_most("T13", "a token ÷ llama.cpp's", _BF16, "token", "llama.cpp:decode", 1.7),
+    _at_most("T11", "TTFT of a newcomer ÷ alone", "a newcomer", "newcomer", "newcomer_alone", 2),
+    _at_least("arrivals", "rate, half shared ÷ nothing shared", _ARRIVING, _KEPT, "", 1.6),
+    _at_most("T13", "token ÷ llama.cpp", _LARGE, "token", "llama.cpp:decode", 1.7),
+    _at_most("T13", "token ÷ llama.cpp", _BF16, "token", "llama.cpp:decode", 1.7),
     *(
-        _at_most("T13", _GUESSED, f"{name}, {how}answers that quote", "step with guesses", _LLAMA, 1)
-        for name, how in ((_LARGE, "told "), (_BF16, "told "), ("bundled model", ""))
+        _at_most("T13", _GUESSED, f"{name}, quoting", "step with guesses", _LLAMA, 1)
+        for name in (_LARGE, _BF16, "bundled model")
     ),
     _at_most("T14", "`pml run`", _SHELL, "pml run", "", 3000, "ms"),
     _at_most("T14", "`pml run`", "with a studio running", "pml run", "", 500, "ms"),
-    _at_most("T14", "studio to its page", _SHELL, "studio to its page", "", 4000, "ms"),
+    _at_most("T14", "`pml studio` to its page", _SHELL, "studio to its page", "", 4000, "ms"),
     _at_most("T14", "`pml check`", _SHELL, "pml check", "", 180, "ms"),
     _at_most("M1", "stored bytes ÷ keys and values", _LARGE, "stored by theory", "", 1.01),
     _at_most("M1", "stored bytes ÷ keys and values", _FP32, "stored by theory", "", 1.01),
@@ -160,13 +160,13 @@ GOALS = (
 
 
 def amount(value: float, unit: str = "") -> str:
-    """A figure in words: three digits, fewer where it is large, and never rounded over a whole."""
+    """A figure with three digits; whole numbers and figures of 100 and more have no decimals."""
     digits = f"{value:.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
     return f"{digits} {unit}".rstrip()
 
 
 def verdicts(reports: Reports) -> list[tuple[Goal, Figure | None, str]]:
-    """Every goal with its figure, and "met", "missed" or why there is none, in the order of the goals."""
+    """Every goal in order with its figure, and "met", "missed" or the reason that it has none."""
     found: list[tuple[Goal, Figure | None, str]] = []
     for goal in GOALS:
         figure = goal.figure(reports)
@@ -184,7 +184,7 @@ def _another_text(goal: Goal, reports: Reports) -> bool:
 
 
 def _missing(goal: Goal, reports: Reports) -> str:
-    """Why there is no figure."""
+    """The reason that a goal has no figure."""
     report = reports.get(goal.part)
     if report is None:
         return "not measured"

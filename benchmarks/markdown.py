@@ -1,4 +1,4 @@
-"""Tables of figures in Markdown, and their places in documents: between two marks that name them."""
+"""Markdown tables, and their places between two marks of a document."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def head(*cells: str) -> list[str]:
 
 
 def marks(name: str) -> tuple[str, str]:
-    """What stands before and behind the figures of that name."""
+    """The marks before and after a text."""
     return f"<!-- {name} -->", f"<!-- end of {name} -->"
 
 
 def between(document: str, name: str) -> str | None:
-    """What stands between the marks now; None where they are missing."""
+    """The text between the marks; None if a mark is missing."""
     begin, end = marks(name)
     _, found, rest = document.partition(begin)
     inside, closed, _ = rest.partition(end)

@@ -1,4 +1,4 @@
-"""The trials of the store, from the report of `pml bench store --json`, as tables of RESULTS.md."""
+"""Tables of RESULTS.md from the report of `pml bench store --json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Report = dict[str, Any]
 
 
 def store(report: Report) -> str:
-    """The trials of the store."""
+    """The tables of the trials."""
     found = {result["name"]: result for result in report["results"]}
     kills, damages = found["kills"], found["damages"]
     processes, verify = found["processes"], found["verify"]
@@ -21,27 +21,27 @@ def store(report: Report) -> str:
     ).format(**kills)
     lines += [
         row(
-            "a writer is killed: index and files agree, nothing wrong is served",
+            "kills of a writer: correct afterwards",
             f"{kills['right']} of {kills['kills']}",
             "all",
         ),
-        row("where the killed writers were", died, ""),
-        row("kills after which an unfinished file lay there", kills["half_written"], ""),
+        row("step of the killed writers", died, ""),
+        row("kills that left an unfinished file", kills["half_written"], ""),
         row(
-            f"{damages['damages']:,} damaged files: served wrong; noticed; mended",
+            f"{damages['damages']:,} damaged files: wrong answers; detected; repaired",
             f"{damages['served_wrong']}; {damages['noticed']:,}; {damages['mended']:,}",
             "0; all; all",
         ),
         row(
-            f"four processes on one store for {processes['seconds']} s: failures; index and files agree",
+            f"four processes for {processes['seconds']} s: errors; index and files agree",
             f"{processes['failed']}; {'yes' if processes['clean'] else 'no'}",
             "0; yes",
         ),
         *_full_disk(found.get("full disk", {"tried": 0})),
         row("`verify`", f"{verify['seconds_per_gb']:.2f} s per GB", ""),
-        row("bytes in files ÷ of keys and values", f"{verify['bytes_by_theory']:.3f}", "1.01"),
+        row("bytes in files ÷ bytes of keys and values", f"{verify['bytes_by_theory']:.3f}", "1.01"),
         row(
-            "computing that `cost` causes ÷ what `lru` causes, drawn trace",
+            "computing under policy `cost` ÷ `lru`, random trace",
             f"{found['trace']['cost_by_lru']:.2f}",
             "",
         ),
@@ -52,15 +52,15 @@ def store(report: Report) -> str:
 def _full_disk(found: Report) -> list[str]:
     if not found["tried"]:
         return []
-    what = "a disk without a free block, while encoding, at opening, at pruning: right answers; clean"
+    what = "full disk at encoding, opening, pruning: correct answers; clean"
     return [
         row(what, f"{found['answers']} of {found['tried']}; {'yes' if found['clean'] else 'no'}", "all; yes")
     ]
 
 
 def compression(report: Report) -> str:
-    """What fewer bits save and change."""
-    names = ("bytes ÷ bf16", "KL per answer token, nats", "worst token", "likeliest token the same")
+    """The table of compression."""
+    names = ("bytes ÷ bf16", "KL", "worst KL", "same token")
     lines = head("", *names, "same answer", "TTFT from disk ÷ plain")
     for result in report["results"]:
         name = result["name"].removeprefix("compression ")

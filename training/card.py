@@ -1,11 +1,11 @@
-"""Writes the measured figures into the demo model's card and into the benchmarks' results.
+"""Writes the measured figures into the card of the demo model.
 
     pml bench quality --suite demo --json > suite.json
     python -m training.evaluate assets/demo_model --out samples.json
     python -m training.card suite.json samples.json
 
-What stands between the two marks of `assets/demo_model/README.md` and `benchmarks/RESULTS.md` is replaced.
-`samples.json` may be left out: then the gallery's figures stay as they are.
+Replaces the text between the marks of `assets/demo_model/README.md`. Without `samples.json` the figures of
+the gallery stay unchanged.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks.markdown import between, head, row, written
+from benchmarks.markdown import head, row, written
 
 ROOT = Path(__file__).parents[1]
-CARD, RESULTS = ROOT / "assets" / "demo_model" / "README.md", ROOT / "benchmarks" / "RESULTS.md"
+CARD = ROOT / "assets" / "demo_model" / "README.md"
 SUITE, GALLERY = "figures", "gallery"
 WORLDS = {
     "documents": "questions to documents (exact answer)",
@@ -144,13 +144,12 @@ def figures(suite: Report) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    """Writes both documents from the files of figures."""
+    """Writes the card from the files of figures."""
     suite, *samples = (json.loads(Path(path).read_text(encoding="utf-8")) for path in arguments)
-    for path in (CARD, RESULTS):
-        text = written(path.read_text(encoding="utf-8"), SUITE, figures(suite))
-        if samples and between(text, GALLERY) is not None:
-            text = written(text, GALLERY, samples_table(samples[0]))
-        path.write_text(text, encoding="utf-8")
+    text = written(CARD.read_text(encoding="utf-8"), SUITE, figures(suite))
+    if samples:
+        text = written(text, GALLERY, samples_table(samples[0]))
+    CARD.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ AT_ONCE = (1, 2, 4, 8, 16, 32)
 PRIVATE = 8  # prompts that share nothing are answered where there are so many at once
 IN_ORDERS = (PRIVATE, max(AT_ONCE))  # counts at which modules stand in other orders too
 HELD = "keys and values, private ÷ ours"
-ARRIVING = "prompts that arrive by themselves"
+ARRIVING = "random arrivals"
 KEPT = "half shared ÷ nothing shared, prompts a second"
 CHECKED = ("batch", "batch_reordered")  # whose answers are compared with those of one by one
 

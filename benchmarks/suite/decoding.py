@@ -65,7 +65,7 @@ def _told(size: Size, small: Model, prompts: Sequence[PreparedPrompt], scale: Sc
     say(f"loading {size.model}")
     model = load(size.model, dtype=size.dtype)
     group = named(shape, model)
-    group.name = f"{size.label}, told answers that quote"
+    group.name = f"{size.label}, quoting"
     answers, told = [], []
     for number, (prompt, tokens) in enumerate(zip(prompts, given, strict=True)):
         answer = prompt.answer(mode="uncached", max_new_tokens=scale.quoted, speculate="off").token_ids
@@ -104,7 +104,7 @@ def _quoting(model: Model, prompts: Sequence[PreparedPrompt], scale: Scale, say:
         "demo", "demo", model.dtype, mean - 1, 1, 1
     )  # others decode behind as many as ours on average
     group = named(size, model)
-    group.name = "bundled model, answers that quote"
+    group.name = "bundled model, quoting"
     ways = [
         Way("step with guesses", _pace(prompts, "auto", scale.quoted)),
         Way("step without guesses", _pace(prompts, "off", scale.quoted)),

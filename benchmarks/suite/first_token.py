@@ -142,9 +142,6 @@ def _against_uncached(
             with beside(group, size, scale, BESIDE, say) as others:
                 ways += [way for way in others if way.name not in without]
                 group.measure(ways, scale, say)
-            timeline = answers.ask("cached").timeline_ms
-            group.values |= {f"part {name}": value for name, value in timeline.items()}
-            group.values |= {"prompt tokens": answers.tokens["prompt"]}
         finally:
             answers.close()
     return group

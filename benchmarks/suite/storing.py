@@ -1,4 +1,4 @@
-"""M1: what a token takes in files and by the shapes of known models; S: finding a segment among many."""
+"""M1: bytes of a token in files; S: time of a look-up by the size of the store."""
 
 from __future__ import annotations
 
@@ -20,25 +20,12 @@ from engine.engine import Engine
 from engine.model.loading import load
 from engine.segment import Segment
 
-# layers, heads, heads that hold keys and values, width of a head; of the published configurations
-SHAPES = {
-    "BERT base": (12, 12, 12, 64),
-    "Falcon 1B": (24, 32, 32, 64),
-    "Llama 7B": (32, 32, 32, 128),
-    "Llama 13B": (40, 40, 40, 128),
-    "MPT 7B": (32, 32, 32, 128),
-    "MPT 30B": (48, 64, 64, 112),
-    "Llama 70B": (80, 64, 8, 128),
-    "Falcon 40B": (60, 128, 8, 64),
-    "Falcon 180B": (80, 232, 8, 64),
-}
-_HALF = 2  # bytes of a 16-bit number
 _WRITTEN = 10  # segments of a store that have files; the others are rows alone
 _ASKED = 200  # look-ups of one sample
 
 
 def memory(scale: Scale, say: Say) -> list[Group]:
-    """M1: bytes in files by those of keys and values, and megabytes per token of known shapes in 16 bits."""
+    """M1: bytes in files per byte of keys and values."""
     groups = []
     for size in (scale.large, *scale.small):
         model = load(size.model, dtype=size.dtype)
@@ -58,11 +45,7 @@ def memory(scale: Scale, say: Say) -> list[Group]:
             "stored by theory": stored / tokens / model.bytes_per_token,
         }
         groups.append(group)
-    shapes = Group("MiB per token, 16 bits", {"source": "arithmetic of the shapes"})
-    for name, (layers, heads, kv, width) in SHAPES.items():
-        for words, holding in (("every head", heads), ("as it is", kv)):
-            shapes.values[f"{name}, {words}"] = 2 * layers * holding * width * _HALF / (1 << 20)
-    return [*groups, shapes]
+    return groups
 
 
 def lookups(scale: Scale, say: Say) -> list[Group]:

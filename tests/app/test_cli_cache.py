@@ -57,7 +57,7 @@ def test_what_was_missing_and_what_would_go_next_are_listed(cache: Path, run_pml
     assert found["total"]["segments"] == len(found["first"]) == 1
     total, why, lacking = run_pml("cache", "next", "1TB").out.splitlines()[-3:]
     assert total.startswith("4 segments")
-    assert "least time to compute again" in why
+    assert "cheapest to recompute per MiB" in why
     assert "would still be lacking" in lacking
     assert as_json(run_pml, "stats")["segments"] == 4, "nothing was removed"
 

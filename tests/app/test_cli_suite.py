@@ -51,7 +51,7 @@ def test_a_tiny_suite_says_that_its_figures_mean_nothing(
     monkeypatch.chdir(tmp_path)
     done = run_pml("bench", "suite", "--scale", "tiny", "--only", "store")
     assert done.status == 0
-    assert "At a tiny scale" in done.out
+    assert "The scale is tiny" in done.out
     assert [path.name for path in tmp_path.iterdir()] == ["bench-tiny"], "not where figures lie"
 
 

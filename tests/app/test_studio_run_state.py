@@ -17,7 +17,7 @@ MODEL: ModelOfRun = {"name": "m", "fingerprint": "f", "device": "cpu", "dtype": 
     ("encode", "cached", "uncached", "runs", "words"),
     [
         (500.0, 12.0, 220.0, 3, "after about 3 runs"),
-        (0.0, 12.0, 220.0, 1, "already with the first run"),
+        (0.0, 12.0, 220.0, 1, "Faster from the first run on"),
         (100.0, 10.0, 110.0, 2, "after about 2 runs"),  # after one both have taken as long
         (500.0, 20.0, 20.0, None, "Never pays off"),
         (None, 12.0, 220.0, None, "encoded earlier"),

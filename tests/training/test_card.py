@@ -11,7 +11,7 @@ from benchmarks.figures import figures as summed
 from benchmarks.figures import grouped, pooled
 from benchmarks.markdown import between, written
 from training import card
-from training.card import CARD, GALLERY, RESULTS, SUITE, figures
+from training.card import CARD, GALLERY, SUITE, figures
 
 NAMES = ("uncached", "anchored", "anchored blend:0.15", "anchored query:0.15")
 
@@ -75,29 +75,25 @@ def test_figures_stand_between_their_marks_and_nothing_else_changes() -> None:
         written("no marks", SUITE, "text")
 
 
-def test_both_documents_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gallery's figures only where there are marks for them, and only if they are given."""
-    paths = []
-    for original in (CARD, RESULTS):
-        paths.append(tmp_path / f"{original.parent.name}.md")
-        paths[-1].write_text(original.read_text(encoding="utf-8"), encoding="utf-8")
-    monkeypatch.setattr(card, "CARD", paths[0])
-    monkeypatch.setattr(card, "RESULTS", paths[1])
+def test_the_card_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures of the gallery only if they are given."""
+    copy = tmp_path / "README.md"
+    copy.write_text(CARD.read_text(encoding="utf-8"), encoding="utf-8")
+    monkeypatch.setattr(card, "CARD", copy)
     measured = tmp_path / "suite.json"
     measured.write_text(json.dumps(suite()))
-    before = between(paths[0].read_text(encoding="utf-8"), GALLERY)
+    before = between(copy.read_text(encoding="utf-8"), GALLERY)
     card.main([str(measured)])
-    assert between(paths[0].read_text(encoding="utf-8"), GALLERY) == before
+    assert before
+    assert between(copy.read_text(encoding="utf-8"), GALLERY) == before
     shares = tmp_path / "samples.json"
     shares.write_text(json.dumps({"travel sample: names the picked destination": 0.97}))
     card.main([str(measured), str(shares)])
-    texts = [path.read_text(encoding="utf-8") for path in paths]
-    assert "| travel sample: names the picked destination | 97% |" in texts[0]
-    assert "gallery" not in texts[1]
-    assert all(between(text, SUITE) == figures(suite()) for text in texts)
+    text = copy.read_text(encoding="utf-8")
+    assert "| travel sample: names the picked destination | 97% |" in text
+    assert between(text, SUITE) == figures(suite())
 
 
-@pytest.mark.parametrize("path", [CARD, RESULTS])
-def test_the_documents_have_their_marks(path: Path) -> None:
-    text = path.read_text(encoding="utf-8")
+def test_the_card_has_its_marks() -> None:
+    text = CARD.read_text(encoding="utf-8")
     assert text.count("<!-- figures -->") == text.count("<!-- end of figures -->") == 1
