@@ -139,10 +139,10 @@ export class Explanation extends Emitter {
   #flips(flips) {
     const rows = flips.slice(0, MOST_FLIPS).map(f => h("tr", {},
       h("th", { scope: "row" }, count(f.position + 1)), h("td", {}, JSON.stringify(f.uncached)), h("td", {}, JSON.stringify(f.cached)),
-      h("td", {}, nats(f.kl)), h("td", {}, `…${f.before}`)))
+      h("td", {}, nats(f.kl)), h("td", { class: "words" }, `…${f.before}`)))
     const more = flips.length - MOST_FLIPS
     return [
-      h("table", {}, h("thead", {}, h("tr", {}, ...["Token", "Uncached", "Cached", "KL", "After"].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows)),
+      h("table", {}, h("thead", {}, h("tr", {}, ...["Token", "Uncached", "Cached", "KL", "After"].map(name => h("th", { scope: "col", class: name === "After" ? "words" : null }, name)))), h("tbody", {}, ...rows)),
       more > 0 ? h("p", { class: "soft" }, `And ${plural(more, "token")} more.`) : "",
     ]
   }
