@@ -130,7 +130,7 @@ class ReuseFrame(TypedDict):
     """The remedy that the cached side took under a promise, and why; `scope` is "" where nothing was reused.
 
     `kl` is of this answer where it was checked, else what was measured before; `broken` where it was checked
-    and is above the promise.
+    and is above the promise. `follows` while a check of it is due.
     """
 
     scope: str
@@ -138,6 +138,7 @@ class ReuseFrame(TypedDict):
     why: str
     kl: float | None
     checked: bool
+    follows: bool
     broken: bool
 
 

@@ -183,6 +183,15 @@ class Run:
         """Which sides run."""
         return self.order[0] if len(self.order) == 1 else "both"
 
+    @property
+    def check_follows(self) -> bool:
+        """Whether a check of the cached answer is still to come."""
+        taken = self.reuse
+        if taken is None or taken.checked or not taken.combination:
+            return False
+        answered = all(self.sides[side].state == "done" for side in self.order)
+        return answered and (len(self.order) > 1 or taken.kl is None)
+
     def begin(self) -> None:
         """Says of the side whose turn it is that it is at work, though nothing has come of it yet."""
         side = next((self.sides[name] for name in self.order if self.sides[name].state != "done"), None)
@@ -233,7 +242,7 @@ class Run:
             "payback": self._payback(),
             "difference": word_difference(cached.text, uncached.text) if compared else None,
             "fidelity": None,
-            "reuse": told_of(self.reuse),
+            "reuse": told_of(self.reuse, follows=self.check_follows),
         }
 
     def _payback(self) -> Payback | None:
@@ -259,8 +268,8 @@ def digest_of_model(model: ModelOfRun) -> str:
     return digest(" ".join((model["fingerprint"], model["device"], model["dtype"], model["weights"])))
 
 
-def told_of(taken: ReuseTaken | None) -> ReuseFrame | None:
-    """What is told of the remedy that an answer took."""
+def told_of(taken: ReuseTaken | None, *, follows: bool = False) -> ReuseFrame | None:
+    """What is told of the remedy that an answer took, and whether a check of it `follows`."""
     if taken is None:
         return None
     return {
@@ -269,6 +278,7 @@ def told_of(taken: ReuseTaken | None) -> ReuseFrame | None:
         "why": taken.why,
         "kl": taken.kl,
         "checked": taken.checked,
+        "follows": follows,
         "broken": taken.broken,
     }
 

@@ -127,12 +127,18 @@ function fidelity(runs) {
 /** @param {[string, string][]} named */
 const pairs = named => h("ul", { class: "beside-pairs" }, ...named.map(([name, value]) => h("li", {}, name, h("span", { class: "soft" }, ` ${value}`))))
 
+/** A setting; of scope and repair, which `reuse` chooses, those that it chose. @param {string} name @returns {(run: Run) => string} */
+const setting = name => ({ told: { settings, reuse } }) => {
+  if (settings.reuse !== "auto" || name !== "scope" && name !== "repair") return spelled(settings[name])
+  return reuse ? `${reuse.scope ? reuse[name] : "none"} (chosen)` : "–"
+}
+
 /** What they ran with. @param {Run[]} runs @param {Map<string, string>} labels of settings by their names @returns {Row[]} */
 function circumstances(runs, labels) {
   const row = rowOf(runs), settings = [...new Set(runs.flatMap(({ told }) => Object.keys(told.settings)))]
   return [
     ...MODEL.map(([name, title]) => row(title, ({ told }) => told.model[name], ({ told }) => spelled(name === "fingerprint" ? told.model[name]?.slice(0, 12) : told.model[name]))),
-    ...settings.map(name => row(labels.get(name) ?? name, ({ told }) => JSON.stringify(told.settings[name]), ({ told }) => spelled(told.settings[name]))),
+    ...settings.map(name => row(labels.get(name) ?? name, setting(name))),
   ]
 }
 

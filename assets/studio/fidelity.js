@@ -15,6 +15,8 @@ const COLUMNS = [
   ["Harm", "What of the answer's KL is this module's doing, in nats per token", m => nats(m.harm)],
   ["Flips", "Flipped tokens that are this module's doing", m => count(m.mends)],
 ]
+/** Tokens more or fewer than the run computes. @param {number} tokens */
+const signed = tokens => `${tokens > 0 ? "+" : tokens < 0 ? "−" : ""}${count(Math.abs(tokens))}`
 const MOST_FLIPS = 8
 const FIND_AFTER_MS = 200
 
@@ -139,10 +141,10 @@ export class Explanation extends Emitter {
   #flips(flips) {
     const rows = flips.slice(0, MOST_FLIPS).map(f => h("tr", {},
       h("th", { scope: "row" }, count(f.position + 1)), h("td", {}, JSON.stringify(f.uncached)), h("td", {}, JSON.stringify(f.cached)),
-      h("td", {}, nats(f.kl)), h("td", {}, `…${f.before}`)))
+      h("td", {}, nats(f.kl)), h("td", { class: "words" }, `…${f.before}`)))
     const more = flips.length - MOST_FLIPS
     return [
-      h("table", {}, h("thead", {}, h("tr", {}, ...["Token", "Uncached", "Cached", "KL", "After"].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows)),
+      h("table", {}, h("thead", {}, h("tr", {}, ...["Token", "Uncached", "Cached", "KL", "After"].map(name => h("th", { scope: "col", class: name === "After" ? "words" : null }, name)))), h("tbody", {}, ...rows)),
       more > 0 ? h("p", { class: "soft" }, `And ${plural(more, "token")} more.`) : "",
     ]
   }
@@ -151,7 +153,7 @@ export class Explanation extends Emitter {
   #remedies(remedies) {
     const rows = remedies.map(r => h("tr", {},
       h("th", { scope: "row" }, r.repair ? `Repair ${r.repair}` : r.scope ? `Scope ${r.scope}` : `Scaffold of ${r.scaffold.length > 3 ? `all ${r.scaffold.length} modules` : r.scaffold.join(", ")}`),
-      h("td", {}, count(r.flips)), h("td", {}, nats(r.kl_worst)), h("td", {}, nats(r.kl_mean)), h("td", {}, percent(r.answer_agreement)), h("td", {}, `+${count(r.computed)}`),
+      h("td", {}, count(r.flips)), h("td", {}, nats(r.kl_worst)), h("td", {}, nats(r.kl_mean)), h("td", {}, percent(r.answer_agreement)), h("td", {}, signed(r.computed)),
       h("td", {}, h("button", { type: "button", class: "quiet", onclick: () => this.#use(r) }, r.scaffold.length ? "Add to schema" : "Use"))))
     return h("table", {}, h("thead", {}, h("tr", {}, ...["Tried", "Flips left", "Worst KL", "Mean KL", "Agrees", "Computed", ""].map(name => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows))
   }

@@ -229,7 +229,7 @@ export class Panes {
     const { scope, repair, reuse: chosen } = run?.settings ?? {}, reuse = run?.reuse, own = !reuse && chosen !== "auto"
     const how = [own && scope, own && repair !== "none" && repair, run?.placement === "schema" && "schema placement"].filter(Boolean)
     this.#reuse.hidden = !reuse
-    this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}.` : ""
+    this.#reuse.textContent = this.#reuse.title = reuse ? `${reuse.why}${reuse.follows && reuse.kl == null ? "; a check follows" : ""}.` : ""
     this.#reuse.dataset.mood = reuse?.broken ? "warn" : ""
     this.#scale.show(run, run?.number ? [`Run ${run.number}`, ...how].join(" · ") : "")
     this.#showRatio(run)

@@ -168,7 +168,7 @@ class Ladder:
             return f"{does}: mean KL {kl} when last checked, promise {promise}"
         if known.kl:
             return f"{does}: less than that had a KL above {promise}"
-        return f"{does}: not measured yet for these modules"
+        return f"{does}: not measured yet"
 
     def _fits(self, planned: Planned) -> bool:
         longest = self.cache.model.context_length

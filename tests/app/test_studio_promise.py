@@ -32,9 +32,10 @@ def asked(tmp_path: Path) -> Iterator[Asked]:
     engine.close()
 
 
-def ran(asked: Asked, key: str, **settings: Any) -> Any:
+def ran(asked: Asked, key: str, mode: str = "both", schema: str = SCHEMA, **settings: Any) -> Any:
     given = {"max_new_tokens": 4, "repeats": 2, **settings}
-    began = asked.ask("run_prompt", {"key": key, "schema": SCHEMA, "prompt": PROMPT, "settings": given})
+    sent = {"key": key, "schema": schema, "prompt": PROMPT, "settings": given, "mode": mode}
+    began = asked.ask("run_prompt", sent)
     assert "error" not in began, began
     return asked.ended(key)["result"]
 
@@ -43,19 +44,19 @@ def test_the_run_says_what_was_taken_and_later_what_a_check_found(asked: Asked) 
     run = ran(asked, "1", max_kl=100)
     assert run["state"] == "done", run["message"]
     told = dict(run["reuse"])
-    assert re.fullmatch(
-        r"Repaired \d+ of \d+ cached tokens: not measured yet for these modules", told.pop("why")
-    )
+    assert re.fullmatch(r"Repaired \d+ of \d+ cached tokens: not measured yet", told.pop("why"))
     assert told == {
         "scope": "anchored",
         "repair": "impact:0.15",
         "kl": None,
         "checked": False,
+        "follows": True,
         "broken": False,
     }
     assert asked.parts.engine.idle.wait(60)
     checked = asked.ask("show_run", {"number": run["number"]})["run"]["reuse"]
     assert checked["checked"]
+    assert not checked["follows"]
     assert not checked["broken"]
     (kept,) = asked.ask("list_runs")["runs"]
     (told,) = asked.ask("compare_runs", {"ids": [kept["id"]]})["runs"]
@@ -92,6 +93,25 @@ def test_a_run_without_reuse_encodes_nothing_and_is_the_cached_side(asked: Asked
     assert (run["reuse"]["scope"], run["encoding"]["segments"]) == ("", 0)
     assert run["sides"]["cached"]["text"] == run["sides"]["uncached"]["text"]
     assert run["comparison"]["kl_first_token"] == 0
+
+
+def test_a_check_follows_where_one_is_due_and_nowhere_else(asked: Asked) -> None:
+    first = ran(asked, "1", max_kl=100, mode="cached", repeats=1)["reuse"]
+    assert first["follows"], "nobody has measured these modules yet"
+    assert asked.parts.engine.idle.wait(60)
+    assert not ran(asked, "2", max_kl=100, mode="cached", repeats=1)["reuse"]["follows"]
+    assert ran(asked, "3", max_kl=100, repeats=1)["reuse"]["follows"], "it answers both sides"
+    alone = '<schema name="s"><user><module name="a"></module><module name="b">beta</module></user></schema>'
+    exact = ran(asked, "4", schema=alone, repeats=1)["reuse"]
+    assert exact["why"].startswith("Reused as stored")
+    assert not exact["follows"], "what is exact needs no check"
+
+
+def test_a_kept_run_awaits_no_check() -> None:
+    told = {"why": "Repaired 3 of 40", "checked": False, "follows": True}
+    reuse = read_frame({"reuse": told})["reuse"]
+    assert reuse is not None
+    assert not reuse["follows"]
 
 
 def test_a_check_that_fails_leaves_the_run_as_it_is(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:

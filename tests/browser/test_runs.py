@@ -57,7 +57,13 @@ def test_runs_are_found_named_compared_shared_and_brought_back(
     expect(rows).to_have_count(2)
 
     fits = "one => one.scrollWidth <= one.clientWidth"
-    assert page.locator(".runs-list .scroll").evaluate(fits), "at 1280 pixels' width nothing is cut"
+    heads = page.locator(".runs-list th button")
+    for width in (1280, 940):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.locator(".runs-list .scroll").evaluate(fits), f"at {width} pixels' width nothing is cut"
+        tall = "all => Math.max(...all.map(one => one.clientHeight))"
+        assert heads.evaluate_all(tall) <= 40, "no word of a head is broken"
+    page.set_viewport_size({"width": 1280, "height": 900})
     expect(rows.last.locator(".asked > .clip")).to_have_text([re.compile("^Go to Rome"), "m"])
     page.get_by_label("Choose all 2 that are shown").check()
     page.get_by_role("button", name="Compare 2 side by side").click()

@@ -1223,6 +1223,7 @@ declare namespace Api {
     why: string
     kl: number | null
     checked: boolean
+    follows: boolean
     broken: boolean
   }
 

@@ -184,6 +184,7 @@ def _reuse(sent: object) -> ReuseFrame | None:
         "why": as_words(told.get("why")),
         "kl": as_number(told.get("kl")),
         "checked": told.get("checked") is True,
+        "follows": False,  # a check is of the session that answered
         "broken": told.get("broken") is True,
     }
 

@@ -24,7 +24,7 @@ const TITLES = { schema: "Schema", prompt: "Prompt" }
 const ABOUT = "The text of a module is computed once and stored: run, and see what that saves and what it changes."
 const ASK_AGAIN_MS = 500
 const CHECK_AFTER_MS = 1000
-const CHECK_LOOKS = 30
+const CHECK_LOOKS = 120
 const ROOM_FOR_BOTH = 560  // pixels that the schema and the prompt take side by side
 
 /**
@@ -158,7 +158,7 @@ export function mount(studio) {
           next = (await server.ask("show_run", { number: run.number })).run ?? cutOff(next)
           if (current !== run.number || runBar.running) return
           show(next)
-          if (next.state !== "working") workspace.remeasure()
+          if (next.state !== "working") { workspace.remeasure(); awaitCheck(next) }
         }
       }
       // An answer under a promise is checked once nothing else is computed.
@@ -169,12 +169,13 @@ export function mount(studio) {
           if (!next || current !== run.number || runBar.running) return
           if (next.reuse?.checked) return show(next)
         }
+        if (current === run.number && run.reuse?.follows) show({ ...run, reuse: { ...run.reuse, follows: false } })
       }
       runBar.on("frame", show)
       runBar.on("ended", awaitCheck)
       for (const run of start.runs) layout.note(run)
       const last = start.runs.at(-1)
-      if (last) { show(last); watch(last) }
+      if (last) { show(last); if (last.state === "working") watch(last); else if (last.reuse?.follows) awaitCheck(last) }
     },
   }
 }

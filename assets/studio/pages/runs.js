@@ -145,7 +145,7 @@ class RunsPage {
       columns: [
         { name: "started", title: "Started", value: row => Date.parse(row.started) || null, greatest: true, cell: row => h("button", { type: "button", class: "quiet when", "data-key": `show ${row.id}`, "aria-label": `Show ${called(row)}`, onclick: () => this.#goBeside([row.id]) }, when(row.started)) },
         { name: "name", title: "Name", value: row => row.name, cell: row => this.#field(row, "name") },
-        { name: "schema", title: "Schema", value: row => row.schema },
+        { name: "schema", title: "Schema", value: row => row.schema, cell: row => h("span", { class: "clip short", title: row.schema }, row.schema) },
         { name: "prompt", title: "Prompt", value: row => row.prompt, cell: row => asked(row) },
         { name: "model", title: "Model", value: row => row.model, cell: row => h("span", { class: "clip short", title: row.model }, row.model.split("/").findLast(part => part) ?? "–") },
         { name: "state", title: "State", value: row => row.state },
