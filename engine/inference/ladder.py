@@ -165,9 +165,9 @@ class Ladder:
         }[rung]
         if rung in known.kl:
             kl = nats(known.kl[rung], self.settings.max_kl)
-            return f"{does}: mean KL {kl} when last checked, promise {promise}"
+            return f"{does}: mean KL at most {kl} when last checked, promise {promise}"
         if known.kl:
-            return f"{does}: less than that had a KL above {promise}"
+            return f"{does}: cheaper remedies came too close to the promise of {promise}"
         return f"{does}: not measured yet"
 
     def _fits(self, planned: Planned) -> bool:
@@ -187,12 +187,12 @@ def chosen_rung(
     """The cheapest rung whose measurements keep a promise; else the next one that is not measured.
 
     Args:
-        kl: mean KL of the last measurements, by rung.
-        most: the promise.
+        kl: the greatest mean KL of the last measurements, by rung.
+        most: the promise; what is stored has to keep half of it, as other answers differ from it more.
         usable: the rungs there are, ascending; the last one is always kept.
         cost: how many tokens a rung computes; the lower one is taken of two that compute as many.
     """
-    kept = [rung for rung in usable if kl.get(rung, most + 1) <= most]
+    kept = [rung for rung in usable if kl.get(rung, most + 1) <= (most / 2 if rung == STORED else most)]
     if kept:
         return kept[0] if kept[0] == STORED or len(kept) == 1 else min(kept, key=cost)
     above = max(kl, default=START - 1)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from engine.pml import parse_schema
 from tests.browser.conftest import COLOURS, Server, Studios, Watched
@@ -69,6 +69,21 @@ def test_the_page_says_what_the_bundled_model_is_and_how_to_load_another(author:
     expect(line).to_contain_text("knows only the samples")
     line.get_by_role("link", name="Get a real model").click()
     expect(author.get_by_role("button", name="SmolLM2-135M-Instruct")).to_be_visible()
+    asked: list[str] = []
+
+    def refuse(route: Route) -> None:
+        body = route.request.post_data or ""
+        if "switch_model" not in body:
+            return route.fallback()
+        asked.append(body)
+        return route.fulfill(json={"error": "The network is out."})
+
+    author.route("**/component_server/", refuse)
+    author.get_by_role("button", name="Fetch 93.8 MiB and load").first.click()
+    expect(author.locator("#page-models")).to_contain_text("The network is out.")
+    expect(author.get_by_role("textbox", name="A folder or GGUF file")).to_have_value("smollm2")
+    assert len(asked) == 1
+    assert "smollm2" in asked[0]
 
 
 def test_a_mistake_is_underlined_and_named_while_typing(author: Page) -> None:

@@ -128,7 +128,8 @@ class ModelsPage {
     const group = (/** @type {string} */ title, /** @type {Node[]} */ buttons) => buttons.length ? h("div", { class: "quick-group", role: "group", "aria-label": title }, h("span", { class: "soft" }, title), ...buttons) : null
     refill(this.#quick,
       group("Real", catalogue.map(({ name, title, about, licence, format, bytes: all, here }) =>
-        h("span", {}, button({ name }, title), h("span", { class: "soft" }, ` ${about} · ${format} · ${licence}${here ? "" : ` · ${bytes(all)} to fetch`}`)))),
+        h("span", {}, button({ name }, title), h("span", { class: "soft" }, ` ${about} · ${format} · ${licence} `),
+          here ? null : h("button", { type: "button", "data-key": `fetch ${name}`, onclick: () => this.#fetch(name) }, `Fetch ${bytes(all)} and load`)))),
       group("Bundled", [button({ name: "demo" })]),
       group("Recent", recent.map((choice, at) => h("span", { class: "recent" }, button(choice, specialName(choice, titles[at])),
         h("button", { type: "button", class: "quiet", "aria-label": `Forget ${choice.name}`, title: "Take it off this list; nothing of it is deleted", onclick: () => this.#forget(choice.name) }, "✕")))),
@@ -143,7 +144,13 @@ class ModelsPage {
       select.dispatchEvent(new Event("set"))
     }
     this.#offerQuick()
-    this.#judge()
+    return this.#judge()
+  }
+
+  /** Chooses a model of the catalogue and loads it, which fetches it. @param {string} name */
+  async #fetch(name) {
+    await this.#choose({ name })
+    return this.#begin()
   }
 
   /** @param {string} name */

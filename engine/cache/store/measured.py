@@ -22,7 +22,7 @@ class Known:
 
     Attributes:
         runs: how many answers read it.
-        kl: the mean of its last measurements, by the rung that was measured, in nats per answer token.
+        kl: the greatest of its last measurements, by the rung that was measured, in nats per answer token.
     """
 
     runs: int = 0
@@ -50,7 +50,7 @@ class Measured:
                     "select runs from combinations where name = ?", [combination]
                 ).fetchone()
                 means = connection.execute(
-                    "select rung, avg(kl) from measurements where combination = ? group by rung",
+                    "select rung, max(kl) from measurements where combination = ? group by rung",
                     [combination],
                 ).fetchall()
         except FailedIndexError as error:

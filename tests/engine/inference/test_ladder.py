@@ -69,6 +69,9 @@ def test_the_lowest_rung_whose_measurements_keep_the_promise_is_taken() -> None:
     assert chosen_rung({}, 0.02, RUNGS) == REPAIRED
     assert chosen_rung({STORED: 0.01, REPAIRED: 0.001}, 0.02, RUNGS) == STORED
     assert chosen_rung({STORED: 0.05, REPAIRED: 0.01}, 0.02, RUNGS) == REPAIRED
+    assert chosen_rung({STORED: 0.015, REPAIRED: 0.015}, 0.02, RUNGS) == REPAIRED, (
+        "too close for what is stored"
+    )
     assert chosen_rung({STORED: 0.05, REPAIRED: 0.03}, 0.02, RUNGS) == PRECEDED
     assert chosen_rung({STORED: 0.05}, 0.02, RUNGS) == REPAIRED
     kept = {STORED: 0.05, REPAIRED: 0.01, PRECEDED: 0.001}
