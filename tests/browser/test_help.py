@@ -36,7 +36,7 @@ def test_the_palette_finds_and_does_things(author: Page) -> None:
     expect(author).to_have_url(re.compile("#/gallery$"))
     author.keyboard.press("Control+Shift+p")
     author.keyboard.type("zzqx")
-    expect(palette).to_contain_text("Nothing of this name")
+    expect(palette).to_contain_text("No matching command")
     field.fill("")
     author.keyboard.press("ArrowDown")
     expect(options.nth(1)).to_have_attribute("aria-selected", "true")

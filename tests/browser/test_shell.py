@@ -92,7 +92,7 @@ def test_the_keyboard_walks_through_all_pages(watched: Watched, theme: str) -> N
     press_on(page, "Delete", "Enter", by="Shift+Tab")
     expect(page.locator(".cache-head [role=status]")).to_contain_text("Deleted 1 segment")
     expect(rows).to_have_count(0)
-    expect(page.locator(".studio-cache .empty", has_text="No segment is like that.")).to_be_visible()
+    expect(page.locator(".studio-cache .empty", has_text="No segments match.")).to_be_visible()
     assert focused(page) == "Segments"
     tab_to(page, "travel")
     for state in (True, False):

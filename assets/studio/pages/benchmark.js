@@ -245,7 +245,7 @@ class BenchmarkPage {
     const { seconds, points: number, basis, error } = await this.#server.ask("expect_sweep", this.#wanted())
     if (asked !== this.#asked || this.#job) return
     if (error != null) this.#expectWords(error, "bad")
-    else if (number !== undefined) this.#expectWords(seconds == null ? `${plural(number, "point")}; no estimate: ${basis}.` : `${plural(number, "point")}, ${about(seconds)} ${basis}.`)
+    else if (number !== undefined) this.#expectWords(seconds == null ? `${plural(number, "point")}; no estimate: ${basis}.` : `${plural(number, "point")}, ${about(seconds)} (${basis}).`)
   }
 
   /** @param {string} words */
