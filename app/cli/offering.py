@@ -26,8 +26,8 @@ _OPTIONS = (
         "api_keys",
         multiple=True,
         metavar="KEY",
-        help="A key that requests must bring; may be given several times. Others see it in the list of "
-        "processes: better set PML_API_KEYS, or use --api-keys-file.",
+        help="A key that requests must send; may be repeated. Visible in the process list; prefer "
+        "PML_API_KEYS or --api-keys-file.",
     ),
     click.option(
         "--api-keys-file",
@@ -35,7 +35,7 @@ _OPTIONS = (
         metavar="FILE",
         envvar="PML_API_KEYS_FILE",
         show_envvar=True,
-        help="A file with a key in each line.",
+        help="A file with one key per line.",
     ),
     click.option(
         "--operator-keys-file",
@@ -43,17 +43,21 @@ _OPTIONS = (
         metavar="FILE",
         envvar="PML_OPERATOR_KEYS_FILE",
         show_envvar=True,
-        help="A file with a key in each line, or PML_OPERATOR_KEYS: with one of them, and no other, /metrics "
-        "and the list of segments in memory are told, which are one for all clients.",
+        help="A file with one key per line, or PML_OPERATOR_KEYS. Only these keys may read /metrics and "
+        "the list of segments in memory, which cover all clients.",
     ),
     click.option(
         "--isolate",
         is_flag=True,
-        help="Share nothing between API keys, so that nobody can time another's prompts. What tells of all "
-        "clients is told with an operator's key alone.",
+        help="Share nothing between API keys, so no client can time the prompts of another. /metrics then "
+        "needs an operator key.",
     ),
     click.option(
-        "--alias", "aliases", multiple=True, metavar="NAME", help="A further name that requests may ask for."
+        "--alias",
+        "aliases",
+        multiple=True,
+        metavar="NAME",
+        help="A further name of the model in requests.",
     ),
     click.option(
         "--origin",
@@ -61,15 +65,15 @@ _OPTIONS = (
         type=Origin(),
         multiple=True,
         metavar="ORIGIN",
-        help="A site whose pages may use the server, as http://localhost:3000.",
+        help="A website that may use the server, such as http://localhost:3000.",
     ),
     click.option(
         "--allowed-host",
         "allowed_hosts",
         multiple=True,
         metavar="NAME",
-        help="A further name that requests may call the server by, as host.docker.internal or that of a "
-        "proxy. With a --host that other machines reach, every name is allowed.",
+        help="A further Host name to accept, such as host.docker.internal or the name of a proxy. With a "
+        "--host that other machines reach, every name is accepted.",
     ),
     click.option(
         "--parallel",
@@ -83,30 +87,34 @@ _OPTIONS = (
         type=Whole(0, 100_000),
         default=64,
         show_default=True,
-        help="Requests that may wait besides.",
+        help="Further requests that may wait.",
     ),
     click.option(
         "--min-cache-tokens",
         type=Whole(1, 1_000_000),
         default=64,
         show_default=True,
-        help="A marked prefix of fewer tokens is not kept.",
+        help="Shorter marked prefixes are not stored.",
     ),
     click.option(
         "--strict-ttl",
         is_flag=True,
-        help="Forget what is marked once its time to live has ended, as the vendors do; else it stays while "
-        "there is room.",
+        help="Delete marked prefixes when their time to live ends, as the vendors do. Default: they stay "
+        "while the budget allows.",
     ),
     click.option(
-        "--body", type=Size(), default="32MB", show_default=True, help="The most bytes of a request."
+        "--body",
+        type=Size(),
+        default="32MB",
+        show_default=True,
+        help="The largest request body.",
     ),
     click.option(
         "--grace",
         type=Number(0, 3600),
         default=30,
         show_default=True,
-        help="Seconds that answers under way have to end once the server is told to stop.",
+        help="Seconds for running answers after the server is told to stop.",
     ),
     click.option(
         "--max-new-tokens",
@@ -114,7 +122,11 @@ _OPTIONS = (
         help="Longest answer where a request does not say it, in tokens. Default: what the model's "
         "generation_config.json says, else 1024.",
     ),
-    setting_option("reuse"),
+    setting_option(
+        "reuse",
+        help="How requests of other programs reuse segments: by their own scope (off), or by the cheapest way "
+        "within --max-kl (auto). The studio's page has a setting of its own.",
+    ),
     setting_option("max_kl"),
 )
 
