@@ -86,12 +86,11 @@ def ask(
     server: str,
     **given: Any,
 ) -> int:
-    """Ask QUESTION over the modules of SCHEMA that have its words, and say which they are.
+    """Find the modules of SCHEMA that match QUESTION, answer over them, and name them.
 
-    The modules are found by full-text search and imported in the order of rank, those of one folder
-    together. What was encoded for any question before is read back, in whatever order. The words are plain
-    words: no sign in QUESTION is a command to the search. Where a studio of yours runs with the same model
-    and cache folder, it computes the answer.
+    Full-text search ranks the modules; modules of one folder stay together. Modules that an earlier question
+    encoded are read from the cache, in any order. QUESTION is plain words, without search operators. A
+    running studio with the same model and cache folder computes the answer.
     """
     options = ModelOptions(model, device, dtype, cache_dir, verify, memory, date, weights, quantize)
     schema = read_schema(schema_path)

@@ -134,15 +134,12 @@ def check(
 ) -> int:
     """Validate schemas and prompts.
 
-    Every fault of a file is found in one pass and shown with its line. Which kind a file is follows from its
-    root element. A prompt is bound to the schema that --schema names, else to the one among FILE that has the
-    name in its `schema` attribute, or to the only one where it names none: unknown modules, two members of
-    one union and the like show then.
+    One pass finds every error of a file and shows it with its line. A prompt is checked against the schema
+    of --schema, else against the FILE that its `schema` attribute names, or the only one if it names none.
     With --model, tokens are checked too: arguments over their length, prompts over the context window.
-    Where the segments of a schema were stored by a version that read its text otherwise, it says so once.
+    Warns once if cached segments of a schema were made by an older parser.
 
-    FILE may be - for standard input. The exit status is 1 where any file has an error, 2 where a path
-    leads to no file.
+    FILE may be - for standard input. Exit status 1 if a file has an error, 2 if a path has no file.
     """
     named = read_schema(schema_path) if schema_path else None
     given = named.tree if named else None

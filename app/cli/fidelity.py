@@ -49,13 +49,13 @@ def fidelity(
     as_json: bool,
     **engine_choice: Any,
 ) -> None:
-    """Say how faithful the cached answer to PROMPT is, and which module suffers from reuse.
+    """Measure whether caching changed the answer to PROMPT, and which module causes it.
 
     The uncached side answers greedily; both sides read that answer to its end, and their distributions are
-    compared token by token. A token that flips, where the cached side finds another one likeliest, is listed
-    wherever it is. For each module: how much the answer depends on it (KL without it), how far its keys and
-    values are from those of a full pass, and how much of the difference is its doing. Repairs and scaffolds
-    are then tried, and the best are listed. What was found is kept with the studio's runs.
+    compared token by token. Tokens that flip (the cached side prefers another one) are listed. For each
+    module: how much the answer depends on it (KL without it), how far its keys and values are from a full
+    pass, and how much of the difference it causes. Repairs and scaffolds are then tried, and the best are
+    listed. The studio's Runs page keeps the measurement.
     """
     schema = read_schema(schema_path)
     prompt = read_prompt(prompt_path)

@@ -110,8 +110,8 @@ def _print_text(document: Document[Schema], prompt_path: str | None, as_json: bo
 def encode(schema_path: str, scope: Scope, as_json: bool, **engine_choice: Any) -> int:
     """Compute and store every segment of SCHEMA.
 
-    What is stored already is left alone, so that after an edit only the edited module is computed.
-    Interrupting loses at most the pass being computed. Exit status 1 if some segments could not be stored.
+    Stored segments are kept, so after an edit only the edited module is computed. Interrupting loses at most
+    the current pass. Exit status 1 if some segments could not be stored.
     """
     document = read_schema(schema_path)
     engine = click.get_current_context().with_resource(ModelOptions(**engine_choice).open())

@@ -44,10 +44,10 @@ EDITOR_FILES = Path(__file__).resolve().parents[2] / "assets" / "editors"
 def lsp(model: str | None, folder: Path | None, force: bool) -> int:
     """Serve an editor over standard input and output.
 
-    An editor starts this by itself: docs/editors.md has the few lines for VS Code, Neovim and Emacs. It gets
-    faults while one types, completion, hovers, definitions, renaming across a schema and its prompts, quick
-    fixes and formatting. A prompt goes by the schema of its folder that has the name in its `schema`
-    attribute; what is open in the editor counts before what is on the disk.
+    The editor starts this command; docs/editors.md has the setup for VS Code, Neovim and Emacs. It provides
+    errors while you type, completion, hovers, definitions, renaming across a schema and its prompts, quick
+    fixes and formatting. A prompt uses the schema of its folder that its `schema` attribute names. Open
+    buffers win over files on disk.
     """
     if folder is not None:
         for path in copy_editor_files(folder, force=force):

@@ -124,8 +124,8 @@ _OPTIONS = (
     ),
     setting_option(
         "reuse",
-        help="How requests of other programs reuse segments: by their own scope (off), or by the cheapest way "
-        "within --max-kl (auto). The studio's page has a setting of its own.",
+        help="How requests of other programs reuse segments: by their own scope (off), or by the "
+        "cheapest way within --max-kl (auto). The studio's page has a setting of its own.",
     ),
     setting_option("max_kl"),
 )

@@ -113,16 +113,14 @@ def run(
 ) -> int:
     """Answer PROMPT, with and without the cache; or each row of a file, with --batch.
 
-    Both sides see the same tokens at the same positions. TTFT, the time to first token, runs from the moment
-    the prompt text is handed over; a module that is not stored yet is encoded inside it, as the timeline
-    shows. PROMPT may be - for standard input. Where a studio of yours runs with the same model and cache
-    folder, it computes the answer, at once; else the model is loaded here.
+    Both sides see the same tokens at the same positions. TTFT, the time to first token, starts at the text of
+    the prompt and includes the encoding of missing modules. PROMPT may be - for standard input. A running
+    studio with the same model and cache folder computes the answer; otherwise the model is loaded here.
 
     A row of --batch is {"id", "picks", "arguments", "text"} or {"id", "prompt"} as JSON, or cells of CSV
     under the columns id, text, picks, prompt, module/parameter, "set temperature" and "expect contains". With
-    PROMPT each row changes it. Rows without an id are named by their line. A row that fails keeps no other
-    from being answered; the status is 3 then, and 4 where an answer is not as expected. A batch is computed
-    here.
+    PROMPT each row changes it. Rows without an id get their line number. A failing row does not stop the
+    others; the exit status is 3 then, and 4 if an answer is not as expected.
     """
     for_batch = bool(as_they_end or force or output or table_path or expect or expect_any)
     _require_usage(prompt_path, batch_path, server, for_batch, as_json)

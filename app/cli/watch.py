@@ -36,10 +36,9 @@ PAUSE = 0.25  # seconds between two looks
 def watch(paths: tuple[Path, ...], encode: bool, scope: Scope, **engine_choice: Any) -> int:
     """Check schemas and prompts whenever they are saved, a line for each.
 
-    Of a FOLDER the documents that lie directly in it are watched, and the files that their modules are read
-    from. A prompt is bound to the schema of its folder that has the name in its `schema` attribute, and is
-    checked again when that changes. With --model tokens are checked too; with --encode what a change has
-    made new is computed and stored. Ctrl-C ends it.
+    In a FOLDER it watches the documents directly inside, and the files that their modules read. A prompt is
+    checked against the schema of its folder that its `schema` attribute names, and again when that changes.
+    With --model tokens are checked too. With --encode changed modules are computed and stored. Ctrl-C ends it.
     """
     context = click.get_current_context()
     engine: Engine | None
