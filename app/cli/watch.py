@@ -38,7 +38,7 @@ def watch(paths: tuple[Path, ...], encode: bool, scope: Scope, **engine_choice: 
 
     In a FOLDER it watches the documents directly inside, and the files that their modules read. A prompt is
     checked against the schema of its folder that its `schema` attribute names, and again when that changes.
-    With --model tokens are checked too. With --encode changed modules are computed and stored. Ctrl-C ends it.
+    With --model tokens are checked too. With --encode changed modules are computed and stored. Ctrl-C stops.
     """
     context = click.get_current_context()
     engine: Engine | None
