@@ -110,7 +110,7 @@ def misses(cache_dir: Path | None, as_json: bool) -> None:
         rows = [
             [
                 row["schema"] or "-",
-                row["path"] or "(always there)",
+                row["path"] or "(fixed text)",
                 f"{row['reason']}: {meanings.get(row['reason'], 'not known')}",
                 _moment(row["at"]),
                 milliseconds(row["ms"]),
@@ -141,7 +141,7 @@ def next_(free: int, cache_dir: Path | None, as_json: bool) -> None:
         rows = [
             [
                 row["schema"] or "-",
-                row["path"] or "(always there)",
+                row["path"] or "(fixed text)",
                 str(row["tokens"]),
                 size(row["bytes"]),
                 milliseconds(1000 * row["seconds"]),
@@ -423,7 +423,7 @@ def _as_table(segments: Iterable[Mapping[str, Any]]) -> str:
     rows = [
         [
             segment["schema"] or "-",
-            segment["path"] or "(always there)",
+            segment["path"] or "(fixed text)",
             segment["scope"],
             segment["model"],
             str(segment["tokens"]),

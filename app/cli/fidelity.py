@@ -123,7 +123,7 @@ def _modules(modules: Sequence[ModuleFidelity]) -> str:
     """Each module's part in the difference, as a table."""
     rows = [
         [
-            m.path or "(always there)",
+            m.path or "(fixed text)",
             str(m.tokens),
             nats(m.dependence),
             f"{m.key_deviation:.1%}",

@@ -71,7 +71,7 @@ export class AnswerCost {
     const rows = sorted.slice(0, MOST).map(({ path, dependence, tokens }) => {
       const bar = h("i", {}), owed = Math.max(0, dependence)
       bar.style.width = `${most ? 100 * owed / most : 0}%`
-      return h("tr", {}, h("th", { scope: "row" }, path.split("/").at(-1) || "text that is always there"), h("td", {}, count(tokens)), h("td", { class: "share" }, bar), h("td", {}, nats(owed)))
+      return h("tr", {}, h("th", { scope: "row" }, path.split("/").at(-1) || "fixed text"), h("td", {}, count(tokens)), h("td", { class: "share" }, bar), h("td", {}, nats(owed)))
     })
     const head = h("tr", {}, ...["Owed to", "Tokens", "", "Nats a token"].map(name => h("th", { scope: "col" }, name)))
     return [h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)),

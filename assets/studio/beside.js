@@ -118,7 +118,7 @@ function fidelity(runs) {
     row("KL per token", found => found.kl_mean, found => `${nats(found.kl_mean)}, ${nats(found.kl_worst)} at worst`),
     row("First token, measured", found => found.kl_first_token, found => `${found.first_token_agrees ? "the same likeliest" : "another likeliest"} (KL ${nats(found.kl_first_token)})`),
     row("Flipped tokens", found => found.flips.length, found => `${count(found.flips.length)} of ${count(found.tokens_read)}`),
-    row("Harm by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "text that is always there", nats(one.harm)]))),
+    row("Harm by module", found => JSON.stringify(found.modules), found => pairs(found.modules.map(one => [one.path || "fixed text", nats(one.harm)]))),
     row("What was tried", found => JSON.stringify(found.remedies), found => found.remedies.length ? pairs(found.remedies.map(one => [one.what, `KL ${nats(one.kl_mean)}`])) : "nothing"),
     row("Advice", found => found.advice, found => h("div", { class: "beside-note" }, found.advice)),
   ]

@@ -5,7 +5,7 @@ import { swatch } from "./treemap.js"
 const MIB = 1024 ** 2
 const KEY_SHOWN = 8  // characters that tell keys apart
 export const date = (/** @type {number} */ seconds) => moment(seconds * 1000)
-export const module = (/** @type {{path: string | null, key: string}} */ row) => row.path || `text that is always there (${row.key.slice(0, KEY_SHOWN)})`
+export const module = (/** @type {{path: string | null, key: string}} */ row) => row.path || `fixed text (${row.key.slice(0, KEY_SHOWN)})`
 
 /** How long computing took, or nothing where nobody measured it. @param {number} seconds */
 export const computing = seconds => seconds ? milliseconds(seconds * 1000) : "–"

@@ -7,7 +7,7 @@ import { AWAY, Job, STOPPED } from "./jobs.js"
 const percent = (/** @type {number} */ value) => `${(100 * value).toFixed(value < 0.1 ? 1 : 0)}%`
 /** @type {[string, string, (m: Api.ModuleFidelity) => string][]} */
 const COLUMNS = [
-  ["Module", "", m => m.path || "text that is always there"],
+  ["Module", "", m => m.path || "fixed text"],
   ["Tokens", "Read from the cache", m => count(m.tokens)],
   ["Answer depends", "KL of the answer without this module, in nats per token", m => nats(m.dependence)],
   ["Keys deviate", "Distance from the keys of a full pass, by their length", m => percent(m.key_deviation)],

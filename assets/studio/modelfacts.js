@@ -112,7 +112,7 @@ const share = (part, whole) => `${(100 * part / whole).toPrecision(2)} %`
 export function schemaFacts(sizes, tiers) {
   const shares = [sizes.memory && `${share(sizes.bytes, sizes.memory)} of the ${bytes(sizes.memory)} for segments in memory`, sizes.disk && `${share(sizes.bytes, sizes.disk)} of the ${bytes(sizes.disk)} on disk`].filter(Boolean)
   const rows = [...sizes.modules]
-  if (sizes.anonymous_tokens) rows.unshift({ path: "text that is always there", tokens: sizes.anonymous_tokens, bytes: sizes.anonymous_tokens * sizes.bytes_per_token, cached: "none" })
+  if (sizes.anonymous_tokens) rows.unshift({ path: "fixed text", tokens: sizes.anonymous_tokens, bytes: sizes.anonymous_tokens * sizes.bytes_per_token, cached: "none" })
   const most = Math.max(1, ...rows.map(row => row.bytes))
   return [
     h("p", {}, h("strong", {}, sizes.name || "The open schema"), `: ${plural(sizes.tokens, "token")} with every module once, ${bytes(sizes.bytes)} of keys and values`, shares.length ? `: ${shares.join(", ")}.` : "."),

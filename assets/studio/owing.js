@@ -25,6 +25,6 @@ export class Owing extends Emitter {
     belonging.on("changed", () => { if (this.#origin) this.emit("changed") })
   }
 
-  /** What was measured of the open texts, settings and model, by path; text that is always there has the path "". */
+  /** What was measured of the open texts, settings and model, by path; fixed text has the path "". */
   get modules() { return this.#origin && !this.#belonging.differences(this.#origin).length ? this.#found : new Map() }
 }

@@ -10,7 +10,7 @@ import { moved, placeIn } from "./sourceplaces.js"
  * @typedef {Record<Kind, string>} TextsOfBoth
  */
 
-const AUTHORS = { template: "chat template", anonymous: "always there", module: "module", argument: "argument", text: "new text" }
+const AUTHORS = { template: "chat template", anonymous: "fixed text", module: "module", argument: "argument", text: "new text" }
 const MARGIN = "400px"
 const WAITS = "The model is still being loaded: its tokenizer and chat template say what it reads."
 const READ_AFTER_MS = 30
@@ -181,7 +181,7 @@ export class Reads extends Emitter {
 
   /** @param {Api.ReadPassage} passage */
   #words({ author, path, tokens, start, cached, bytes: size, sees, meets, seam, why }) {
-    const what = author === "argument" ? `argument ${path.split(":")[1]} of ${path.split(":")[0]}` : path || (author === "anonymous" ? "text that is always there" : AUTHORS[author])
+    const what = author === "argument" ? `argument ${path.split(":")[1]} of ${path.split(":")[0]}` : path || (author === "anonymous" ? "fixed text" : AUTHORS[author])
     const tier = this.tiers.find(({ name }) => name === cached)
     const held = cached === null ? `computed each time${why && ` · ${why}`}` : `${tier?.label ?? cached}, ${bytes(size)} · saw ${sees ? plural(sees, "token") : "nothing before it"} when encoded`
     const at = tokens > 1 ? ` at ${count(start)}–${count(start + tokens - 1)}` : tokens ? ` at ${count(start)}` : ""

@@ -18,7 +18,7 @@ const share = (part, whole) => `${whole ? Math.min(100, 100 * part / whole) : 0}
 
 /** @param {string[]} modules paths; "" for text of none */
 function named(modules) {
-  const names = modules.map(path => path ? path.split("/").at(-1) : "text that is always there"), more = names.length - MOST_NAMES
+  const names = modules.map(path => path ? path.split("/").at(-1) : "fixed text"), more = names.length - MOST_NAMES
   return more > 0 ? `${names.slice(0, MOST_NAMES).join(", ")} and ${count(more)} more` : names.join(", ")
 }
 

@@ -6,7 +6,7 @@ import { Savings } from "./savings.js"
 
 /** @typedef {import("./owing.js").Owing} Owing */
 
-const KINDS = { anonymous: "always there", module: "module", argument: "argument", text: "new text" }
+const KINDS = { anonymous: "fixed text", module: "module", argument: "argument", text: "new text" }
 const KEPT = "prompt-cache-studio.strip-scale"
 const TICK_PX = 72
 const OLD_AFTER_MS = 600  // the next look at the texts is there sooner, as a rule

@@ -71,10 +71,10 @@ export class Treemap {
     const reached = Math.max(0, cells.findIndex(cell => same(cell, chosen)))
     refill(this.node, ...cells.map(({ schema, path, segments, bytes: size, ...at }, index) => {
       const named = at.width * wide / 100 > LABEL_WIDTH && at.height * high / 100 > LABEL_HEIGHT
-      const words = `${schema || "no schema"}, ${path === null ? "smaller modules" : path || "text that is always there"}: ${bytes(size)}, ${count(segments)} of the segments`
+      const words = `${schema || "no schema"}, ${path === null ? "smaller modules" : path || "fixed text"}: ${bytes(size)}, ${count(segments)} of the segments`
       const cell = h("button", { type: "button", class: "cell", "data-key": `${schema}\n${path}`, title: words, "aria-label": words, "aria-pressed": String(same({ schema, path }, chosen)),
         tabindex: index === reached ? "0" : "-1", onclick: () => this.#choose(same({ schema, path }, this.#chosen) ? null : { schema, path }) },
-        named ? h("span", {}, path === null ? "smaller modules" : path.split("/").at(-1) || "text that is always there") : null)
+        named ? h("span", {}, path === null ? "smaller modules" : path.split("/").at(-1) || "fixed text") : null)
       Object.assign(cell.style, { left: `${at.x}%`, top: `${at.y}%`, width: `${at.width}%`, height: `${at.height}%`, background: schemaColour(schema) })
       return cell
     }))

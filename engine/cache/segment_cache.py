@@ -263,7 +263,7 @@ class SegmentCache:
 
 def _words(recipes: Sequence[Recipe]) -> str:
     """What a pass is over."""
-    first = recipes[0].path or "text that is always there"
+    first = recipes[0].path or "fixed text"
     more = len({recipe.path for recipe in recipes} - {recipes[0].path})
     return f"{first} and {more} more" if more else first
 

@@ -66,7 +66,7 @@ class FidelityMeter:
         plain = cached if side.repair == "none" else side.repaired("none").read()
         modules = []
         for path in paths:
-            yield step(f"{path or 'text that is always there'}: what the answer owes to it", _MODULE_STEPS)
+            yield step(f"{path or 'fixed text'}: what the answer owes to it", _MODULE_STEPS)
             modules.append(_module(path, side, cached, plain))
         found = _compared(uncached, cached, tuple(modules))
         if not found.faithful:

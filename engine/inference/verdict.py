@@ -43,7 +43,7 @@ def _remedy(found: Fidelity, scope: str) -> str:
         )
     if found.worst is None:
         return "The prompt reads no module; the difference is rounding."
-    name = f"Module {found.worst!r}" if found.worst else "The text that is always there"
+    name = f"Module {found.worst!r}" if found.worst else "The fixed text"
     suffers = f"{name} suffers most from reuse"
     helping = [r for r in found.remedies if not r.flips and r.kl_worst <= found.kl_worst / 2]
     free, cheap = [r for r in helping if r.scaffold], [r for r in helping if r.repair]

@@ -117,4 +117,4 @@ def summarize_plan(plan: PromptPlan, tiers: Sequence[Tier], bytes_per_token: int
 def _label(piece: Piece) -> str:
     if piece.turn:
         return "earlier turn"
-    return {"anonymous": "text that is always there", "text": "new text"}.get(piece.kind, "")
+    return {"anonymous": "fixed text", "text": "new text"}.get(piece.kind, "")

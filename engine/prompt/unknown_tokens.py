@@ -73,7 +73,7 @@ class UnknownTokens:
         for path, ids in found.items():
             module = schema.module(path) if path else None
             if ids:
-                name = f"module {path!r}" if path else "the text that is always there"
+                name = f"module {path!r}" if path else "the fixed text"
                 span = module.span if module else schema.span
                 yield make("E509", f"{name} has {self._words(ids)}", span, schema.lines, _HINT)
 

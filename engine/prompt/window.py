@@ -96,7 +96,7 @@ class Window:
                 yield make("W606", message, scaffold.span, schema.lines, "name fewer modules")
 
     def _fault(self, path: str, positions: int, span: Span, document: Prompt | Schema) -> Diagnostic:
-        name = f"module {path!r}" if path else "the text that is always there"
+        name = f"module {path!r}" if path else "the fixed text"
         message = (
             f"{name} takes {positions} positions with its parameters' full length and what it is encoded "
             f"after; {self.model!r} reads at most {self.most}"

@@ -310,7 +310,7 @@ def test_the_store_is_listed_counted_and_cleared(
     assert sum(segment["bytes"] for segment in listed) == stats["bytes"]
     table = run_pml("cache", "list").out
     assert "plan/tokyo" in table
-    assert "(always there)" in table
+    assert "(fixed text)" in table
     assert "(50%)" in run_pml("cache", "stats").out
     assert json.loads(run_pml("cache", "clear", "--json").out) == {"removed": stats["segments"], "kept": 0}
     assert json.loads(run_pml("cache", "stats", "--json").out)["segments"] == 0

@@ -121,7 +121,7 @@ def test_the_map_narrows_the_list_and_what_is_pinned_is_asked_about_twice(author
         "a run's further timings and of batches among them"
     )
     cells = author.locator(".treemap .cell")
-    expect(cells.filter(has_text="text that is always there").first).to_be_attached()
+    expect(cells.filter(has_text="fixed text").first).to_be_attached()
     expect(cells.filter(has_text="travel")).to_have_count(0)
     painted = """cells => cells.filter(cell => cell.dataset.key.startsWith("travel\\n"))
         .map(cell => getComputedStyle(cell).backgroundColor)"""

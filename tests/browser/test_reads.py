@@ -94,7 +94,7 @@ def test_the_text_leads_to_its_sources(author: Page) -> None:
         reads(author)
     author.locator(".reads-text").focus()
     readout = author.locator(".reads-readout")
-    for words in ("chat template", "chat template", "text that is always there"):
+    for words in ("chat template", "chat template", "fixed text"):
         author.keyboard.press("ArrowDown")
         expect(readout).to_contain_text(words)
     expect(readout).to_contain_text(re.compile(r"\d tokens at [\d–]+ · .* when encoded"))

@@ -155,7 +155,7 @@ def test_both_sides_decode_as_the_plain_model_does(tmp_path: Path, seed: int) ->
     """All text is anonymous here, so the cached side sees exactly what the model itself would."""
     engine = Engine(tiny_model(seed=seed), Store.open(tmp_path))
     schema, prompt = trees(
-        '<schema name="s"><user>Some text that is always there.</user><assistant>Yes.</assistant></schema>',
+        '<schema name="s"><user>Some fixed text.</user><assistant>Yes.</assistant></schema>',
         "<prompt><user>And this is new.</user></prompt>",
     )
     plan = plan_of(engine, schema, prompt)

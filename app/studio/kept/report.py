@@ -193,8 +193,7 @@ def _fidelity(kept: KeptFidelity | None) -> Html | None:
     found: Mapping[str, Any] = kept["found"]
     agrees = "the same" if found["first_token_agrees"] else "another"
     modules = [
-        (one["path"] or "text that is always there", nats(one["harm"]), str(one["mends"]))
-        for one in found["modules"]
+        (one["path"] or "fixed text", nats(one["harm"]), str(one["mends"])) for one in found["modules"]
     ]
     tried = [(one["what"], nats(one["kl_mean"]), str(one["flips"])) for one in found["remedies"]]
     return element(

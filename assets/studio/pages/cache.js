@@ -218,7 +218,7 @@ class CachePage {
     this.#narrowed.hidden = this.#place === null
     if (!this.#place) return
     const { schema, path } = this.#place
-    refill(this.#narrowed, swatch(schema), h("span", {}, `Only ${schema || "what has no schema"}${path === null ? "" : `, ${path || "text that is always there"}`}`),
+    refill(this.#narrowed, swatch(schema), h("span", {}, `Only ${schema || "what has no schema"}${path === null ? "" : `, ${path || "fixed text"}`}`),
       h("button", { type: "button", "data-key": "all", onclick: () => { this.#narrow(null); this.#filter.focus() } }, "Show all"))
   }
 

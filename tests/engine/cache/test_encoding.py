@@ -222,7 +222,7 @@ def test_a_pass_is_bounded_and_progress_is_told_before_each(
     assert dones == sorted(dones)
     assert told[0][:2] == (0, report.total)
     assert told[-1][:2] == (report.total, report.total)
-    assert told[0][2].startswith("encoding text that is always there")
+    assert told[0][2].startswith("encoding fixed text")
 
 
 def test_who_stops_between_passes_loses_only_what_is_not_begun(

@@ -160,7 +160,7 @@ def test_the_module_that_suffers_most_makes_the_most_flips_then_the_most_harm(
         modules = tuple(ModuleFidelity(path, 9, 0.1, 0.1, 0.1, *part) for path, part in order.items())
         found = replace(LATE, modules=modules)
         assert found.to_json()["worst"] == worst
-        name = f"Module {worst!r}" if worst else "The text that is always there"
+        name = f"Module {worst!r}" if worst else "The fixed text"
         assert f"{name} suffers most from reuse" in advice(found, scope="anchored")
     assert replace(LATE, modules=()).worst is None
 
