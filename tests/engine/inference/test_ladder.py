@@ -225,6 +225,17 @@ def test_a_check_does_not_bring_back_what_was_deleted(engine: Engine) -> None:
     assert engine.store.stats().segments == 0
 
 
+def test_what_was_encoded_behind_neighbours_is_checked_where_nothing_else_is_stored(engine: Engine) -> None:
+    """As after runs with a scope of their own, or where the cache has evicted the other segments."""
+    prompt = prepared(engine)
+    prompt.answer(max_new_tokens=6, scope="preceding")
+    answer = prompt.answer(settings(ALWAYS))
+    assert answer.reuse.rung == PRECEDED
+    assert prompt.check_answer(answer.token_ids, answer.reuse, settings(ALWAYS)).checked
+    known = engine.store.measured.of(answer.reuse.combination)
+    assert set(known.kl) == {PRECEDED}, "a check encodes nothing that the answer did not read"
+
+
 def test_another_text_order_or_placement_is_another_combination(engine: Engine) -> None:
     def name(**given: Any) -> str:
         more = {key: given.pop(key) for key in ("placement",) if key in given}
