@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from engine.prepared import PreparedPrompt
 
 Mode = Literal["cached", "uncached", "both"]
+_SKIPPED = "pml: The check of the answer was skipped. The answer is complete."
+_UNCHECKED = "pml: The answer is complete, but it could not be checked"
 
 
 @dataclass
@@ -38,6 +40,7 @@ class Outcome:
         printed: a part of an answer is on standard output.
         saw_all: whether what was read from segments saw all that stands before it.
         studio: address of the studio that computes it; "" where this process does.
+        answered: whether all of it has come, and only the studio's check goes on.
     """
 
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -47,6 +50,7 @@ class Outcome:
     printed: bool = False
     saw_all: bool = True
     studio: str = ""
+    answered: bool = False
 
     @property
     def differs(self) -> str:
@@ -81,9 +85,17 @@ class Work:
 
 
 def handed(
-    work: Work, options: ModelOptions, server: str, progress: Progress, *, aloud: bool
+    work: Work,
+    options: ModelOptions,
+    server: str,
+    progress: Progress,
+    *,
+    aloud: bool,
+    answered: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome | None:
     """Has a studio compute the answer; None where none does, and nothing was printed on standard output.
+
+    `answered` is called with the whole answer, before the studio checks it; nothing in that check costs it.
 
     Raises:
         PromptCacheError: the studio went away or failed when a part of the answer was printed.
@@ -107,14 +119,27 @@ def handed(
         outcome = Outcome(studio=studio.url)
         try:
             with contextlib.closing(asked(studio, request)) as lines:
-                return follow(lines, progress, outcome, aloud=aloud)
+                follow(lines, progress, outcome, aloud=aloud, answered=answered)
+        except StoppedError:
+            raise
+        except KeyboardInterrupt:
+            if not outcome.answered:
+                raise
+            say(_SKIPPED, err=True)
         except LostError as lost:
+            if outcome.answered:
+                say(f"{_UNCHECKED}: {lost}", err=True)
+                return outcome
             if outcome.printed:
                 raise PromptCacheError(
                     f"the studio at {studio.url} gave no whole answer ({lost}). Run it again."
                 ) from lost
             if not isinstance(lost.__cause__, ConnectionRefusedError) or server != "auto":
                 losses.append(f"The studio at {studio.url} does not answer ({lost}).")
+            continue
+        if not outcome.answered:
+            answered(outcome)
+        return outcome
     if losses:
         say(f"pml: {' '.join(losses)} The model is loaded here.", err=True)
     return None
@@ -149,13 +174,20 @@ def check(work: Work, prompt: PreparedPrompt, outcome: Outcome, progress: Progre
     except StoppedError:
         raise
     except KeyboardInterrupt:
-        say("pml: The check of the answer was skipped. The answer is complete.", err=True)
+        say(_SKIPPED, err=True)
     except Exception as error:  # whatever it is: the answer is there
-        say(f"pml: The answer is complete, but it could not be checked: {error}", err=True)
+        say(f"{_UNCHECKED}: {error}", err=True)
 
 
-def follow(lines: Iterable[Line], progress: Progress, outcome: Outcome, *, aloud: bool) -> Outcome:
-    """Consumes a run's lines, printing the answers as they come."""
+def follow(
+    lines: Iterable[Line],
+    progress: Progress,
+    outcome: Outcome,
+    *,
+    aloud: bool,
+    answered: Callable[[Outcome], None] = lambda _: None,
+) -> Outcome:
+    """Consumes a run's lines, printing the answers as they come; `answered` as for `handed`."""
     for line in lines:
         match line["event"]:
             case "begun":
@@ -179,4 +211,10 @@ def follow(lines: Iterable[Line], progress: Progress, outcome: Outcome, *, aloud
                 outcome.saw_all = line["saw_all"]
             case "compared":
                 outcome.comparison = line["comparison"]
+            case "answered":
+                outcome.answered = True
+                answered(outcome)
+                progress(0, 1, "checking the answer")
+            case "unchecked":
+                say(f"{_UNCHECKED}: {line['why']}", err=True)
     return outcome

@@ -161,16 +161,18 @@ def run(
     try:
         with progress_bar() as progress:
             work = Work(schema, prompt, settings, mode)
-            outcome = handed(work, options, server, progress, aloud=not as_json)
+
+            def answered(outcome: Outcome) -> None:
+                if not as_json:
+                    say(_summary(outcome))
+
+            outcome = handed(work, options, server, progress, aloud=not as_json, answered=answered)
             if outcome is None:
                 with options.open() as engine:
                     asked = prepared(work, engine)
                     outcome = follow(computed(work, engine, asked), progress, Outcome(), aloud=not as_json)
-                    if not as_json:
-                        say(_summary(outcome))
+                    answered(outcome)
                     check(work, asked, outcome, progress)
-            elif not as_json:
-                say(_summary(outcome))
     except PromptError as error:
         raise FaultyDocumentError(prompt.name, "prompt", prompt.source, error.diagnostics) from error
     if as_json:

@@ -19,8 +19,17 @@ if TYPE_CHECKING:
 Line = dict[str, Any]
 
 
-def answering(engine: Engine, prompt: PreparedPrompt, settings: RunSettings, mode: Mode) -> Iterator[Line]:
+def answering(
+    engine: Engine, prompt: PreparedPrompt, settings: RunSettings, mode: Mode, *, check: bool = True
+) -> Iterator[Line]:
     """Answers a prompt, as lines. Closing the iterator stops the answer.
+
+    Args:
+        engine: computes the answer.
+        prompt: the prompt.
+        settings: the settings of the run.
+        mode: one side, or both.
+        check: as of `PreparedPrompt.stream`.
 
     Yields:
         First what the engine is, then the run's events.
@@ -28,7 +37,7 @@ def answering(engine: Engine, prompt: PreparedPrompt, settings: RunSettings, mod
     Raises:
         PromptError: the prompt does not fit the schema or the context window.
     """
-    stream = prompt.stream(settings, mode=mode)
+    stream = prompt.stream(settings, mode=mode, check=check)
     try:
         yield {
             "event": "begun",
@@ -46,6 +55,28 @@ def answering(engine: Engine, prompt: PreparedPrompt, settings: RunSettings, mod
             yield {"event": "read", "saw_all": saw_all(prompt.passages(settings))}
     finally:
         stream.close()
+
+
+def checking(prompt: PreparedPrompt, settings: RunSettings, told: Sequence[Line]) -> Iterator[Line]:
+    """Checks an answer under a promise, as lines; a failure is one of them.
+
+    Args:
+        prompt: the prompt.
+        settings: the settings of the run.
+        told: the lines of the whole answer.
+    """
+    answers = {line["side"]: line["answer"]["token_ids"] for line in told if line["event"] == "finished"}
+    taken = next((taken_in(line) for line in told if line["event"] == "reuse"), None)
+    if taken is None:
+        return
+    yield {"event": "answered"}
+    both = "uncached" in answers
+    try:
+        found = prompt.check_answer(answers["uncached" if both else "cached"], taken, settings, every=both)
+    except Exception as error:  # whatever it is: the answer is there
+        yield {"event": "unchecked", "why": str(error)}
+    else:
+        yield {"event": "reuse", "taken": asdict(found)}
 
 
 def of_event(event: Event) -> Line:

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import TypedDict
 
 from app.handover.client import FULL, GREETING, RUN
-from app.handover.lines import Line, answering, of_fault
+from app.handover.lines import Line, answering, checking, of_fault
 from app.handover.presence import Presence
 from app.studio.streaming import Streamed, in_a_thread, send_lines
 from engine.inference.params import RunSettings
@@ -123,13 +123,18 @@ async def _read(request: Request, reader: TypeAdapter[Any]) -> Any:
 
 
 def computed(engine: Engine, run: HandedRun) -> Iterator[Line]:
-    """Returns the lines of a run, a fault, what could not be stored, and the end included."""
+    """Returns the lines of a run, a fault, what could not be stored, its check, and the end included."""
+    told = []  # what the check needs
     try:
         settings = RunSettings.read(run["settings"])
         prompt = engine.schema(run["schema"]).prompt(run["prompt"])
-        yield from answering(engine, prompt, settings, run["mode"])
+        for line in answering(engine, prompt, settings, run["mode"], check=False):
+            if line["event"] in ("finished", "reuse"):
+                told.append(line)
+            yield line
         if run["mode"] != "uncached" and (unsaved := engine.segment_cache.unsaved()):
             yield {"event": "unsaved", "warning": f"The answer is complete, but {unsaved}"}
+        yield from checking(prompt, settings, told)
     except Exception as error:  # the command shows it
         logger.info("a run that was handed over ended: %r", error)
         yield of_fault(error)

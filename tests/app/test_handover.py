@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,11 +18,18 @@ from typing import Any, cast
 
 import pytest
 
+from app.cli.answers import Outcome, follow
 from app.cli.options import ModelOptions
+from app.handover import client
+from app.handover.client import LostError
+from app.handover.lines import checking
 from app.handover.presence import Presence, folder, present
 from app.handover.terms import Held, Terms, endings, folder_stamp
 from app.studio.handed import Handed
 from engine import Engine
+from engine.events import ReuseTaken
+from engine.inference.params import RunSettings
+from engine.prepared import PreparedPrompt
 from tests.app.studio_server import Served
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +128,63 @@ def test_the_json_of_a_run_in_the_studio_has_the_same_fields(
     assert object_["model"] == "demo"
     assert set(object_["cached"]) > TIMES
     assert object_["cached"]["tokens"]["encoded"] == 0
+
+
+@pytest.mark.usefixtures("light")
+def test_a_run_of_both_sides_in_the_studio_is_checked_too(
+    run_pml: Run, cache: Path, served: Served, tmp_path: Path
+) -> None:
+    schema, prompt = tmp_path / "schema.pml", tmp_path / "prompt.pml"
+    schema.write_text(
+        '<schema name="s">Read. <module name="a">One</module><module name="b">Two</module></schema>'
+    )
+    prompt.write_text('<prompt schema="s"><a/><b/><user>Which?</user></prompt>')
+    given = ("run", prompt, "--schema", schema, "--max-new-tokens", "4", "--max-kl", "0")
+    given = (*given, "--cache-dir", cache, "--server", served.url)
+    handed = run_pml(*given, "--json")
+    assert (handed.status, handed.err) == (0, "")
+    found = json.loads(handed.out)["reuse"]
+    assert found["checked"]
+    assert "breaks the promise of 0" in found["why"]
+    words = run_pml(*given).out.splitlines()
+    assert words[-2].startswith("Computed by the studio at "), "the figures come before the check"
+    assert words[-1] != ""
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), LostError("it is gone")])
+@pytest.mark.usefixtures("light")
+def test_nothing_in_a_check_of_the_studio_costs_the_answer(
+    run_pml: Run, cache: Path, served: Served, monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    plain = client.asked
+
+    def cut(*given: Any) -> Iterator[Any]:
+        for line in plain(*given):
+            yield line
+            if line["event"] == "answered":
+                raise fault
+
+    monkeypatch.setattr(client, "asked", cut)
+    handed = run_pml(*RUN, "--cache-dir", cache, "--server", served.url, "--json")
+    assert handed.status == 0, handed.err
+    assert json.loads(handed.out)["cached"]["token_ids"]
+    assert "The answer is complete" in handed.err
+
+
+def test_a_check_that_fails_in_the_studio_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("out of luck")
+
+    prompt = cast("PreparedPrompt", SimpleNamespace(check_answer=fail))
+    told = [
+        {"event": "reuse", "taken": asdict(ReuseTaken(0, "anchored", "none", (), "", 0.02))},
+        {"event": "finished", "side": "cached", "answer": {"token_ids": [1]}},
+    ]
+    follow(checking(prompt, RunSettings(), told), lambda *_: None, Outcome(), aloud=False)
+    assert (
+        capsys.readouterr().err == "pml: The answer is complete, but it could not be checked: out of luck\n"
+    )
+    assert not list(checking(prompt, RunSettings(), told[1:])), "without a promise there is no check"
 
 
 def test_faults_are_told_alike(run_pml: Run, cache: Path, tmp_path: Path) -> None:
