@@ -21,7 +21,7 @@ from engine.inference.findings import nats
 from engine.inference.params import Repair, RunSettings
 from engine.inference.repair import cached_tokens, inexact, repaired
 from engine.inference.sides import cached_pieces
-from engine.pml import Scaffold
+from engine.pml import PromptError, Scaffold
 from engine.pml.diagnostics import NOWHERE
 from engine.prompt.recipe import RecipeBook
 from engine.prompt.tokenized import Planned, TokenizedPrompt
@@ -78,16 +78,19 @@ class Ladder:
             return self._chosen(STORED, "", EXACT, None, stored)
         name, usable = _name(self.cache, stored), self._usable(stored)
         known = self.cache.store.measured.of(name)
+        wants = None
         rung = chosen_rung(known.kl, self.settings.max_kl, usable, self._cost)
-        planned, wants = self.planned(rung), None
+        while (planned := self._fitting(rung)) is None:
+            usable.remove(rung)
+            rung = chosen_rung(known.kl, self.settings.max_kl, usable, self._cost)
         if rung == START and not known.kl and PRECEDED in usable:
-            closer = self.planned(PRECEDED)  # at no cost where its segments are there
-            rung, planned = (PRECEDED, closer) if self.is_encoded(closer) else (rung, planned)
+            closer = self._fitting(PRECEDED)  # at no cost where its segments are there
+            if closer is not None and self.is_encoded(closer):
+                rung, planned = PRECEDED, closer
         if rung == REPAIRED and known.runs >= AGAIN and PREFIXED not in known.kl:
-            wants = PREFIXED if self._fits(self.planned(PREFIXED)) else None
+            wants = PREFIXED if self._fitting(PREFIXED) is not None else None
         if rung in ENCODED_BEHIND and not self.is_encoded(planned):
-            wants = rung if self._fits(planned) else None
-            rung, planned = COMPUTED, self.planned(COMPUTED)
+            wants, rung, planned = rung, COMPUTED, self.planned(COMPUTED)
         why = self._why(rung, known, wants, planned)
         took = (time.perf_counter() - started) * 1000
         planned = replace(planned, recipes_ms=planned.recipes_ms + took)
@@ -137,8 +140,8 @@ class Ladder:
 
     def _cost(self, rung: int) -> float:
         """How many cached tokens a rung computes again; infinite where its segments are not encoded."""
-        planned = self.planned(rung)
-        if rung in ENCODED_BEHIND and not self.is_encoded(planned):
+        planned = self._fitting(rung)
+        if planned is None or (rung in ENCODED_BEHIND and not self.is_encoded(planned)):
             return math.inf
         return self._repaired(rung, planned)
 
@@ -170,9 +173,20 @@ class Ladder:
             return f"{does}: cheaper remedies came too close to the promise of {promise}"
         return f"{does}: not measured yet"
 
-    def _fits(self, planned: Planned) -> bool:
+    def _fitting(self, rung: int) -> Planned | None:
+        """The prompt as it reads its segments at a rung; None where these do not fit the context window.
+
+        A slot takes its full length while a segment is encoded, so a prompt that fits may have such rungs.
+        """
+        if rung not in ENCODED_BEHIND:
+            return self.planned(rung)
+        try:
+            planned = self.planned(rung)
+        except PromptError:
+            return None
         longest = self.cache.model.context_length
-        return all(use.recipe.reach < longest for use in planned.slices if use is not None)
+        fits = all(use.recipe.reach < longest for use in planned.slices if use is not None)
+        return planned if fits else None
 
     def is_encoded(self, planned: Planned) -> bool:
         """Whether all segments that a plan reads are there."""

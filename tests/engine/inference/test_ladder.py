@@ -33,6 +33,7 @@ from engine.inference.ladder import (
     chosen_rung,
 )
 from engine.inference.params import RunSettings
+from engine.pml import PromptError
 from tests.engine.cases import model_of
 
 SCHEMA = """<schema name="s"><system>You plan.</system><user>Read.
@@ -234,6 +235,24 @@ def test_what_was_encoded_behind_neighbours_is_checked_where_nothing_else_is_sto
     assert prompt.check_answer(answer.token_ids, answer.reuse, settings(ALWAYS)).checked
     known = engine.store.measured.of(answer.reuse.combination)
     assert set(known.kl) == {PRECEDED}, "a check encodes nothing that the answer did not read"
+
+
+def test_a_remedy_that_does_not_fit_the_window_is_passed_over(engine: Engine) -> None:
+    """Slots take their full length in what is encoded behind neighbours; the prompt itself is short."""
+    modules = "".join(f'<module name="{m}">{m} <param name="p" len="1200"/> end</module>' for m in "ab")
+    schema = engine.schema(f'<schema name="s"><user>{modules}</user></schema>')
+    prompt = schema.prompt('<prompt><a p="x"/><b p="y"/><user>Which?</user></prompt>')
+    with pytest.raises(PromptError):
+        prompt.answer(max_new_tokens=1, scope="preceding")
+    rungs = []
+    for _ in range(3):
+        answer = prompt.answer(settings(1e-4))
+        assert answer.reuse is not None
+        rungs.append(answer.reuse.rung)
+        prompt.check_answer(answer.token_ids, answer.reuse, settings(1e-4))
+    assert set(engine.store.measured.of(answer.reuse.combination).kl) == {STORED, REPAIRED, PREFIXED}
+    assert rungs == [REPAIRED, PREFIXED, PREFIXED]
+    assert answer.token_ids == prompt.answer(max_new_tokens=6, mode="uncached").token_ids
 
 
 def test_another_text_order_or_placement_is_another_combination(engine: Engine) -> None:
