@@ -224,7 +224,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 4096\r\n"
 def test_a_stranger_on_the_port_of_a_studio_that_was_killed_is_not_waited_for(
     run_pml: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes, seconds: float
 ) -> None:
-    monkeypatch.setattr(client, "GREETING_SECONDS", 0.3)
+    monkeypatch.setattr(client, "GREETING_SECONDS", 1.0)
     with stranger(sent, seconds) as (port, gone), Presence(port, held(terms(tmp_path))).told():
         found = run_pml(*RUN, "--cache-dir", tmp_path)
         assert len(gone) < len(sent) / 4 or not seconds, "all of it was waited for"
