@@ -1,1 +1,1 @@
-"""What a prompt is in integers: token ids, positions, and what each segment saw. No tensors, no files."""
+"""Prompts as integers: token ids, positions, and the context of each segment. No tensors, no files."""

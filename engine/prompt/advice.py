@@ -1,6 +1,6 @@
-"""What a tokenizer and its chat template make of a document, in words: advice that only a model can give.
+"""Diagnostics that need a tokenizer and its chat template.
 
-The measure is transformers' `apply_chat_template` over the same conversation.
+The reference is transformers' `apply_chat_template` over the same conversation.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from engine.prompt.trimming import turn_texts
 from engine.prompt.turn_marks import fixed_turns, said_by
 from engine.prompt.turns import ChatError
 
-_SHOWN = 3  # differences that a message names
+_SHOWN = 3  # differences shown in one message
 
 
 def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
-    """Advice on a schema that was laid out."""
+    """Yields advice on a schema after layout."""
     yield from _stand_ins(spec, layout.schema)
     schema, chat = layout.schema, spec.chat
     turns = fixed_turns(schema)
@@ -33,7 +33,7 @@ def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
     try:
         opening = chat.opening(roles, contents, layout.day)
         dated = chat.date is None and chat.writes_date(roles, contents)
-    except ChatError:  # they stand beside turns of modules
+    except ChatError:  # allowed next to turns of modules
         return
     yield from _refused_system(opening, turns[0].span, schema)
     if dated:
@@ -48,7 +48,7 @@ def of_schema(spec: ModelSpec, layout: SchemaLayout) -> Iterator[Diagnostic]:
 def of_prompt(
     spec: ModelSpec, plan: PromptPlan, bound: Bound, prompt: Prompt, rendering: Rendering | None
 ) -> Iterator[Diagnostic]:
-    """Advice on a prompt that was planned: what the chat template makes of it, and which tokens differ."""
+    """Yields advice on a planned prompt: what the chat template changes, and which tokens differ."""
     chat = spec.chat
     if rendering is None:
         texts = [Fragment(message.text) for message in conversation(bound.parts)]
@@ -70,19 +70,19 @@ def of_prompt(
     contents = turn_texts(bound.parts)
     turns = [part for part in bound.parts if isinstance(part, RoleOpen)]
     yield from _rewritten(rendering, turns, contents, plan, prompt)
-    if len(conversation(bound.parts)) == len(contents):  # no text between turns, of which no template knows
+    if len(conversation(bound.parts)) == len(contents):  # no template supports text between turns
         fragments = list(_fragments(rendering, chat.tokens))
         whole = [token for ids in chat.tokens.encode(fragments, begins=True) for token in ids]
         yield from _tokens(spec, plan.token_ids, whole, prompt)
 
 
 def _fragments(rendering: Rendering, tokens: Tokenizer) -> Iterator[Fragment]:
-    """The texts of a rendering, each by one author."""
+    """The texts of a rendering, one fragment for each author."""
     yield tokens.rendered(rendering.begin)
     for opened, content, closed in zip(rendering.opens, rendering.contents, rendering.closes, strict=True):
         yield tokens.rendered(opened)
-        for one in content:
-            yield tokens.rendered(one) if isinstance(one, str) else Fragment(one.text)
+        for item in content:
+            yield tokens.rendered(item) if isinstance(item, str) else Fragment(item.text)
         yield tokens.rendered(closed)
     yield tokens.rendered(rendering.generation)
 
@@ -99,43 +99,43 @@ def _refused_system(rendering: Rendering, span: Span, document: Schema | Prompt)
 def _rewritten(
     rendering: Rendering, turns: Sequence[RoleOpen], contents: Sequence[str], plan: PromptPlan, prompt: Prompt
 ) -> Iterator[Diagnostic]:
-    """Says what the template makes of each turn, but for white space and thoughts."""
-    found: dict[str, list[int]] = {}
+    """Reports turns that the template changes, except for white space and thoughts."""
+    by_fate: dict[str, list[int]] = {}
     for number, content in enumerate(contents):
         if turns[number].role != "tool" and (fate := _fate(rendering, number, content)):
-            found.setdefault(fate, []).append(number)
-    if not found:
+            by_fate.setdefault(fate, []).append(number)
+    if not by_fate:
         return
     fates = [
         f"{fate} turn {_listed([f'{number + 1} ({turns[number].role})' for number in numbers])}"
-        for fate, numbers in found.items()
+        for fate, numbers in by_fate.items()
     ]
     message = f"the model's chat template {' and '.join(fates)}; the model reads what the template writes"
     computed = sum(piece.tokens for piece in plan.pieces if piece.why)
     if computed:
         message += f", and every request computes {computed} tokens of the schema"
     hint = "“What the model reads” in the studio shows its text"
-    own = (turns[number].node.span for numbers in found.values() for number in numbers if turns[number].new)
-    yield make("W612", message, next(own, _start(prompt)), prompt.lines, hint)
+    added_spans = (turns[number].node.span for numbers in by_fate.values() for number in numbers if turns[number].new)
+    yield make("W612", message, next(added_spans, _start(prompt)), prompt.lines, hint)
 
 
 def _fate(rendering: Rendering, turn: int, content: str) -> str:
-    """What the template does to the text of a turn; "" where it keeps it."""
-    said = rendering.contents[turn]
-    read = "".join(one if isinstance(one, str) else one.text for one in said)
+    """How the template changes the text of a turn; "" if unchanged."""
+    items = rendering.contents[turn]
+    read = "".join(item if isinstance(item, str) else item.text for item in items)
     if not read:
         gaps = (*rendering.opens, *rendering.closes, rendering.generation)
         moved = any(content.strip() in gap for gap in gaps)
         return "" if not content.strip() else "moves" if moved else "rewrites or leaves out"
-    before, found, behind = content.partition(read)
-    if not found:
+    before, match, behind = content.partition(read)
+    if not match:
         return "rewrites"
-    gone = any(one.strip() and "</think>" not in one for one in (before, behind))
+    gone = any(item.strip() and "</think>" not in item for item in (before, behind))
     return "leaves out a part of" if gone else ""
 
 
 def _start(prompt: Prompt) -> Span:
-    """The beginning of a prompt, of what concerns all of it."""
+    """An empty span at the start of the prompt, for diagnostics of the whole prompt."""
     start = prompt.span.start
     return Span(start, min(start + len("<prompt"), prompt.span.end))
 
@@ -158,30 +158,30 @@ def _stand_ins(spec: ModelSpec, schema: Schema) -> Iterator[Diagnostic]:
 def _tokens(
     spec: ModelSpec, ours: Sequence[int], theirs: Sequence[int], prompt: Prompt
 ) -> Iterator[Diagnostic]:
-    """Says which tokens are others than those of the whole text."""
-    found = list(_differences(ours, theirs))
-    if not found:
+    """Reports tokens that differ from those of the whole text."""
+    differences = list(_differences(ours, theirs))
+    if not differences:
         return
     shown = "; ".join(
-        f"{_spelled(spec, ours[a:b])} for {_spelled(spec, theirs[c:d])}" for a, b, c, d in found[:_SHOWN]
+        f"{_spelled(spec, ours[a:b])} for {_spelled(spec, theirs[c:d])}" for a, b, c, d in differences[:_SHOWN]
     )
-    more = f" and at {len(found) - _SHOWN} more" if len(found) > _SHOWN else ""
-    places = "place" if len(found) == 1 else "places"
+    more = f" and at {len(differences) - _SHOWN} more" if len(differences) > _SHOWN else ""
+    places = "place" if len(differences) == 1 else "places"
     message = (
         "modules, arguments and earlier turns are cut into tokens by themselves, which in "
-        f"{len(found)} {places} gives others than the text as a whole: {shown}{more}; nothing is to be "
+        f"{len(differences)} {places} gives others than the text as a whole: {shown}{more}; nothing is to be "
         "mended, and `pml fidelity` measures what it changes"
     )
     yield make("W611", message, _start(prompt), prompt.lines)
 
 
 def _spelled(spec: ModelSpec, ids: Sequence[int]) -> str:
-    """Tokens as a person reads them, with a bar at every border."""
+    """Tokens as readable text, with a bar at each boundary."""
     return quote("|".join(spec.tokenizer.decode([token]) for token in ids))
 
 
 def _differences(ours: Sequence[int], theirs: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
-    """Stretches `a:b` of the one list that stand for `c:d` of the other; both spell the same text."""
+    """Yields ranges `a:b` of the first list and `c:d` of the second that differ but spell the same text."""
     i = j = 0
     while i < len(ours) or j < len(theirs):
         if i < len(ours) and j < len(theirs) and ours[i] == theirs[j]:
@@ -193,7 +193,7 @@ def _differences(ours: Sequence[int], theirs: Sequence[int]) -> Iterator[tuple[i
 
 
 def _again(ours: Sequence[int], theirs: Sequence[int]) -> tuple[int, int]:
-    """After how many tokens of each the two go on alike."""
+    """The number of tokens of each list before both agree again."""
     for total in range(1, 24):
         for a in range(total + 1):
             b = total - a

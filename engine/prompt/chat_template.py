@@ -1,9 +1,9 @@
-"""A conversation → the text that the tokenizer's own chat template writes for it, cut by who wrote it.
+"""Renders a conversation with the tokenizer's chat template and splits the text by author.
 
-The template is rendered over the true contents, so it decides what it decides from them. What it writes round
-turns of such roles whatever they say is known from a rendering with markers, which is made once. A tokenizer
-without a template gets plain headings. Where a template refuses a system turn, the system text becomes the
-first paragraph of the user turn that follows it.
+The template is rendered with the real contents, so its decisions depend on them. The text around turns that
+never depends on contents comes from one rendering with markers, which is cached. A tokenizer without a
+template gets plain headings. If a template refuses a system turn, the system text becomes the first paragraph
+of the next user turn.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from engine.prompt.turns import ChatError, ChatLimitError, Told, Turns
 _NO_PLACE = "The model's chat template has no place for tools: "
 _OTHER = ". Leave the tools out, or use a model that was made for them."
 _HEADINGS = {"system": "System: ", "user": "User: ", "assistant": "Assistant:"}
-_QUESTION = "What do you say?"  # stands where a user may ask anything
-_DAYS = (datetime.date(2001, 2, 3), datetime.date(2019, 11, 28))  # no part of them alike
-_MOST_KEPT: Final = 32_000_000  # characters of what was found of conversations
+_QUESTION = "What do you say?"  # stands for any user text
+_DAYS = (datetime.date(2001, 2, 3), datetime.date(2019, 11, 28))  # differ in every part
+_MOST_KEPT: Final = 32_000_000  # characters of cached turns
 Roles = Sequence[str | Header]
 """Turns by their roles, or with what else the template reads of them."""
 _Cut = TypeVar("_Cut", Turns, Rendering)
@@ -40,15 +40,15 @@ class ChatFormat:
     """The chat template of one tokenizer.
 
     Args:
-        tokenizer: a tokenizer of transformers.
-        date: the date that the template may write; None for the day on which it is asked.
+        tokenizer: a transformers tokenizer.
+        date: the date that the template may write; None for the current date.
 
     Attributes:
-        tokens: tokenizes texts by authors and by the template.
-        has_template: False where turns get plain headings.
+        tokens: tokenizes text of authors and of the template.
+        has_template: False if turns get plain headings.
         bos: the token that begins a text without turns.
-        bos_text: how it is spelled; "" where the tokenizer has none.
-        date: as given; may be set to another.
+        bos_text: the spelling of `bos`; "" if the tokenizer has none.
+        date: see `Args`; may be reassigned.
     """
 
     def __init__(self, tokenizer: Any, date: datetime.date | None = None) -> None:
@@ -58,8 +58,8 @@ class ChatFormat:
         self._cutter = Cutter(self._apply, self.tokens, self.bos_text)
         self._reader = AnswerReader(tokenizer, self.tokens)
         self._template: ChatTemplate | None = None
-        self._with_tools: ChatTemplate | None = None  # where there is another one for them
-        self._fault = ""  # why there is a template and none is used
+        self._with_tools: ChatTemplate | None = None  # a separate template for tools, if the model has one
+        self._fault = ""  # why the existing template is unusable
         source: Any = getattr(tokenizer, "chat_template", None)
         self.has_template = bool(source)
         if self.has_template:
@@ -76,24 +76,25 @@ class ChatFormat:
         self.bos: int | None = bos if begins else None
 
     def today(self) -> datetime.date:
-        """The date in force: the one that was given, else this day's."""
+        """Returns `date`, or the current date if it is None."""
         return self.date or datetime.date.today()
 
     def turns(self, roles: Roles, today: datetime.date | None = None, tools: Tools = NO_TOOLS) -> Turns:
-        """Returns what stands around turns whatever they say.
+        """Returns the text around turns that does not depend on their contents.
 
         Args:
-            roles: the roles of its turns.
-            today: the date in force, where it was asked before.
-            tools: what the template reads besides the turns.
+            roles: the role of each turn.
+            today: the date to write; None for `self.today()`.
+            tools: other input of the template.
 
         Raises:
-            ChatError: the template refuses the sequence, rewrites contents so that it cannot be cut, or goes
-                beyond a bound of time or size.
-            ToolsError: it has no place for these tools, or for calls.
+            ChatError: the template refuses the roles, changes contents so that they cannot be located, or
+                exceeds
+                a limit of time or size.
+            ToolsError: the template does not support these tools, or calls.
         """
-        headers, told = self._guarded(roles, today or self.today(), tools)
-        return self._known_turns(headers, told)
+        headers, context = self._guarded(roles, today or self.today(), tools)
+        return self._known_turns(headers, context)
 
     def render(
         self,
@@ -102,36 +103,36 @@ class ChatFormat:
         today: datetime.date | None = None,
         tools: Tools = NO_TOOLS,
     ) -> Rendering:
-        """Returns what the template writes for a conversation, and invites the assistant to go on.
+        """Renders a conversation, with the invitation for the assistant at its end.
 
         Args:
-            roles: the roles of its turns.
+            roles: the role of each turn.
             contents: the text of each turn.
-            today: the date that it may write; None for the one in force.
-            tools: what the template reads besides the turns.
+            today: the date to write; None for `self.today()`.
+            tools: other input of the template.
 
         Raises:
-            ChatError: the template refuses the conversation, or goes beyond a bound of time or size.
-            ToolsError: it has no place for these tools, or for calls.
+            ChatError: the template refuses the conversation, or exceeds a limit of time or size.
+            ToolsError: the template does not support these tools, or calls.
         """
-        headers, told = self._guarded(roles, today or self.today(), tools)
+        headers, context = self._guarded(roles, today or self.today(), tools)
         if not self.has_template:
             turns = _plain(headers, tools, self.bos_text if self.bos is not None else "")
             whole = "".join(map("".join, zip(turns.opens, contents, turns.closes, strict=True)))
-            found = between(turns.begin + whole + turns.generation, turns, contents)
-            assert found is not None
-            return found
+            rendering = between(turns.begin + whole + turns.generation, turns, contents)
+            assert rendering is not None
+            return rendering
         try:
-            return self._rendered(headers, contents, told)
+            return self._rendered(headers, contents, context)
         except ChatLimitError:
             raise
         except ChatError as refusal:
-            if [one.role for one in headers[:2]] != ["system", "user"]:
+            if [header.role for header in headers[:2]] != ["system", "user"]:
                 raise
             system, user, *rest = contents
             border = "\n\n" if system.strip() else ""
             try:
-                folded = self.render(roles[1:], [system + border + user, *rest], told.day, tools)
+                folded = self.render(roles[1:], [system + border + user, *rest], context.day, tools)
             except ChatError:
                 raise refusal from None
             return folded.folded(len(system), border)
@@ -143,9 +144,10 @@ class ChatFormat:
         today: datetime.date | None = None,
         tools: Tools = NO_TOOLS,
     ) -> Rendering:
-        """Returns the same of turns that others may follow; how the last one ends is not known yet.
+        """Renders turns that other turns may follow; the end of the last turn is open.
 
-        Some templates want a user turn, or write the last one otherwise, so a user turn follows where it can.
+        Some templates require a user turn, or write the last turn differently, so a user turn is appended if
+        possible.
         """
         last = roles[-1]
         if (last.role if isinstance(last, Header) else last) != "user":
@@ -153,49 +155,49 @@ class ChatFormat:
                 return self.render([*roles, "user"], [*contents, _QUESTION], today, tools).first(len(roles))
             except ChatLimitError:
                 raise
-            except ChatError:  # it takes no user turn there
+            except ChatError:  # the template refuses a user turn here
                 pass
         return self.render(roles, contents, today, tools)
 
     def writes_date(self, roles: Roles, contents: Sequence[str]) -> bool:
-        """Whether the text around these turns is another one on another day.
+        """Returns whether the text around these turns depends on the date.
 
         Raises:
-            ChatError: as for `render`.
+            ChatError: see `render`.
         """
-        one, other = (self.opening(roles, contents, day) for day in _DAYS)
-        return one != other
+        first, second = (self.opening(roles, contents, day) for day in _DAYS)
+        return first != second
 
     @property
     def parses_calls(self) -> bool:
-        """Whether calls of tools can be told from the rest of an answer."""
+        """Whether tool calls can be parsed from an answer."""
         return self._reader.finds_calls
 
     def require_parser(self) -> None:
-        """Refuses tools whose calls could not be told from the rest of an answer.
+        """Raises an error if tool calls cannot be parsed from an answer.
 
         Raises:
-            ToolsError: the tokenizer does not say how calls are written.
+            ToolsError: the tokenizer does not define how calls are written.
         """
         self._reader.require()
 
     def calls_in(
         self, answer: Sequence[int] | str, prompt: Sequence[int] = (), tools: Tools = NO_TOOLS
     ) -> ParsedAnswer:
-        """Tells the calls of tools in an answer from what it says.
+        """Parses the tool calls of an answer.
 
         Args:
-            answer: its tokens, as special ones may mark calls, or its text with these in it.
-            prompt: the tokens of what was answered, which may begin the answer.
-            tools: by whose parameters arguments are read, where the model writes them without types.
+            answer: its tokens, or its text with special tokens (these may mark calls).
+            prompt: the tokens of the prompt, which may begin the answer.
+            tools: their parameters give the types of untyped arguments.
 
         Raises:
-            ToolsError: the tokenizer does not say how calls are written.
+            ToolsError: the tokenizer does not define how calls are written.
         """
         return self._reader.read(answer, prompt, tools)
 
     def token_ids(self, text: str) -> list[int]:
-        """Tokenizes text of the template, where the spelling of a special token means that token."""
+        """Tokenizes text of the template; spellings of special tokens become special tokens."""
         return self.tokens.marked(text)
 
     def _template_begins(self) -> bool:
@@ -205,38 +207,38 @@ class ChatFormat:
             return False
 
     def _for(self, tools: Tools) -> ChatTemplate | None:
-        """The template that transformers takes where there are these tools."""
+        """The template that transformers chooses for these tools."""
         return self._with_tools if tools and self._with_tools is not None else self._template
 
     def _guarded(self, roles: Roles, day: datetime.date, tools: Tools) -> tuple[tuple[Header, ...], Told]:
-        """What the template is told, in which no special token arises from words of an author."""
-        given = tuple(one if isinstance(one, Header) else Header(one) for one in roles)
+        """Guards the template's input: words of authors cannot become special tokens."""
+        plain = tuple(header if isinstance(header, Header) else Header(header) for header in roles)
         guard = self.tokens.guarded
-        headers = tuple(replace(one, fields=guard(one.fields)) if one.fields else one for one in given)
+        headers = tuple(replace(header, fields=guard(header.fields)) if header.fields else header for header in plain)
         if tools.json or tools.variables_json:
             tools = replace(tools, json=guard(tools.json), variables_json=guard(tools.variables_json))
-        told = Told(day, tools)
-        words = "\n".join((tools.json, tools.variables_json, *(one.fields for one in headers)))
-        if told.word in words:
-            told = replace(told, word=told.word + hashlib.sha256(words.encode()).hexdigest()[:16])
-        return headers, told
+        context = Told(day, tools)
+        words = "\n".join((tools.json, tools.variables_json, *(header.fields for header in headers)))
+        if context.word in words:
+            context = replace(context, word=context.word + hashlib.sha256(words.encode()).hexdigest()[:16])
+        return headers, context
 
     def _known_turns(self, headers: tuple[Header, ...], told: Told) -> Turns:
         key = (headers, told)
-        found = self._known.get(key)
-        if found is None:
+        turns = self._known.get(key)
+        if turns is None:
             try:
                 template = self._for(told.tools)
                 with template.together() if template is not None else contextlib.nullcontext():
-                    found = self._formed(headers, told, self._cutter.cut)
+                    turns = self._formed(headers, told, self._cutter.cut)
             except TemplateTimeError as error:
-                found = _unusable(error)
-            texts = (found,) if isinstance(found, str) else (*found.opens, *found.closes)
-            told_of = (told.tools.json, *(one.fields for one in headers))
-            self._known.keep(key, found, 1000 + sum(map(len, (*texts, *told_of))))
-        if isinstance(found, str):
-            raise ChatLimitError(found)
-        return found
+                turns = _unusable(error)
+            texts = (turns,) if isinstance(turns, str) else (*turns.opens, *turns.closes)
+            told_of = (told.tools.json, *(header.fields for header in headers))
+            self._known.keep(key, turns, 1000 + sum(map(len, (*texts, *told_of))))
+        if isinstance(turns, str):
+            raise ChatLimitError(turns)
+        return turns
 
     def _rendered(self, headers: tuple[Header, ...], contents: Sequence[str], told: Told) -> Rendering:
         try:
@@ -250,44 +252,44 @@ class ChatFormat:
             with template.together() if template is not None else contextlib.nullcontext():
                 if known is not None:
                     return self._cut(headers, contents, replace(told, form=known.form), known)
-                return self._formed(headers, told, lambda one, formed: self._cut(one, contents, formed, None))
+                return self._formed(headers, told, lambda cut_headers, formed: self._cut(cut_headers, contents, formed, None))
         except TemplateTimeError as error:
             raise ChatLimitError(_unusable(error)) from error
 
     def _cut(
         self, headers: tuple[Header, ...], contents: Sequence[str], told: Told, known: Turns | None
     ) -> Rendering:
-        """Renders a conversation and cuts it by who wrote it."""
+        """Renders a conversation and splits it by author."""
         text = self._spell(headers, contents, told)
-        found = between(text, known, contents) if known is not None else None
-        if found is not None:
-            return found
-        template, said = self._for(told.tools), None
+        rendering = between(text, known, contents) if known is not None else None
+        if rendering is not None:
+            return rendering
+        template, matches = self._for(told.tools), None
         if template is not None and sum(map(len, contents)) <= MOST_MASKED:
             masks = Masks(contents, template.words, self.tokens.spelled)
             with contextlib.suppress(ChatError):
                 masked = self._spell(headers, masks.contents, told)
-                said = masks.find(text, masked, self.tokens.specials(text))
+                matches = masks.find(text, masked, self.tokens.specials(text))
         if (
-            said is None
-        ):  # nobody knows who wrote what, but spellings of special tokens are the template's own
-            contents = [self.tokens.guarded(one) for one in contents]
+            matches is None
+        ):  # authors are unknown, but spellings of special tokens belong to the template
+            contents = [self.tokens.guarded(content) for content in contents]
             text = self._spell(headers, contents, told)
         uninvited = text
         with contextlib.suppress(ChatError):
             uninvited = self._spell(headers, contents, told, invite=False)
         specials = self.tokens.specials(text)
         guard = self.tokens.guarded
-        made = traced(text, uninvited, said or (), contents, known, self.bos_text, specials, guard)
+        made = traced(text, uninvited, matches or (), contents, known, self.bos_text, specials, guard)
         return replace(made, form=told.form)
 
     def _formed(
         self, headers: tuple[Header, ...], told: Told, cut: Callable[[tuple[Header, ...], Told], _Cut]
     ) -> _Cut:
-        """Cuts a rendering in the first form of calls that the template takes."""
+        """Runs `cut` with the first form of calls that the template accepts."""
         refusal: ChatError | None = None
         silent, second = False, None
-        for form in FORMS if any(one.fields for one in headers) else FORMS[:1]:
+        for form in FORMS if any(header.fields for header in headers) else FORMS[:1]:
             formed = replace(told, form=form)
             if not self._writes_calls(headers, formed):
                 silent = True
@@ -319,18 +321,18 @@ class ChatFormat:
         raise refusal
 
     def _writes_calls(self, headers: tuple[Header, ...], told: Told) -> bool:
-        """Whether calls are to be seen in the rendering, if there are some and there is one."""
-        if not any(one.calls for one in headers) or (text := self._rendering(headers, told)) is None:
+        """Whether calls appear in the rendering; False without calls or rendering."""
+        if not any(header.calls for header in headers) or (text := self._rendering(headers, told)) is None:
             return True
-        return text != self._rendering(tuple(one.without_calls() for one in headers), told)
+        return text != self._rendering(tuple(header.without_calls() for header in headers), told)
 
     def _writes_python(self, headers: tuple[Header, ...], told: Told) -> bool:
-        """Whether arguments are as Python writes objects, so that a text is wanted."""
+        """Whether arguments are written as Python objects, so the template needs them as JSON text."""
         if told.form.spelled:
             return False
         text = self._rendering(headers, told) or ""
-        messages = (one.message("", told.form) for one in headers if one.calls)
-        calls = (call["function"]["arguments"] for one in messages for call in one["tool_calls"])
+        messages = (message.message("", told.form) for message in headers if message.calls)
+        calls = (call["function"]["arguments"] for message in messages for call in message["tool_calls"])
         return any(repr(arguments) in text for arguments in calls if arguments)
 
     def _alike(self, headers: tuple[Header, ...], told: Told) -> bool:
@@ -339,7 +341,7 @@ class ChatFormat:
         return self._rendering(headers, told) == self._rendering(headers, without)
 
     def _rendering(self, headers: tuple[Header, ...], told: Told) -> str | None:
-        """A conversation, or what follows its system text; None where the template takes neither."""
+        """The rendered conversation, or the part after its system text; None if the template refuses both."""
         for part in (headers, headers[1:]):
             with contextlib.suppress(ChatError):
                 return self._apply(part, told)
@@ -366,19 +368,19 @@ class ChatFormat:
             ) from error
 
     def _apply(self, headers: tuple[Header, ...], told: Told, *, invite: bool = True, pad: str = "") -> str:
-        contents = ["" if one.blank else f"{pad}{told.marker(i)}{pad}" for i, one in enumerate(headers)]
+        contents = ["" if header.blank else f"{pad}{told.marker(i)}{pad}" for i, header in enumerate(headers)]
         try:
             return self._spell(headers, contents, told, invite=invite)
         except ChatLimitError as error:
-            ours = not told.tools and not any(one.fields for one in headers)
-            # So short a text: no other one will do. Fewer turns may.
+            ours = not told.tools and not any(header.fields for header in headers)
+            # No other form shortens such a short text, but fewer turns may.
             if ours and not isinstance(error.__cause__, TemplateTimeError):
                 self._template, self._fault = None, str(error)
             raise
 
 
 def _default(source: str | dict[str, str]) -> str:
-    """The template that transformers takes where a model has several."""
+    """The template that transformers chooses if a model has several."""
     if isinstance(source, str):
         return source
     if "default" not in source:
@@ -399,13 +401,13 @@ def _unusable(error: TemplateError) -> str:
 
 
 def _said(refusal: ChatError) -> str:
-    """What a template itself says when it refuses something."""
+    """The template's own message about a refusal."""
     return f"it says {str(refusal.__cause__ or refusal).rstrip('.')!r}"
 
 
 def _plain(headers: Sequence[Header], tools: Tools, begin: str) -> Turns:
-    if tools or any(one.fields or one.role not in _HEADINGS for one in headers):
+    if tools or any(header.fields or header.role not in _HEADINGS for header in headers):
         raise ToolsError("The model has no chat template, and so no place for tools" + _OTHER)
-    opens = tuple(_HEADINGS[one.role] for one in headers)
-    kept = ((False, False),) * len(headers)
-    return Turns(begin, opens, ("\n\n",) * len(headers), _HEADINGS["assistant"], kept)
+    opens = tuple(_HEADINGS[header.role] for header in headers)
+    trims = ((False, False),) * len(headers)
+    return Turns(begin, opens, ("\n\n",) * len(headers), _HEADINGS["assistant"], trims)

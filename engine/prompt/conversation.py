@@ -1,16 +1,16 @@
-"""A conversation of messages that are made of blocks, as a bound prompt. Knows no tokenizer.
+"""Builds a bound prompt from a conversation of messages that consist of blocks. Needs no tokenizer.
 
-Each message is a turn. Between two blocks of one message a blank line stands where the one does not end and
-the next does not begin with white space; it belongs to neither and is read before the next. A block without
-text has no tokens.
+Each message is a turn. A blank line separates two blocks of a message unless white space already does. The
+blank line belongs to neither block and is read before the second. A block without text has no tokens.
 
-A message of the assistant may end with calls of tools, and the role "tool" gives their results; how either is
-written is the chat template's. Results are read in the order of their calls, as most templates write no ids.
+A message of the assistant may end with tool calls, and the role "tool" gives their results. The chat template
+decides how both are written. Results are read in the order of their calls, because most templates write no
+ids.
 
-A block is tokenized by itself where another one follows it in its message; all else is tokenized as one text.
+A block is tokenized on its own if another block follows in its message; all other text is tokenized together.
 
-A block with a name is a module of a schema that is made for the conversation: all of them side by side, with
-no text outside, so that its segment has the same name in any order and in any conversation.
+Named blocks are modules of a schema made for the conversation. The modules stand next to each other without
+text outside, so a segment has the same name in any order and in any conversation.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Message:
     """One turn of a conversation.
 
     Attributes:
-        role: who speaks: "system", "user", "assistant", or "tool" for the result of a call.
-        blocks: what is said, in order.
-        calls: of tools, by the assistant, behind what is said.
-        call_id: of a result, the id of the call.
-        name: of a result, the function that was called.
+        role: "system", "user", "assistant", or "tool" for the result of a call.
+        blocks: the content, in order.
+        calls: the tool calls of the assistant, after its blocks.
+        call_id: the id of the call that a result answers.
+        name: the function that a result comes from.
     """
 
     role: TurnName
@@ -55,10 +55,10 @@ class Message:
 
     @property
     def fields(self) -> str:
-        """JSON of what it has beside role and blocks; "" for nothing.
+        """Returns the message without role and blocks as JSON; "" if nothing remains.
 
         Raises:
-            ToolsError: its calls are none, or stand with another role than theirs.
+            ToolsError: the calls are invalid, or the role cannot have calls.
         """
         if self.calls and self.role != "assistant":
             raise ToolsError(f"A message of the {self.role} calls tools; only the assistant does.")
@@ -69,12 +69,12 @@ class Message:
 
 @dataclass(frozen=True)
 class Blocks:
-    """Where the blocks of a conversation stand in its bound prompt.
+    """The places of a conversation's blocks in its bound prompt.
 
     Attributes:
-        ends: for each block, as they are read, the place of its part; None for one without text. Calls of
-            tools are one more block of their message, which ends with the turn.
-        settled: the places of the parts behind which tokens end, whatever follows.
+        ends: for each block, in reading order, the place of its part; None without text. The tool calls of a
+            message are one more block, which ends with the turn.
+        settled: the places of parts whose last token never depends on later text.
     """
 
     ends: tuple[int | None, ...]
@@ -83,12 +83,12 @@ class Blocks:
 
 @dataclass(frozen=True)
 class Spelled:
-    """A conversation as a prompt that is bound to a schema of its own.
+    """A conversation as a prompt bound to its own schema.
 
     Attributes:
-        prompt: the turns as a tree, which no document has.
-        bound: the parts in the order in which they are read.
-        blocks: where the blocks stand.
+        prompt: the turns as a tree, not from a document.
+        bound: the parts in reading order.
+        blocks: the places of the blocks.
     """
 
     prompt: Prompt
@@ -97,15 +97,15 @@ class Spelled:
 
 
 def spell(messages: Sequence[Message], *, movable: bool = True) -> Spelled:
-    """Spells a conversation as a bound prompt.
+    """Builds a bound prompt from a conversation.
 
     Args:
         messages: the turns, in order.
-        movable: whether segments can stand in any place; else blocks with names are text like any other.
+        movable: whether segments can be relocated; otherwise named blocks are plain text.
 
     Raises:
-        SettingsError: there is no message, something in them is none, or names or results do not fit.
-        ToolsError: calls of tools are none, or stand where they cannot.
+        SettingsError: there is no message, a message is invalid, or names or results do not match.
+        ToolsError: tool calls are invalid or misplaced.
     """
     _require(messages)
     modules = modules_of([block for message in messages for block in message.blocks])
@@ -129,13 +129,12 @@ class _Speller:
         self.settled: list[int] = []
 
     def add(self, message: Message) -> None:
-        """Adds a turn."""
-        said = tuple(Text(block.text, NOWHERE) for block in message.blocks if block.text)
-        turn = Role(message.role, said, NOWHERE, message.fields)
+        texts = tuple(Text(block.text, NOWHERE) for block in message.blocks if block.text)
+        turn = Role(message.role, texts, NOWHERE, message.fields)
         self.turns.append(turn)
         self._put(RoleOpen(turn.role, turn, new=True))
         before = ""
-        rest = len(said)
+        rest = len(texts)
         for block in message.blocks:
             if not block.text:
                 self.ends.append(None)
@@ -163,14 +162,14 @@ class _Speller:
 
 
 def _with_results(messages: Sequence[Message]) -> Iterator[Message]:
-    """Yields the turns as they are read: results in the order of their calls, with the names of functions.
+    """Yields the turns in reading order: results in the order of their calls, with function names.
 
     Raises:
-        SettingsError: several calls have results, and not one for each.
+        SettingsError: several calls do not have exactly one result each.
     """
     names: dict[str, str] = {}
     calls: list[ToolCall] = []
-    for are_results, run in groupby(messages, key=lambda one: one.role == "tool"):
+    for are_results, run in groupby(messages, key=lambda message: message.role == "tool"):
         if are_results:
             yield from _paired(list(run), calls, names)
             calls = []
@@ -183,17 +182,17 @@ def _with_results(messages: Sequence[Message]) -> Iterator[Message]:
 
 
 def _paired(results: list[Message], calls: list[ToolCall], names: Mapping[str, str]) -> Iterator[Message]:
-    """Yields results in the order of their calls; in their own where an id is missing."""
-    wanted, given = Counter(call.id for call in calls), Counter(result.call_id for result in results)
-    if len(calls) > 1 and "" not in wanted | given:
-        for unpaired, what in ((given - wanted, "is no call of the turn"), (wanted - given, "has no result")):
+    """Yields results in the order of their calls, or in their own order if an id is missing."""
+    wanted, answered = Counter(call.id for call in calls), Counter(result.call_id for result in results)
+    if len(calls) > 1 and "" not in wanted | answered:
+        for unpaired, problem in ((answered - wanted, "is no call of the turn"), (wanted - answered, "has no result")):
             if unpaired:
                 raise SettingsError(
-                    f"The assistant calls {len(calls)} tools at once, and {next(iter(unpaired))!r} {what}. "
+                    f"The assistant calls {len(calls)} tools at once, and {next(iter(unpaired))!r} {problem}. "
                     "Send one result behind them for each call, with its id."
                 )
         order = sorted(range(len(calls)), key=lambda number: calls[number].id)
-        answers = dict(zip(order, sorted(results, key=lambda one: one.call_id), strict=True))
+        answers = dict(zip(order, sorted(results, key=lambda result: result.call_id), strict=True))
         results = [answers[number] for number in range(len(calls))]
         names = {}
     placed = [call.name for call in calls] if len(calls) == len(results) else [""] * len(results)
@@ -202,7 +201,7 @@ def _paired(results: list[Message], calls: list[ToolCall], names: Mapping[str, s
 
 
 def _require(messages: object) -> None:
-    """Refuses what is no conversation."""
+    """Raises an error unless this is a conversation."""
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes) or not messages:
         raise SettingsError(
             "A conversation is a list of messages, and there is at least one: "

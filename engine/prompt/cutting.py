@@ -1,7 +1,8 @@
-"""Cuts a rendering of a chat template into what stands round its turns.
+"""Finds the text that a chat template writes around the turns of a conversation.
 
-Where a turn ends is seen in a rendering of the turns up to it. In a long conversation that is done for the
-first ones, and later ones are cut like an earlier one of their kind.
+The end of a turn comes from a rendering of the turns up to it. Only the first turns of a long conversation
+need
+such renderings; later turns are cut like an earlier turn of the same kind.
 """
 
 from __future__ import annotations
@@ -17,24 +18,24 @@ from engine.prompt.turns import ChatError, ChatLimitError, Content, Told, Turns
 
 _PAD = " \n\t\n "
 _QUOTED_PAD = json.dumps(_PAD)[1:-1]
-_MOST_KEPT: Final = 8_000_000  # characters of ends of turns
-_RENDERED: Final = 32  # turns whose ends are looked for in renderings of their own
+_MOST_KEPT: Final = 8_000_000  # characters of cached turn ends
+_RENDERED: Final = 32  # turns whose ends come from separate renderings
 
 
 class Render(Protocol):
-    """Renders turns with a marker in place of each content, between white space if wanted."""
+    """Renders turns with a marker for each content, with white space around it if wanted."""
 
     def __call__(self, headers: tuple[Header, ...], told: Told, *, invite: bool = True, pad: str = "") -> str:
         """Returns the text, or raises a ChatError."""
 
 
 class Cutter:
-    """Finds what a chat template writes round each turn.
+    """Finds the text that a chat template writes around each turn.
 
     Args:
         render: renders turns with markers.
-        tokens: of the model.
-        begin: how the token is spelled that may begin a text.
+        tokens: the tokenizer of the model.
+        begin: the spelling of the token that may begin a text.
     """
 
     def __init__(self, render: Render, tokens: Tokenizer, begin: str) -> None:
@@ -42,24 +43,24 @@ class Cutter:
         self._ends: Recent[str] = Recent(_MOST_KEPT)
 
     def cut(self, headers: tuple[Header, ...], told: Told) -> Turns:
-        """Returns what stands round the turns of a conversation.
+        """Returns the text around the turns of a conversation.
 
         Args:
-            headers: its turns.
-            told: what else the template is told.
+            headers: the turns.
+            told: the other input of the template.
 
         Raises:
-            ChatError: the template refuses the turns, or rewrites contents so that it cannot be cut.
+            ChatError: the template refuses the turns, or changes contents so that they cannot be located.
         """
         text, count = self._render(headers, told), len(headers)
-        shown = [i for i, one in enumerate(headers) if not (one.blank or one.calls) or told.marker(i) in text]
+        shown = [i for i, header in enumerate(headers) if not (header.blank or header.calls) or told.marker(i) in text]
         gaps = _between(headers, shown, told, text)
         begin = self._begin if self._begin and gaps[0].startswith(self._begin) else ""
         gaps[0] = gaps[0].removeprefix(begin)
         opens, closes = [""] * count, [""] * count
-        seen: dict[object, tuple[str, str | None]] = {}  # between turns of such kinds: a close and an open
+        seen: dict[object, tuple[str, str | None]] = {}  # by kinds of two turns: the close and the open between them
         visible = set(shown)
-        kinds = [(one.role, place in visible) for place, one in enumerate(headers)]
+        kinds = [(header.role, place in visible) for place, header in enumerate(headers)]
         for gap, first, behind in zip(gaps, [-1, *shown], [*shown, count], strict=True):
             done = 0
             for i in range(max(first, 0), behind):
@@ -73,7 +74,7 @@ class Cutter:
             if behind < count:
                 opens[behind] = gap[done:]
         generation = gap[done:]
-        for i in set(range(count)).difference(shown):  # as it is invited to speak, so it begins
+        for i in set(range(count)).difference(shown):  # begins like the invitation
             if headers[i].role == "assistant" and generation and closes[i].startswith(generation):
                 opens[i], closes[i] = generation, closes[i].removeprefix(generation)
         trims, contents = self._trims(headers, shown, told)
@@ -85,11 +86,11 @@ class Cutter:
     def _end_of(
         self, gap: str, first: int, headers: tuple[Header, ...], turn: int, begin: str, told: Told
     ) -> int:
-        """Where a turn ends behind another one's content, if it ends as it does without others."""
+        """Where the end of a turn lies in a gap, if it equals the turn's end without later turns."""
         end = self._end_alone(headers[: turn + 1], first, begin, told)
         if gap.startswith(end):
             return len(end)
-        together = [one.role for one in headers[turn : turn + 2]] == ["tool", "tool"]
+        together = [header.role for header in headers[turn : turn + 2]] == ["tool", "tool"]
         if not together:
             return 0
         alike = next((i for i, (a, b) in enumerate(zip(gap, end, strict=False)) if a != b), 0)
@@ -98,10 +99,10 @@ class Cutter:
     def _trims(
         self, headers: tuple[Header, ...], shown: Sequence[int], told: Told
     ) -> tuple[tuple[tuple[bool, bool], ...], tuple[Content, ...]]:
-        """Where white space round a turn's content does not reach the rendering, the template strips it."""
+        """Whether the template strips white space around each content, and how it writes the content."""
         padded = self._render(headers, told, pad=_PAD)
         trims = [(False, False)] * len(headers)
-        contents: list[Content] = ["kept" if one.blank else "dropped" for one in headers]
+        contents: list[Content] = ["kept" if header.blank else "dropped" for header in headers]
         for i in shown:
             before, _, padded = padded.partition(told.marker(i))
             quoted = headers[i].role == "tool" and before.endswith(_QUOTED_PAD)
@@ -111,7 +112,7 @@ class Cutter:
         return tuple(trims), tuple(contents)
 
     def _end_alone(self, headers: tuple[Header, ...], first: int, begin: str, told: Told) -> str:
-        """What stands behind one content if there are no more turns than these."""
+        """The text after one content if no other turns follow."""
         key = (headers, first, begin, told)
         known = self._ends.get(key)
         if known is None:
@@ -127,7 +128,7 @@ class Cutter:
 
 
 def _as_seen(gap: str, seen: tuple[str, str | None] | None, starts: bool, ends: bool) -> int | None:
-    """Where a turn ends if it is written like an earlier one of its kind before another such one."""
+    """Where a turn ends if the gap is written like that of earlier turns of the same kinds; None if unknown."""
     if seen is None:
         return None
     close, opening = seen
@@ -137,14 +138,14 @@ def _as_seen(gap: str, seen: tuple[str, str | None] | None, starts: bool, ends: 
 
 
 def _between(headers: Sequence[Header], shown: Sequence[int], told: Told, text: str) -> list[str]:
-    """The text round the contents that a rendering shows."""
+    """Splits a rendering into the texts around its visible contents."""
     gaps = []
     for i in shown:
-        before, found, text = text.partition(told.marker(i))
-        if not found:
+        before, marker, text = text.partition(told.marker(i))
+        if not marker:
             raise ChatError(
                 f"the model's chat template drops or moves turn {i + 1} of "
-                f"{' → '.join(one.role for one in headers)}. Use another order of roles."
+                f"{' → '.join(header.role for header in headers)}. Use another order of roles."
             )
         gaps.append(before)
     return [*gaps, text]

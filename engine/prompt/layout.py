@@ -1,9 +1,9 @@
-"""Schema + tokenizer → token ids and positions. Pure integers: no tensors, no files.
+"""Tokenizes a schema and assigns positions. No tensors, no files.
 
 A *run* is the text of one module (or of the anonymous module) between two places where other modules may
-stand. It is what a segment is computed from. A run's *context* is the earlier text that every prompt with
-this run contains: for the scope `anchored`, the anonymous text before it and its ancestors' text before
-it; for `isolated`, only earlier text of the same module.
+stand. Each segment is computed from a run. A run's *context* is the earlier text that every prompt with this
+run contains. For the scope `anchored`, that is the anonymous text and its ancestors' text before it. For
+`isolated`, it is only earlier text of the same module.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ class TextRun:
     """Consecutive tokens of one module.
 
     Attributes:
-        index: its place among the schema's runs, in document order.
+        index: its index among the schema's runs, in document order.
         path: the path of the module, "" for the anonymous one.
-        token_ids: with a parameter's slot filled by its stand-in tokens.
-        cacheable: False for `cache="false"`, for what the end of the conversation decides, and for the token
-            that begins a prompt where the schema says nothing.
+        token_ids: the tokens; stand-in tokens fill the slots of parameters.
+        cacheable: False for `cache="false"`, for text that depends on the end of the conversation, and for
+            the
+            token that begins a prompt if the schema has no text.
         start: position of the first token under the schema's own positions.
-        seam: how many tokens at its end are a seam, which some prompts do not read.
-        turn: which of the schema's turns it stands in, -1 outside of turns.
+        seam: number of separator tokens at its end, which some prompts skip.
+        turn: index of its turn in the schema, -1 outside turns.
     """
 
     index: int
@@ -45,13 +46,13 @@ class TextRun:
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has."""
+        """The number of tokens."""
         return len(self.token_ids)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """Where a node of the schema stands: tokens `lo..hi` of a run."""
+    """Tokens `lo..hi` of a run, the place of a schema node."""
 
     run: int
     lo: int
@@ -63,9 +64,9 @@ class ModuleExtent:
     """Positions and size of one module under the schema's own positions (paper, section 3.3).
 
     Attributes:
-        start: its first position; members of a union start at the same one.
-        tokens: how many tokens its own text has, slots included.
-        total_tokens: with nested modules, and the longest member of each union.
+        start: its first position; members of a union share it.
+        tokens: number of tokens of its own text, including slots.
+        total_tokens: also counts nested modules, and the longest member of each union.
         params: length of each parameter, in tokens.
     """
 
@@ -81,15 +82,16 @@ class SchemaLayout:
     """All tokens of a schema.
 
     Attributes:
-        schema: the tree that the layout was made from; `where` is keyed by its very nodes.
+        schema: the tree of this layout; keys of `where` are the identities of its nodes.
         runs: in document order.
         modules: in document order.
-        total_positions: how many positions the whole schema takes.
-        roles: the roles of the turns that no module brings, in order.
+        total_positions: number of positions of the whole schema.
+        roles: the roles of turns outside modules, in order.
         day: the date that the chat template may write.
-        marks: what stands round the turns.
-        where: place of every node, by its identity; what begins the text stands at the schema's own place.
-        together: with what each text of it was tokenized, and its place among them, keyed like `where`.
+        marks: the text around the turns.
+        where: the extent of each node, by its identity; the schema's own entry is the token that begins the
+            text.
+        together: for each text, the texts tokenized with it and its index among them; keys as in `where`.
     """
 
     schema: Schema
@@ -103,29 +105,29 @@ class SchemaLayout:
     together: dict[tuple[int, Mark], tuple[Together, int]] = field(default_factory=dict, repr=False)
 
     def extent(self, node: object, mark: Mark = "text") -> Extent | None:
-        """Where a node stands; None for a node that is not of this schema."""
+        """Returns the extent of a node, or None for a node of another schema."""
         return self.where.get((id(node), mark))
 
     @property
     def anonymous_tokens(self) -> int:
-        """Tokens of the anonymous module."""
+        """The number of tokens outside modules."""
         return sum(run.tokens for run in self.runs if not run.path)
 
     def context(self, run: TextRun, scope: Literal["isolated", "anchored"]) -> tuple[TextRun, ...]:
-        """Returns the earlier runs that `run` sees while it is encoded, in document order."""
+        """Returns the earlier runs that `run` attends to while it is encoded, in document order."""
         seen = ancestors(run.path) | {""} if scope == "anchored" else {run.path}
         return tuple(r for r in self.runs[: run.index] if r.path in seen and r.cacheable)
 
     def seen_of(self, earlier: TextRun, run: TextRun) -> int:
-        """How many tokens of an earlier run every prompt with both has read before `run`.
+        """Returns how many tokens of `earlier` every prompt with both runs reads before `run`.
 
-        The seam at the end of anonymous text is not read where nothing follows in its turn.
+        Prompts skip the separator at the end of anonymous text if nothing follows in its turn.
         """
         return earlier.tokens - (earlier.seam if not earlier.path and earlier.turn != run.turn else 0)
 
 
 def ancestors(path: str) -> set[str]:
-    """The path itself and every path above it: a/b/c → {a, a/b, a/b/c}."""
+    """Returns the path itself and every path above it: a/b/c → {a, a/b, a/b/c}."""
     parts = path.split("/") if path else []
     return {"/".join(parts[:n]) for n in range(1, len(parts) + 1)}
 
@@ -146,22 +148,24 @@ def lay_out(
 ) -> SchemaLayout:
     """Tokenizes a schema and gives every node its place.
 
-    What always stands together is tokenized as one: the text of a module up to a parameter or to where
-    another module may stand, and the text around turns with the anonymous text beside it. A seam is tokenized
-    by itself, so that what is beside it has the same tokens where it is not read.
+    Adjacent texts that always occur together are tokenized together: the text of a module up to a parameter
+    or a
+    possible module, and the text around turns with the anonymous text next to it. A separator is tokenized on
+    its
+    own, so that its neighbours have the same tokens if a prompt skips it.
 
     Args:
         schema: a tree without errors.
-        chat: what stands around turns, and the tokenizer.
+        chat: the chat template and the tokenizer.
         stand_in: the token that fills a parameter's slot.
-        marks: what stands round the turns; None for those of a prompt without the turns of any module.
-        day: the date that the marks are of; None for the one in force.
-        encoded: what other layouts of this schema have tokenized; takes what is new.
-        apart: whether a module's text is tokenized as in the midst of a prompt, whatever stands before it in
-            the schema: so it has the same tokens in any order of the modules.
+        marks: the text around the turns; None for a prompt that imports no module with turns.
+        day: the date of the marks; None for the current one.
+        encoded: token cache shared by layouts of this schema; new texts are added.
+        apart: tokenizes each module as if other text precedes it, so its tokens never depend on the order of
+            modules.
 
     Raises:
-        ChatError: without marks, the chat template refuses the schema's roles.
+        ChatError: without marks, if the chat template refuses the schema's roles.
     """
     day = day or chat.today()
     marks = turn_marks(schema, chat, day) if marks is None else marks
@@ -187,11 +191,11 @@ class _Builder:
         self.where: dict[tuple[int, Mark], Extent] = {}
         self.together: dict[tuple[int, Mark], tuple[Together, int]] = {}
         self.modules: dict[str, ModuleExtent] = {}
-        self.texts: list[tuple[object, Mark, Fragment]] = []  # side by side, not yet tokenized
+        self.texts: list[tuple[object, Mark, Fragment]] = []  # adjacent texts, not yet tokenized
         self.pending: list[int] = []
-        self.owner: tuple[str, bool] = ("", bool(schema.children))  # of nothing there is nothing to reuse
-        self.last: int | None = None  # the token before what comes next
-        self.seam = 0  # tokens of the seam that ends what is not yet a run
+        self.owner: tuple[str, bool] = ("", bool(schema.children))  # an empty schema has nothing to reuse
+        self.last: int | None = None  # the previous token
+        self.seam = 0  # separator tokens at the end of the current run
         self.turn = -1
         self.position = self.beginning = 0
 
@@ -221,7 +225,7 @@ class _Builder:
         turn = self.number[id(role)]
         self.turn = turn
         mark = self.marks.marks[turn]
-        if mark is None:  # no prompt of this layout has it
+        if mark is None:  # no prompt of this layout has the turn
             for child in role.children:
                 self._place(child)
             self.turn = -1
@@ -236,7 +240,7 @@ class _Builder:
             if apart:
                 self._settle()
         unfinished = turn == self.marks.unfinished
-        if unfinished:  # what ends the last turn depends on what the prompt adds
+        if unfinished:  # the end of the last turn depends on the prompt's additions
             self._enter("", cacheable=False)
         self._say(role, "close", self.chat.tokens.rendered(mark.close))
         if unfinished:
@@ -244,7 +248,7 @@ class _Builder:
         self.turn = -1
 
     def _place(self, node: Text | Param | Module | Union | Role) -> None:
-        """Places one node and all below it (the parser bounds how deeply documents nest)."""
+        """Places a node and all below it (the parser limits the depth of documents)."""
         if isinstance(node, Text) and node.seam:
             self._settle()
             self._say(node, "text", Fragment(node.text))
@@ -279,9 +283,9 @@ class _Builder:
         for child in module.children:
             self._place(child)
         self._flush()
-        own = sum(run.tokens for run in self.runs[first_run:] if run.path == module.path)
+        own_tokens = sum(run.tokens for run in self.runs[first_run:] if run.path == module.path)
         params = {param.name: param.length for param in module.params()}
-        self.modules[module.path] = ModuleExtent(module.path, start, own, self.position - start, params)
+        self.modules[module.path] = ModuleExtent(module.path, start, own_tokens, self.position - start, params)
         self._enter(*outer)
 
     def _enter(self, path: str, cacheable: bool = True) -> None:
@@ -292,7 +296,7 @@ class _Builder:
         self.texts.append((node, mark, fragment))
 
     def _settle(self) -> None:
-        """Tokenizes the texts that stand side by side; what comes next is tokenized apart from them."""
+        """Tokenizes the pending adjacent texts, independently of later text."""
         texts, self.texts = self.texts, []
         if not texts:
             return
@@ -300,8 +304,8 @@ class _Builder:
         if self.apart and self.owner[0]:
             begins, behind = False, None
         together = Together(tuple(fragment for _, _, fragment in texts), begins, behind)
-        found = self._encode(together)
-        for place, ((node, mark, _), ids) in enumerate(zip(texts, found, strict=True)):
+        encoded_texts = self._encode(together)
+        for place, ((node, mark, _), ids) in enumerate(zip(texts, encoded_texts, strict=True)):
             self.together[id(node), mark] = together, place
             self._add(node, ids, mark)
 
@@ -332,13 +336,13 @@ class _Builder:
 
 
 def slot_ids(param: Param, chat: ChatFormat, stand_in: int) -> list[int]:
-    """The `length` tokens that stand for an argument while its module is encoded."""
+    """Returns the `length` tokens that stand for an argument while its module is encoded."""
     ids = chat.tokens.plain(param.scaffold)[: param.length] if param.scaffold else []
     return ids + [stand_in] * (param.length - len(ids))
 
 
 def _stripped(text: str, role: str, sides: tuple[bool, bool], trims: tuple[bool, bool]) -> bool:
-    """Whether the chat template may strip a part of this text, at the sides where it ends a turn."""
+    """Whether the chat template may strip part of this text at the ends of a turn."""
     starts, ends = (at_side and trim for at_side, trim in zip(sides, trims, strict=True))
     thought = role == "assistant" and "</think>" in text
     return thought or (starts and text[:1].isspace()) or (ends and text[-1:].isspace())

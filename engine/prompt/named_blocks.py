@@ -1,7 +1,8 @@
-"""Blocks of a conversation, and those with names as modules of one schema. Knows no tokenizer.
+"""Turns the named blocks of a conversation into modules of one schema. Needs no tokenizer.
 
-A block that sees others is nested in them, the one in the other, as a module sees the text of those round it.
-So one block can stand in several places of the tree, of which the conversation reads one.
+A block that sees others is nested inside them in a chain, because a module sees the text of its ancestors. So
+a
+block can occur several times in the tree; the conversation reads one occurrence.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True)
 class Named:
-    """A name that makes a block a module: it is found wherever it stands, and whatever stands before it.
+    """The name that makes a block a module, which is found at any place and after any text.
 
     Attributes:
-        name: as of a module of a schema.
-        sees: the names of blocks of the same conversation that it is encoded after; it does not see others.
+        name: a valid module name.
+        sees: the names of blocks of the same conversation that form its context.
     """
 
     name: str
@@ -39,8 +40,8 @@ class Block:
     """A part of a message.
 
     Attributes:
-        text: what it says, read as it is.
-        module: its name, where it has one; only in what the system or the user says.
+        text: read verbatim.
+        module: its name, if any; allowed only in messages of the system or the user.
     """
 
     text: str
@@ -52,8 +53,8 @@ class Modules:
     """The named blocks of a conversation.
 
     Attributes:
-        tree: as modules side by side; nested where one sees another.
-        places: by name the path of the module that is read, and its text.
+        tree: adjacent modules; a module that sees another is nested in it.
+        places: by name, the path of the module that is read, and its text.
     """
 
     tree: tuple[Module, ...] = ()
@@ -61,30 +62,30 @@ class Modules:
 
 
 def modules_of(blocks: Iterable[Block]) -> Modules:
-    """Makes modules of the blocks that have names; those without text are none.
+    """Makes modules of the named blocks; blocks without text are skipped.
 
     Args:
-        blocks: of one conversation.
+        blocks: the blocks of one conversation.
 
     Raises:
-        SettingsError: a name is none, two blocks of one name differ, a block sees itself or none, or more
-            than `MOST_SEEN` others one behind the other.
+        SettingsError: a name is invalid, two blocks with one name differ, a block sees itself or an unknown
+            block, or a chain is longer than `MOST_SEEN`.
     """
-    found: dict[str, Block] = {}
+    named: dict[str, Block] = {}
     for block in blocks:
         if block.module is not None:
-            _require(block, block.module, found)
-            found[block.module.name] = block
+            _require(block, block.module, named)
+            named[block.module.name] = block
     root, places = _Nest(), dict[str, tuple[str, Text]]()
-    for name in found:
-        nest, chain = root, _chain(name, found)
+    for name in named:
+        nest, chain = root, _chain(name, named)
         if len(chain) > MOST_SEEN + 1:
             raise SettingsError(
                 f"The named block {name!r} is encoded after {len(chain) - 1} others, and {MOST_SEEN} are the "
                 "most. Let it, or those that it sees, see less."
             )
-        for one in chain:
-            nest = nest.inner.setdefault(one, _Nest(found[one].text))
+        for link in chain:
+            nest = nest.inner.setdefault(link, _Nest(named[link].text))
         if nest.text.text:
             places[name] = "/".join(chain), nest.text
     return Modules(root.modules(""), places)
@@ -96,7 +97,6 @@ class _Nest:
         self.inner: dict[str, _Nest] = {}
 
     def modules(self, above: str) -> tuple[Module, ...]:
-        """The modules below."""
         return tuple(
             Module(
                 name,
@@ -112,7 +112,7 @@ class _Nest:
 
 
 def _require(block: Block, module: object, found: dict[str, Block]) -> None:
-    """Refuses a name that is none, or that another text has."""
+    """Raises an error for an invalid name, or one that another text uses."""
     name: Any = getattr(module, "name", None)
     sees: Any = getattr(module, "sees", "")
     if not isinstance(module, Named) or not isinstance(name, str) or isinstance(sees, str):
@@ -126,35 +126,35 @@ def _require(block: Block, module: object, found: dict[str, Block]) -> None:
         raise SettingsError(f"{module.name!r} cannot be the name of a block: names {NAME_RULE}.")
     before = found.get(module.name)
     if before is not None and before != block:
-        what = "texts" if before.text != block.text else "blocks that they see"
+        difference = "texts" if before.text != block.text else "blocks that they see"
         raise SettingsError(
-            f"Two blocks are named {module.name!r} and differ in their {what}. Rename one of them."
+            f"Two blocks are named {module.name!r} and differ in their {difference}. Rename one of them."
         )
 
 
 def _chain(name: str, found: dict[str, Block]) -> tuple[str, ...]:
-    """The names of all that a block is encoded after, and its own."""
+    """The names in the context of a block, then its own."""
     order: dict[str, None] = {}
     begun: set[str] = set()
     waiting = [(name, False)]
     while waiting:
-        one, seen = waiting.pop()
+        current, seen = waiting.pop()
         if seen:
-            order[one] = None
+            order[current] = None
             continue
-        if one in order:
+        if current in order:
             continue
-        if one in begun:
+        if current in begun:
             raise SettingsError(
-                f"The named block {one!r} sees itself. Let it, or one that it sees, see less."
+                f"The named block {current!r} sees itself. Let it, or one that it sees, see less."
             )
-        begun.add(one)
-        waiting.append((one, True))
-        module = found[one].module
+        begun.add(current)
+        waiting.append((current, True))
+        module = found[current].module
         for other in reversed(module.sees if module is not None else ()):
             if other not in found:
                 raise SettingsError(
-                    f"The named block {one!r} sees {other!r}, and there is no block of that name; there are "
+                    f"The named block {current!r} sees {other!r}, and there is no block of that name; there are "
                     f"{', '.join(map(repr, found))}."
                 )
             waiting.append((other, False))

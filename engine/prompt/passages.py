@@ -1,6 +1,6 @@
-"""A planned prompt as text: what a model reads, cut by who wrote it, with the borders of its tokens.
+"""Splits a planned prompt into passages: the text for the model, by author, with token boundaries.
 
-Joined, the texts of all passages are what the tokenizer was given. No tensors.
+The joined passages equal the tokenizer's input. No tensors.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ Author = Literal["template", "anonymous", "module", "argument", "text"]
 
 @dataclass(frozen=True)
 class Source:
-    """Where a passage is written.
+    """The origin of a passage.
 
     Attributes:
-        document: the document that it stands in.
-        span: its place there; of what another file brings, the element that brings it.
+        document: the document that contains it.
+        span: its place there; for text from another file, the element that includes the file.
     """
 
     document: Literal["schema", "prompt"]
@@ -40,22 +40,22 @@ class Passage:
     """Text that one author wrote in one place.
 
     Attributes:
-        author: the chat template, the schema outside of modules, a module, an argument, or the prompt itself.
-        path: the path of the module; of an argument "module:parameter"; "" else.
-        text: as the tokenizer is given it.
-        tokens: how many tokens begin in it.
-        start: the position of the first of them.
-        cached: where the segment is that it is read from; None where it is computed each time.
-        why: of text of the schema, why it is computed; "" else.
+        author: the chat template, the schema outside modules, a module, an argument, or the prompt.
+        path: the path of the module; "module:parameter" for an argument; otherwise "".
+        text: the tokenizer's input.
+        tokens: number of tokens that begin in it.
+        start: the position of its first token.
+        cached: the tier of its segment; None if computed in each request.
+        why: for schema text, the reason why it is computed; otherwise "".
         bytes: the size of its keys and values in that segment.
-        sees: how many tokens before it its segment saw when it was encoded.
-        turn: the turn that it stands in, counted from 0; None where it stands in none.
-        role: the role of that turn; "assistant" of what invites the answer.
-        source: where it is written; None of what the chat template writes.
-        seam: it is white space that sets apart what is beside it.
-        meets: what is wrong where it meets what stands before it, in a sentence; "" where nothing is.
-        borders: the characters with which tokens begin, several times where tokens share one; None where they
-            were not asked for, or where the tokenizer cannot say.
+        sees: number of earlier tokens in the segment's context.
+        turn: index of its turn, from 0; None outside turns.
+        role: the role of that turn; "assistant" for the invitation to answer.
+        source: its origin; None for text of the chat template.
+        seam: whether it is a white space separator.
+        meets: the problem at its boundary with the previous text, as a sentence; "" without one.
+        borders: offsets of characters that begin tokens, repeated if tokens share one; None if not requested,
+            or if the tokenizer cannot report them.
         specials: the places of special tokens.
     """
 
@@ -78,22 +78,22 @@ class Passage:
 
 
 def saw_all(passages: Sequence[Passage]) -> bool:
-    """Whether each text that is read from a segment saw all that stands before it in the prompt."""
+    """Returns whether each cached passage attends to everything before it in the prompt."""
     before: Passage | None = None
-    for one in passages:
+    for passage in passages:
         same_run = (
             before is not None
             and before.cached is not None
-            and (before.path, before.sees) == (one.path, one.sees)
+            and (before.path, before.sees) == (passage.path, passage.sees)
         )
-        if one.cached is not None and one.sees != one.start and not same_run:
+        if passage.cached is not None and passage.sees != passage.start and not same_run:
             return False
-        before = one
+        before = passage
     return True
 
 
 class Reader:
-    """Cuts planned prompts into passages.
+    """Splits planned prompts into passages.
 
     Args:
         chat: the tokenizer and the chat template of the model.
@@ -117,26 +117,26 @@ class Reader:
         Args:
             bound: the prompt.
             plan: its plan.
-            slices: what each piece of the plan reads, None where it is computed.
-            tiers: where that is, for each piece.
-            borders: also where tokens begin, for which the text is tokenized once more.
+            slices: the slice for each piece of the plan, None if computed.
+            tiers: the tier of each piece.
+            borders: whether to report token boundaries, which takes a second tokenization.
         """
         wrong = meetings(bound.parts, bound.schema)
         turns = list(_turns(bound.parts))
         starts: dict[int, list[int] | None] = {}
-        found: list[Passage] = []
+        passages: list[Passage] = []
         for stretch, place in zip(plan.stretches, _pieces(plan), strict=True):
             text = self._text(stretch)
             if not text and not stretch.tokens:
                 continue
             part = None if stretch.part is None else bound.parts[stretch.part]
             turn, role = (None, "") if stretch.part is None else turns[stretch.part]
-            if part is None and found:
+            if part is None and passages:
                 role = "assistant" if turns else role
             author, path = _author(part)
             piece, used = place.piece, slices[place.index]
             cached = tiers[place.index] if piece.cached else None
-            found.append(
+            passages.append(
                 Passage(
                     author,
                     path,
@@ -156,7 +156,7 @@ class Reader:
                     tuple(self._chat.tokens.specials(text)) if author == "template" else (),
                 )
             )
-        return tuple(found)
+        return tuple(passages)
 
     def _text(self, stretch: Stretch) -> str:
         if stretch.together is None:
@@ -178,7 +178,7 @@ class Reader:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a stretch stands: its piece, that piece's index, and the position of its first token."""
+    """Where a stretch stands: its piece, the piece's index, and the position of its first token."""
 
     piece: Piece
     index: int
@@ -186,8 +186,7 @@ class _Place:
 
 
 def _pieces(plan: PromptPlan) -> Iterator[_Place]:
-    """The places of the stretches of a plan."""
-    index = passed = 0  # tokens of this piece that stand before the stretch
+    index = passed = 0  # tokens of this piece before the stretch
     for stretch in plan.stretches:
         while passed >= plan.pieces[index].tokens and index + 1 < len(plan.pieces):
             passed -= plan.pieces[index].tokens
@@ -198,13 +197,13 @@ def _pieces(plan: PromptPlan) -> Iterator[_Place]:
 
 
 def _extent(together: Together, place: int) -> tuple[int, int]:
-    """The characters of one of several adjacent texts."""
-    ends = list(accumulate((len(one.text) for one in together.fragments), initial=0))
+    """The character range of one of several adjacent texts."""
+    ends = list(accumulate((len(fragment.text) for fragment in together.fragments), initial=0))
     return ends[place], ends[place + 1]
 
 
 def _turns(parts: Sequence[Part]) -> Iterator[tuple[int | None, str]]:
-    """The turn of each part, and its role."""
+    """The turn and the role of each part."""
     turn, role, inside = -1, "", False
     for part in parts:
         if isinstance(part, RoleOpen):

@@ -1,6 +1,6 @@
-"""A planned prompt: its tokens along the positions, cut by where they come from and by who wrote them.
+"""A planned prompt: its tokens by position, cut by origin and by author.
 
-Integers only; knows no tokenizer and no tensors.
+Needs neither a tokenizer nor tensors.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ Kind = Literal["anonymous", "module", "argument", "text"]
 
 @dataclass(frozen=True)
 class Piece:
-    """Consecutive tokens of the prompt that have one origin.
+    """Consecutive tokens of the prompt with one origin.
 
     Attributes:
         kind: anonymous or module text of the schema, an argument, or new text of the prompt.
-        path: the path of the module; for an argument "module:parameter"; "" else.
+        path: the path of the module; "module:parameter" for an argument; otherwise "".
         start: position of the first token.
         token_ids: the tokens.
-        run: the schema's run that they belong to, where they may be read from its segment.
-        lo: their place in that run.
-        turn: an earlier turn of the conversation, whose segment is kept as well.
-        why: for text of the schema that is computed, why it cannot be read from a segment; "" else.
+        run: the schema's run that contains them, if they may be read from its segment.
+        lo: their offset in that run.
+        turn: whether it is an earlier turn of the conversation, whose segment is stored too.
+        why: for computed schema text, the reason why no segment serves it; otherwise "".
     """
 
     kind: Kind
@@ -41,7 +41,7 @@ class Piece:
 
     @property
     def tokens(self) -> int:
-        """How many tokens it has."""
+        """The number of tokens."""
         return len(self.token_ids)
 
     @property
@@ -55,11 +55,11 @@ class Stretch:
     """Text of a prompt that one author wrote in one place.
 
     Attributes:
-        part: the place of its part among those of the bound prompt; None of what begins the text and of what
-            invites the answer.
-        together: the texts that it was tokenized with; None where it is a token that no text spells.
-        place: its place among these.
-        tokens: how many tokens begin in it.
+        part: the index of its part in the bound prompt; None for the begin token and the invitation to
+            answer.
+        together: the texts that were tokenized with it; None for a token without text.
+        place: its index among these.
+        tokens: number of tokens that begin in it.
     """
 
     part: int | None
@@ -73,12 +73,12 @@ class PromptPlan:
     """Every token of a prompt in order, cut into pieces.
 
     Attributes:
-        pieces: by ascending position; in compact placement without a gap.
+        pieces: by ascending position; without gaps in compact placement.
         imports: paths of the imported modules.
-        placement: how positions were given.
-        stretches: the same tokens, cut by who wrote them.
-        borders: of a conversation, for each of its blocks the position behind its last token; for one without
-            tokens that of the block before.
+        placement: the placement policy.
+        stretches: the same tokens, cut by author.
+        borders: for each block of a conversation, the position after its last token; a block without tokens
+            repeats the previous one.
     """
 
     pieces: tuple[Piece, ...]
@@ -94,31 +94,31 @@ class PromptPlan:
 
     @property
     def positions(self) -> list[int]:
-        """The positions of these tokens, ascending."""
+        """The positions of `token_ids`, ascending."""
         return [piece.start + i for piece in self.pieces for i in range(piece.tokens)]
 
     @property
     def end(self) -> int:
-        """The position behind the last token."""
+        """The position after the last token."""
         last = self.pieces[-1]
         return last.start + last.tokens
 
     @property
     def new_tokens(self) -> list[int]:
-        """The tokens that are computed."""
+        """The computed tokens."""
         return [token for piece in self.pieces if not piece.cached for token in piece.token_ids]
 
     @property
     def new_positions(self) -> list[int]:
-        """The positions of these tokens, ascending."""
+        """The positions of `new_tokens`, ascending."""
         return [p.start + i for p in self.pieces if not p.cached for i in range(p.tokens)]
 
     @property
     def total_tokens(self) -> int:
-        """Length of the prompt."""
+        """The number of tokens of the prompt."""
         return sum(piece.tokens for piece in self.pieces)
 
     @property
     def cached_tokens(self) -> int:
-        """How many tokens are read from segments."""
+        """The number of tokens read from segments."""
         return sum(piece.tokens for piece in self.pieces if piece.cached)

@@ -1,9 +1,10 @@
-"""Bound prompt + layout → which tokens come from segments, which are computed, and at what positions.
+"""Plans a bound prompt: which tokens come from segments, which are computed, and all positions.
 
-Compact placement: what a prompt leaves out takes no positions, so the positions of a prompt are 0..n-1
-without a gap. Schema placement: text of the schema stands at the schema's own positions (paper, section
-3.3), with gaps where a prompt leaves something out. Either way the cached and the uncached side read the very
-same tokens at the same positions.
+In compact placement, omitted modules take no positions, so a prompt has positions 0..n-1 without a gap. In
+schema
+placement, schema text stands at the schema's own positions (paper, section 3.3), with gaps for omitted
+modules.
+The cached and the uncached side always read the same tokens at the same positions.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ class _Unsettled:
     """New text that is not tokenized yet.
 
     Attributes:
-        piece: without its tokens and its place.
+        piece: without its tokens and its position.
         begins: whether it begins a turn that the prompt adds.
-        stretch: the number of its stretch.
+        stretch: the index of its stretch.
         fragment: the text.
     """
 
@@ -68,21 +69,21 @@ def make_plan(
     turns_held: bool = True,
     blocks: Blocks | None = None,
 ) -> PromptPlan:
-    """Lays a bound prompt out along the positions.
+    """Assigns tokens and positions to a bound prompt.
 
     Args:
-        layout: the layout of the schema that the prompt is bound to.
-        bound: without errors.
-        chat: what stands around turns, and the tokenizer.
-        prompt: what was bound, for the places of diagnostics.
-        placement: the placement of the pieces.
-        rendering: what the chat template writes for the turns of the prompt; None where it has none.
-        turns_held: earlier turns of the conversation become segments; else they are new text like any other.
-        blocks: of a conversation, where its blocks stand among the parts.
+        layout: the layout of the prompt's schema.
+        bound: a binding without errors.
+        chat: the chat template and the tokenizer.
+        prompt: the source of `bound`, for the places of diagnostics.
+        placement: the placement policy.
+        rendering: the rendered chat template; None for a prompt without turns.
+        turns_held: whether earlier turns of the conversation become segments; otherwise they are new text.
+        blocks: for a conversation, the places of its blocks.
 
     Raises:
         PromptError: an argument is longer than its parameter, the prompt has no tokens, or schema placement
-            has no room for the order of its imports or for its text.
+            cannot fit its text or the order of its imports.
     """
     return _Planner(layout, chat, prompt, placement, rendering, turns_held, blocks).plan(bound)
 
@@ -101,21 +102,21 @@ class _Planner:
         self.layout, self.chat, self.turns_held = layout, chat, turns_held
         self.prompt, self.placement = prompt, placement
         self.rendering, self.blocks = rendering, blocks
-        self.ends: dict[int | None, int] = {}  # the position behind each part's last token
+        self.ends: dict[int | None, int] = {}  # the position after each part's last token
         self.pieces: list[Piece] = []
         self.stretches: list[Stretch] = []
-        self.part: int | None = None  # the place of the part that is laid out
-        self.texts: list[_Unsettled] = []  # side by side, not yet tokenized
+        self.part: int | None = None  # the index of the current part
+        self.texts: list[_Unsettled] = []  # adjacent texts, not yet tokenized
         self.faults: list[Diagnostic] = []
         self.too_long: set[tuple[str, str]] = set()  # modules with parameters whose arguments do not fit
         self.position = 0
-        self.reached = 0  # behind the last text of the schema
+        self.reached = 0  # the position after the last schema text
         self.crowded = False
-        self.rewritten: set[str] = set()  # modules of which segments hold other text than the prompt
-        self.schema_turns = 0  # turns that the schema brings
+        self.rewritten: set[str] = set()  # modules whose segments differ from the prompt's text
+        self.schema_turns = 0  # turns of the schema
         self.numbers = {id(turn): place for place, (turn, _) in enumerate(layout.schema.index.turns)}
-        self.opened = -1  # the turn that was opened last
-        self.new_turn = False  # whether what comes next begins one
+        self.opened = -1  # the last opened turn
+        self.new_turn = False  # whether the next text begins a turn
         self.turn = False  # whether new text belongs to an earlier turn of the conversation
 
     def plan(self, bound: Bound) -> PromptPlan:
@@ -150,11 +151,11 @@ class _Planner:
         )
 
     def _content(self, parts: Sequence[Part], places: Sequence[int], opened: int, earlier: range) -> None:
-        """The content of a turn as the chat template writes it, in the parts that it is made of."""
+        """The parts of a turn's content as the chat template writes them."""
         assert self.rendering is not None
         settled = self.blocks.settled if self.blocks is not None else frozenset()
-        said = self.rendering.contents[self.opened]
-        for entry in shares([part_text(parts[place]) for place in places], said):
+        written = self.rendering.contents[self.opened]
+        for entry in shares([part_text(parts[place]) for place in places], written):
             place = opened if isinstance(entry, str) else places[entry.part]
             if self.part != place and self.part in settled:
                 self._settle()
@@ -169,7 +170,7 @@ class _Planner:
                 self._rewritten(parts[place], entry.text)
 
     def _whole(self, part: Part) -> None:
-        """Text of which the chat template leaves every character."""
+        """Text that the chat template leaves unchanged."""
         if isinstance(part, ArgumentText):
             self._argument(part)
         elif isinstance(part, SchemaText) and not self._stale(part.module):
@@ -178,18 +179,18 @@ class _Planner:
             self._rewritten(part, part_text(part))
 
     def _rewritten(self, part: Part, text: str) -> None:
-        """Text that is computed, as the chat template writes it otherwise or has done so before."""
+        """Text that must be computed because the chat template changes it or earlier text of the module."""
         if isinstance(part, SchemaText) and part_text(part).strip():
             self.rewritten.add(part.module)
         kind, path = _origin(part)
         self._write(kind, Fragment(text), path)
 
     def _stale(self, path: str) -> bool:
-        """Whether segments of a module have seen text that the chat template writes otherwise here."""
+        """Whether a module's segments attend to text that the chat template changes in this prompt."""
         return not self.rewritten.isdisjoint(ancestors(path) | {""})
 
     def _borders(self) -> Iterator[int]:
-        """Yields the position behind each block of a conversation."""
+        """The position after each block of a conversation."""
         reached = 0
         for part in self.blocks.ends if self.blocks is not None else ():
             if part is not None:
@@ -197,20 +198,18 @@ class _Planner:
             yield reached
 
     def _open(self, part: RoleOpen) -> None:
-        """The text before a turn."""
         assert self.rendering is not None
         self.opened += 1
-        self.new_turn = part.new  # later prompts find each turn that they add
+        self.new_turn = part.new  # later prompts reuse each added turn
         self._mark(part, "open", self.rendering.opens[self.opened])
 
     def _close(self, part: RoleClose) -> None:
-        """The text after a turn."""
         assert self.rendering is not None
         last = self.opened == self.schema_turns - 1
         self._mark(part, "close", self.rendering.closes[self.opened], last=last)
 
     def _lead_in(self) -> None:
-        """Emits what begins a text, which belongs to the schema's first run but to no node of its text."""
+        """Adds the token that begins a text. It belongs to the schema's first run but to no text node."""
         schema = self.layout.schema
         extent = self.layout.extent(schema, "open")
         if extent is None or extent.hi <= extent.lo:
@@ -228,7 +227,7 @@ class _Planner:
     def _mark(
         self, part: RoleOpen | RoleClose, mark: Literal["open", "close"], text: str, *, last: bool = False
     ) -> None:
-        """The text before or after a turn; how the schema's last turn ends is not its own."""
+        """The text before or after a turn; the end of the schema's last turn depends on the prompt."""
         extent = None if part.new else self.layout.extent(part.node, mark)
         if (
             extent is not None
@@ -243,13 +242,13 @@ class _Planner:
         self._write("text" if part.new else "anonymous", self.chat.tokens.rendered(text))
 
     def _ends_as_laid_out(self, turn: Role, extent: Extent, text: str) -> bool:
-        """Whether the schema's last turn ends like any other, and right behind its own text."""
+        """Whether the schema's last turn ends like other turns, directly after its own text."""
         laid_out = self.layout.marks.marks[self.numbers[id(turn)]]
-        kept = self.layout.runs[extent.run].cacheable if extent.hi > extent.lo else True
-        return kept and not self.texts and laid_out is not None and laid_out.close == text
+        cacheable = self.layout.runs[extent.run].cacheable if extent.hi > extent.lo else True
+        return cacheable and not self.texts and laid_out is not None and laid_out.close == text
 
     def _write(self, kind: Kind, fragment: Fragment, path: str = "") -> None:
-        """New text, tokenized with the new text beside it."""
+        """Adds new text, which is tokenized together with adjacent new text."""
         if fragment.text:
             turn = self.turn and kind == "text"
             why = REWRITTEN if kind in ("module", "anonymous") and self._stale(path) else ""
@@ -259,17 +258,17 @@ class _Planner:
             self.stretches.append(Stretch(self.part, None, 0, 0))
 
     def _settle(self) -> None:
-        """Tokenizes the new texts that stand side by side."""
+        """Tokenizes the pending adjacent texts."""
         texts, self.texts = self.texts, []
         if not texts:
             return
         behind = self.pieces[-1].token_ids[-1] if self.pieces else None
-        together = Together(tuple(one.fragment for one in texts), not self.pieces, behind)
-        found = self.chat.tokens.encode(together.fragments, begins=together.begins, behind=behind)
-        for place, (one, ids) in enumerate(zip(texts, found, strict=True)):
-            part = self.stretches[one.stretch].part
-            self.stretches[one.stretch] = Stretch(part, together, place, len(ids))
-            self._add(replace(one.piece, token_ids=tuple(ids)), begins=one.begins)
+        together = Together(tuple(pending.fragment for pending in texts), not self.pieces, behind)
+        token_lists = self.chat.tokens.encode(together.fragments, begins=together.begins, behind=behind)
+        for place, (pending, ids) in enumerate(zip(texts, token_lists, strict=True)):
+            part = self.stretches[pending.stretch].part
+            self.stretches[pending.stretch] = Stretch(part, together, place, len(ids))
+            self._add(replace(pending.piece, token_ids=tuple(ids)), begins=pending.begins)
             self.ends[part] = self.position
 
     def _schema_text(self, part: SchemaText) -> None:
@@ -278,14 +277,14 @@ class _Planner:
             self._laid_out(part.node, "text", extent)
 
     def _laid_out(self, node: object, mark: Mark, extent: Extent) -> None:
-        """Text of the schema as it was laid out."""
+        """Adds schema text from the layout."""
         if extent.hi > extent.lo:
             self._cached_slice(self.layout.runs[extent.run], extent.lo, extent.hi)
         together, place = self.layout.together.get((id(node), mark), (None, 0))
         self.stretches.append(Stretch(self.part, together, place, extent.hi - extent.lo))
 
     def _alone(self, text: str, tokens: int) -> None:
-        """Notes a text that was tokenized by itself."""
+        """Records a text that was tokenized on its own."""
         self.stretches.append(Stretch(self.part, Together((Fragment(text),)), 0, tokens))
 
     def _argument(self, part: ArgumentText) -> None:
@@ -294,10 +293,10 @@ class _Planner:
         name, length = part.param.name, part.param.length
         if len(ids) > length and (part.module, name) not in self.too_long:
             self.too_long.add((part.module, name))
-            what = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
+            subject = f"argument {name!r} of module {part.module!r}" if part.given else f"default of {name!r}"
             self._fault(
                 "E501",
-                f"{what} is {len(ids)} tokens long; the schema reserves {length}; shorten it, or raise the "
+                f"{subject} is {len(ids)} tokens long; the schema reserves {length}; shorten it, or raise the "
                 f"parameter's len to {len(ids)}",
                 part.span,
                 "",
@@ -310,13 +309,13 @@ class _Planner:
         self.reached = max(self.reached, self.position)
 
     def _trimmed(self, part: Part, cut: Cut) -> None:
-        """A text that loses characters: what it shares with the whole text is still read from the segment."""
+        """Adds a text that loses characters; tokens shared with the whole text still come from the segment."""
         text = part_text(part)
-        kept = text[cut[0] : len(text) - cut[1]]
+        remaining = text[cut[0] : len(text) - cut[1]]
         if isinstance(part, ArgumentText):
-            self._argument(replace(part, text=kept))
+            self._argument(replace(part, text=remaining))
         elif not isinstance(part, SchemaText) or self._stale(part.module):
-            self._rewritten(part, kept)
+            self._rewritten(part, remaining)
         elif (extent := self.layout.extent(part.node)) is not None:
             self._settle()
             run = self.layout.runs[extent.run]
@@ -324,19 +323,19 @@ class _Planner:
             tokenize = self.chat.tokens.plain
             left = remnant(text, cut, run.token_ids[extent.lo : extent.hi], tokenize)
             kind: Kind = "module" if run.path else "anonymous"
-            self._alone(kept, len(left.before) + left.kept + len(left.after))
+            self._alone(remaining, len(left.before) + left.kept + len(left.after))
             if not left.kept or (self.placement == "schema" and left.moved):
-                self._new(kind, run.path, tokenize(kept))
+                self._new(kind, run.path, tokenize(remaining))
             else:
                 self._new(kind, run.path, left.before)
                 lo = extent.lo + left.lo
                 self._cached_slice(run, lo, lo + left.kept)
                 self._new(kind, run.path, left.after)
-            if kept:
+            if remaining:
                 self.ends[self.part] = self.position
 
     def _reach(self, position: int) -> None:
-        """In schema placement goes on to a position of the schema, if it is not passed yet."""
+        """In schema placement, advances to a position of the schema unless it is passed."""
         if self.placement == "compact":
             return
         if position < self.position and not self.crowded:
@@ -376,7 +375,7 @@ class _Planner:
         self._add(Piece(kind, path, 0, tuple(ids)))
 
     def _add(self, made: Piece, *, begins: bool = False) -> None:
-        """Puts tokens that are computed behind all others; with those before, if they are of one origin."""
+        """Appends computed tokens, and merges them with the last piece if both have one origin."""
         if not made.tokens:
             return
         made = replace(made, start=self.position)
@@ -389,7 +388,7 @@ class _Planner:
             self.pieces.append(made)
 
     def _recompute_last(self) -> None:
-        """The first token of the answer follows from the prompt's last, so that one is always computed."""
+        """Makes the last token computed, because the first token of the answer depends on its logits."""
         if not self.pieces:
             self._fault("E503", "the prompt has no tokens", None, "import a module or write some text")
             return
@@ -416,7 +415,7 @@ def _origin(part: Part) -> tuple[Kind, str]:
 
 
 def _earlier_turns(parts: tuple[Part, ...]) -> range:
-    """The places of what the prompt adds at its end, up to its last turn."""
+    """The places of the turns that the prompt adds, without its last turn."""
     last = max((at for at, part in enumerate(parts) if isinstance(part, RoleOpen) and part.new), default=0)
     place = len(parts)
     while place and (isinstance(parts[place - 1], NewText) or getattr(parts[place - 1], "new", False)):

@@ -1,4 +1,4 @@
-"""A question over a schema as a prompt: the modules that a search has found, and the question behind them."""
+"""Builds a prompt from a question and the modules that a search found for it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ BEFORE_QUESTION = "\n\n"
 
 @dataclass(frozen=True)
 class Asked:
-    """A question, with the modules that answer it.
+    """A question with the modules that answer it.
 
     Attributes:
-        schema: the schema with the text of no other modules than these and those round them. Their segments
-            are those of the whole schema, as a module sees only what is always before it.
-        prompt: imports them, the best first, and asks.
-        paths: what was imported for its own text, the best first.
+        schema: the schema with only the text of these modules and of their ancestors. Segments are the same
+            as for
+            the whole schema, because a module attends only to text that always precedes it.
+        prompt: imports the modules, best first, then asks the question.
+        paths: the modules imported for their own text, best first.
     """
 
     schema: Schema
@@ -44,12 +45,13 @@ def choose(
 
     Args:
         schema: the schema.
-        ranked: paths of modules, the best first.
-        most: how many at most.
-        budget: the most tokens of their texts, those of modules round them included; what does not fit is
-            passed over.
-        count: tokens of a text; needed for a budget.
-        fits: whether a prompt may import these paths; a module with which it may not is passed over.
+        ranked: paths of modules, best first.
+        most: the maximum number of modules.
+        budget: the maximum number of tokens of their texts and their ancestors' texts; modules that do not
+            fit
+            are skipped.
+        count: counts the tokens of a text; required with a budget.
+        fits: whether a prompt may import these paths; otherwise the last module is skipped.
     """
     members: dict[int, str] = {}
     taken: set[str] = set()
@@ -59,13 +61,13 @@ def choose(
         if len(chosen) == most:
             break
         above = _with_ancestors(path)
-        unions = {id(union): one for one in above if (union := schema.union_of(one)) is not None}
-        if any(members.get(union, one) != one for union, one in unions.items()):
+        unions = {id(union): path for path in above if (union := schema.union_of(path)) is not None}
+        if any(members.get(union, path) != path for union, path in unions.items()):
             continue
-        new = [one for one in above if one not in taken]
+        new = [path for path in above if path not in taken]
         cost = 0
         if budget is not None and count is not None:
-            cost = sum(count(_own_text(schema, one)) for one in new)
+            cost = sum(count(_own_text(schema, path)) for path in new)
             if spent + cost > budget:
                 continue
         if fits is not None and not fits((*chosen, path)):
@@ -80,12 +82,12 @@ def choose(
 def ask(schema: Schema, paths: Sequence[str], question: str) -> Asked:
     """Makes a prompt of modules and a question.
 
-    Modules that lie in one module stand together, as a prompt imports each once.
+    Modules with a common parent are grouped, because a prompt imports each parent once.
 
     Args:
         schema: the schema, without errors.
-        paths: modules that one prompt can import together, the best first.
-        question: the question, which stands at the end, in a turn of the user where the schema has turns.
+        paths: modules that one prompt can import together, best first.
+        question: goes to the end, in a user turn if the schema has turns.
     """
     narrow = narrowed(schema, paths)
     last = narrow.children[-1] if narrow.children else None
@@ -102,13 +104,13 @@ def ask(schema: Schema, paths: Sequence[str], question: str) -> Asked:
 
 
 def narrowed(schema: Schema, paths: Iterable[str]) -> Schema:
-    """The schema with the text of these modules and of those round them only; all text outside modules stays.
+    """Returns the schema with only the text of these modules and of their ancestors; anonymous text stays.
 
-    Other modules stay as places without text: text beside them would else be tokenized as one.
+    Other modules stay without text. Without them, the texts around them would be tokenized together.
     """
-    kept = {one for path in paths for one in _with_ancestors(path)}
-    scaffolds = tuple(one for one in schema.scaffolds if kept.issuperset(one.modules))
-    return replace(schema, children=_children(schema.children, kept), scaffolds=scaffolds)
+    kept_paths = {ancestor for path in paths for ancestor in _with_ancestors(path)}
+    scaffolds = tuple(ancestor for ancestor in schema.scaffolds if kept_paths.issuperset(ancestor.modules))
+    return replace(schema, children=_children(schema.children, kept_paths), scaffolds=scaffolds)
 
 
 def _children(children: Iterable[Any], kept: set[str]) -> tuple[Any, ...]:
@@ -129,7 +131,7 @@ def _narrow(node: Any, kept: set[str]) -> Any:
 
 
 def _with_ancestors(path: str) -> list[str]:
-    """The paths of a module and of those round it, the outermost first."""
+    """The paths of a module and its ancestors, outermost first."""
     parts = path.split("/")
     return ["/".join(parts[: place + 1]) for place in range(len(parts))]
 
@@ -149,4 +151,4 @@ def _imports(paths: Iterable[str]) -> tuple[Import, ...]:
 
 
 def _import(name: str, inner: dict[str, Any]) -> Import:
-    return Import(name, (), tuple(_import(one, below) for one, below in inner.items()), NOWHERE, NOWHERE)
+    return Import(name, (), tuple(_import(child, below) for child, below in inner.items()), NOWHERE, NOWHERE)

@@ -1,4 +1,4 @@
-"""Values that were asked for last, up to a total weight."""
+"""A cache of recent values with a limited total weight."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ V = TypeVar("V")
 
 
 class Recent(Generic[V]):
-    """A table that forgets what was not asked for longest. Threads may share it.
+    """A least recently used cache. Thread-safe.
 
     Args:
-        most: the most that all values weigh together; one that weighs more alone is not kept.
+        most: the limit of the total weight; a heavier value is not cached.
     """
 
     def __init__(self, most: int) -> None:
@@ -26,22 +26,16 @@ class Recent(Generic[V]):
         return len(self._kept)
 
     def get(self, key: Hashable) -> V | None:
-        """Returns the value of a key, if it is still kept."""
+        """Returns the value of a key, or None if it was evicted."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is None:
+            entry = self._kept.get(key)
+            if entry is None:
                 return None
             self._kept.move_to_end(key)
-            return found[0]
+            return entry[0]
 
     def keep(self, key: Hashable, value: V, weight: int) -> None:
-        """Keeps a value.
-
-        Args:
-            key: found by it.
-            value: no None.
-            weight: what it counts for, at least 1.
-        """
+        """Adds a value, which must not be None, with a weight of at least 1."""
         with self._lock:
             before = self._kept.pop(key, None)
             self._weight -= before[1] if before is not None else 0

@@ -1,7 +1,4 @@
-"""Where a chat template refuses the turns of a prompt: the first one that it does not take.
-
-Knows nothing of tokens.
-"""
+"""Finds the first turn of a prompt that a chat template refuses."""
 
 from __future__ import annotations
 
@@ -18,17 +15,17 @@ from engine.prompt.turns import ChatError
 def refusal(
     error: ChatError, chat: ChatFormat, bound: Bound, prompt: Prompt, tools: Tools = NO_TOOLS
 ) -> Diagnostic:
-    """Says which turns of a prompt the chat template does not take one behind the other.
+    """Returns the diagnostic for a conversation that the chat template refuses.
 
     Args:
-        error: what the template said.
+        error: the error of the template.
         chat: the chat template.
         bound: the prompt, bound without errors.
-        prompt: what was bound, where the fault is shown.
-        tools: what the assistant may call.
+        prompt: the source of `bound`, for the diagnostic's place.
+        tools: the tools for the assistant.
 
     Returns:
-        E508 where two turns can be named, else E505 for the whole prompt.
+        E508 if two turns can be named, else E505 for the whole prompt.
     """
     turns = [part for part in bound.parts if isinstance(part, RoleOpen)]
     place = _first_refused(headers_of(bound.parts), turn_texts(bound.parts), chat, tools)
@@ -47,9 +44,9 @@ def refusal(
 def _first_refused(
     headers: Sequence[Header], contents: Sequence[str], chat: ChatFormat, tools: Tools
 ) -> int | None:
-    """The number of the first turn with which the template refuses the conversation, if it is not the first.
+    """The index of the first turn that makes the template refuse the conversation; None for the first turn.
 
-    Looks for it by halves: what a template refuses, it mostly refuses whatever follows.
+    Uses bisection, because a refused beginning is mostly refused with any later turns.
     """
 
     def takes(count: int) -> bool:
@@ -70,7 +67,7 @@ def _first_refused(
 
 
 def _named(part: RoleOpen, schema: Schema, prompt: Prompt) -> str:
-    """A turn in words, with its line where it has one."""
+    """A turn in words, with its line if it has one."""
     of = "" if part.new else f" of module {part.module!r}" if part.module else " of the schema"
     span = part.node.span
     if span == NOWHERE:
@@ -80,9 +77,9 @@ def _named(part: RoleOpen, schema: Schema, prompt: Prompt) -> str:
 
 
 def _span(part: RoleOpen, prompt: Prompt) -> Span | None:
-    """Where the prompt writes a turn, or imports the module that brings it."""
+    """The span in the prompt of a turn, or of the import that adds it."""
     if part.new:
         return part.node.span
     waiting = [child for child in prompt.children if isinstance(child, Import)]
-    found = [node.name_span for node in waiting if part.module and node.name == part.module]
-    return found[0] if found else None
+    spans = [node.name_span for node in waiting if part.module and node.name == part.module]
+    return spans[0] if spans else None

@@ -173,3 +173,8 @@ def _index(path: Path) -> _Index:
 
 def _plain(path: Path) -> BinaryIO:
     return os.fdopen(open_plain(path), "rb")
+
+
+def is_own(key: object, file: object) -> bool:
+    """Whether a file has the name of a segment's file, and of this segment's."""
+    return isinstance(file, str) and SEGMENT.fullmatch(file) is not None and file.rpartition("-")[0] == key

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from engine.cache.store.claim import SEGMENT
+from engine.cache.store.claim import is_own
 from engine.errors import StoreError
 from engine.tiers import Reason
 
@@ -69,11 +69,6 @@ class Victim:
 def files_of(victims: Collection[Victim]) -> list[str]:
     """Names of the victims' own files: a row may lie, and must not take another segment's file along."""
     return [victim.file for victim in victims if is_own(victim.key, victim.file)]
-
-
-def is_own(key: object, file: object) -> bool:
-    """Whether a file has the name of a segment's file, and of this segment's."""
-    return isinstance(file, str) and SEGMENT.fullmatch(file) is not None and file.rpartition("-")[0] == key
 
 
 def used(connection: sqlite3.Connection) -> int:

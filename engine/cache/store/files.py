@@ -20,11 +20,10 @@ import xxhash
 from torch import Tensor
 
 from engine.cache.store import contents
-from engine.cache.store.claim import SEGMENT
+from engine.cache.store.claim import SEGMENT, is_own
 from engine.cache.store.codec import SCHEMES, Scheme, pack, unpack
 from engine.cache.store.contents import DamagedError
 from engine.cache.store.descriptor import expect, in_memory, mapped, read_at, read_whole
-from engine.cache.store.eviction import is_own
 from engine.cache.store.folder import Folder
 from engine.segment import Segment
 

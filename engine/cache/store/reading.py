@@ -102,7 +102,7 @@ class Reader:
         except FailedIndexError as error:
             log.info("segment %s stays in the index: %s", key, error)
         try:
-            if eviction.is_own(key, file):
+            if claim.is_own(key, file):
                 self._blobs.set_aside(file)
         except FileNotFoundError:
             return

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.cache.store import eviction, files
+from engine.cache.store import claim, files
 from engine.cache.store.claim import INDEX, SEGMENT
 from engine.cache.store.codec import SCHEMES
 from engine.cache.store.contents import DamagedError
@@ -167,7 +167,7 @@ def fill(folder: Folder, index: Index, old: Path | None) -> Rebuilt:
 
 def _is_own(descriptor: int, name: str, known: dict[str, Any] | None) -> bool:
     """Whether a file is the store's, by its header or by the old index, and may be set aside."""
-    return (known is not None and eviction.is_own(known["key"], name)) or files.says_it_is(descriptor, name)
+    return (known is not None and claim.is_own(known["key"], name)) or files.says_it_is(descriptor, name)
 
 
 def _row(descriptor: int, name: str, known: dict[str, Any] | None) -> dict[str, Any]:
