@@ -8,7 +8,7 @@ import sqlite3
 from array import array
 from collections.abc import Iterable, Sequence
 
-from engine.cache.store import eviction
+from engine.cache.store import claim
 from engine.cache.store.blobs import Blob, Blobs
 from engine.cache.store.catalog import Catalog, Chosen, UnfitRowError
 from engine.cache.store.contents import DamagedError

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.cache.store import claim, files
+from engine.cache.store import claim, eviction, files
 from engine.cache.store.claim import INDEX, SEGMENT
 from engine.cache.store.codec import SCHEMES
 from engine.cache.store.contents import DamagedError
